@@ -1,0 +1,78 @@
+# Plica: `make demo` sets everything up and shows the main job; `make test` checks everything.
+# Python >= 3.11 and make are enough; the virtual environment lives in .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help test lint types imports pytest demo fuzz bench setup clean
+
+help:
+	@echo 'make demo    set up and run the main job: compile a small model, check it, time it'
+	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
+	@echo 'make fuzz    the property tests with thousands of examples (long)'
+	@echo 'make bench   the benchmarks'
+	@echo 'make clean   remove the virtual environment and all caches'
+
+# --- set-up: stamps say what was installed for which pyproject.toml ------------------------------
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'Plica needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo 'This Python cannot make virtual environments.' >&2; \
+	  echo 'On Debian or Ubuntu: sudo apt install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime-stamp: pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev-stamp: pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet --editable '.[dev]'
+	@touch $(VENV)/.runtime-stamp $@
+
+$(VENV)/.bench-stamp: $(VENV)/.dev-stamp
+	$(PY) -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@
+
+setup: $(VENV)/.dev-stamp
+
+# --- checks --------------------------------------------------------------------------------------
+
+test: $(VENV)/.dev-stamp
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory imports
+	@$(MAKE) --no-print-directory pytest
+
+lint: $(VENV)/.dev-stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev-stamp
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev-stamp
+	$(BIN)/lint-imports
+
+pytest: $(VENV)/.dev-stamp
+	$(BIN)/pytest
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+demo: $(VENV)/.runtime-stamp
+	$(BIN)/plica demo
+
+fuzz: $(VENV)/.dev-stamp
+	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
+
+bench: $(VENV)/.bench-stamp
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find plica tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

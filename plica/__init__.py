@@ -1,0 +1,79 @@
+"""Plica: a deep-learning compiler in pure-functional Python.
+
+Every name here is imported when it is first used, so that `import plica` costs next to nothing
+and a deployed artefact never loads the compiler.
+
+>>> import plica
+>>> "compile" in dir(plica)
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+__version__ = "0.1.0"
+
+# Note [Lazy face]: `_FACE` says where each public name lives; the imports under TYPE_CHECKING say
+# the same to type checkers and editors.  A test keeps the two and `__all__` in step.
+_FACE: Final[dict[str, str]] = {
+    "InputError": "plica.runtime.error:InputError",
+    "Module": "plica.ir.module:Module",
+    "PlicaError": "plica.runtime.error:PlicaError",
+    "UnsupportedError": "plica.runtime.error:UnsupportedError",
+    "alpha_equal": "plica.core.digest:alpha_equal",
+    "compile": "plica.pipeline:compile",
+    "data": "plica.ir.script:data",
+    "digest": "plica.core.digest:digest",
+    "first_difference": "plica.core.digest:first_difference",
+    "from_text": "plica.ir.script:from_text",
+    "function": "plica.ir.script:function",
+    "interpret": "plica.ir.interpret:interpret",
+    "op": "plica.op",
+    "script": "plica.script",
+}
+
+__all__ = [
+    "InputError",
+    "Module",
+    "PlicaError",
+    "UnsupportedError",
+    "__version__",
+    "alpha_equal",
+    "compile",
+    "data",
+    "digest",
+    "first_difference",
+    "from_text",
+    "function",
+    "interpret",
+    "op",
+    "script",
+]
+
+if TYPE_CHECKING:
+    from plica import op, script
+    from plica.core.digest import alpha_equal, digest, first_difference
+    from plica.ir.interpret import interpret
+    from plica.ir.module import Module
+    from plica.ir.script import data, from_text, function
+    from plica.pipeline import compile
+    from plica.runtime.error import InputError, PlicaError, UnsupportedError
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first asked for."""
+        if name not in _FACE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module, _, attribute = _FACE[name].partition(":")
+        found = import_module(module)
+        value = getattr(found, attribute) if attribute else found
+        globals()[name] = value  # the next use does not come here
+        return value
+
+
+def __dir__() -> list[str]:
+    """Every public name, imported or not."""
+    return sorted(__all__)

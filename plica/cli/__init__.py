@@ -1,0 +1,79 @@
+"""The command line: `plica COMMAND`, each command one function in one file.
+
+>>> main(["--version"])
+Traceback (most recent call last):
+SystemExit: 0
+
+What the user asked wrongly ends with exit code 2 (usage) or 1 (a `PlicaError`, rendered on the
+error stream); a bug of the compiler is a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from plica import __version__
+from plica.cli import demo, doctor
+from plica.cli.command import Command
+from plica.runtime.error import PlicaError
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+COMMANDS: Final[tuple[Command, ...]] = (demo.COMMAND, doctor.COMMAND)
+
+DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
+
+EXAMPLES: Final = """\
+examples:
+  plica demo                 compile a small model, check it, time it
+  plica doctor               versions, targets that work here, why others do not
+  plica doctor --json        the same, for programs
+  plica COMMAND --help       all options of a command
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole grammar of the command line, made from the table of commands."""
+    top = argparse.ArgumentParser(
+        prog="plica",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"plica {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(
+            command.name, help=command.summary, description=f"{command.summary}."
+        )
+        command.configure(sub)
+        sub.set_defaults(command=command)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = parser().parse_args(argv)
+    command: Command = arguments.command
+    try:
+        return command.run(arguments)
+    except PlicaError as error:
+        show(error)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def show(error: PlicaError) -> None:
+    """Render the error, with the lines of source it points at, on the error stream."""
+    import linecache
+
+    from rich.console import Console
+
+    from plica.core.diagnostic import render
+
+    render(error, Console(stderr=True), line_of=linecache.getline)

@@ -1,0 +1,227 @@
+"""`plica doctor`: what is installed, which targets work here, and why the others do not.
+
+Examining gives a `Report`, which is data; showing it is another matter (a table, or JSON).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Final
+
+from plica import __version__
+from plica.cli.command import Command
+
+REQUIRED: Final = ("attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich")
+OPTIONAL: Final[dict[str, str]] = {
+    "hypothesis": "testing rules and passes",
+    "onnx": "independent reference in tests",
+    "onnxruntime": "independent reference in tests",
+    "scipy": "independent reference in tests",
+    "tinygrad": "benchmarks beside another compiler",
+    "py-spy": "profiling",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The computer and the Python this process runs on."""
+
+    python: str
+    platform: str
+    architecture: str
+    cores: int
+    cpu: str | None
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package Plica uses; `version` is None where it is not installed."""
+
+    name: str
+    version: str | None
+    required: bool
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whether code can be made for a target and run here; `reason` says what was tried."""
+
+    name: str
+    works: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the doctor found."""
+
+    version: str
+    machine: Machine
+    packages: tuple[Package, ...]
+    targets: tuple[Target, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Every required package is there, and the CPU target works."""
+        missing = any(each.required and each.version is None for each in self.packages)
+        return not missing and any(each.name == "cpu" and each.works for each in self.targets)
+
+
+def examine() -> Report:
+    """Look at this machine."""
+    return Report(
+        version=__version__,
+        machine=_machine(),
+        packages=(
+            *(Package(name, _version(name), True, "") for name in REQUIRED),
+            *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
+        ),
+        targets=(_try_cpu(), _try_cuda(), _try_accel()),
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> Machine:
+    cpu, features = _host_cpu()
+    return Machine(
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        platform=platform.platform(),
+        architecture=platform.machine(),
+        cores=os.cpu_count() or 1,
+        cpu=cpu,
+        features=features,
+    )
+
+
+def _host_cpu() -> tuple[str | None, tuple[str, ...]]:
+    """LLVM's name of this CPU, and the names of its features."""
+    try:
+        from llvmlite import binding
+    except (ImportError, OSError):
+        return None, ()
+    features: dict[str, bool] = binding.get_host_cpu_features()
+    name: str = binding.get_host_cpu_name()
+    return name, tuple(sorted(feature for feature, present in features.items() if present))
+
+
+def _try_cpu() -> Target:
+    """Compile a function that adds two integers, and call it."""
+    try:
+        from llvmlite import binding, ir
+    except (ImportError, OSError) as error:
+        return Target("cpu", False, f"llvmlite cannot be imported: {error}.")
+    word = ir.IntType(64)
+    module = ir.Module("doctor")
+    function = ir.Function(module, ir.FunctionType(word, (word, word)), "add")
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(builder.add(*function.args))
+    try:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        machine = binding.Target.from_default_triple().create_target_machine()
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(str(module)), machine)
+        engine.finalize_object()
+    except RuntimeError as error:
+        return Target("cpu", False, f"LLVM cannot compile for this machine: {error}.")
+    address = engine.get_function_address("add")
+    total = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)(40, 2)
+    if total != 42:
+        return Target("cpu", False, f"A compiled 40 + 2 gave {total}.")
+    llvm = ".".join(str(part) for part in binding.llvm_version_info)
+    return Target("cpu", True, f"LLVM {llvm} compiled a function for {machine.triple} and ran it.")
+
+
+def _try_cuda() -> Target:
+    """Ask the driver how many devices there are; Plica makes no CUDA code yet."""
+    pending = "Plica has no CUDA code generator yet"
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return Target("cuda", False, f"The driver library {library} was not found; {pending}.")
+    count = ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status != 0:
+        return Target("cuda", False, f"The driver answers with error {status}; {pending}.")
+    return Target("cuda", False, f"The driver shows {count.value} device(s), but {pending}.")
+
+
+def _try_accel() -> Target:
+    return Target("accel", False, "Plica has no accelerator back end yet.")
+
+
+def to_json(report: Report) -> str:
+    """The report for programs."""
+    return json.dumps({**asdict(report), "healthy": report.healthy}, indent=2)
+
+
+def show(report: Report) -> None:
+    """The report for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    machine = report.machine
+    console.print(Text(f"plica {report.version}", style="bold"))
+    facts = Table.grid(padding=(0, 2))
+    for label, value in (
+        ("Python", machine.python),
+        ("Platform", machine.platform),
+        ("CPU", f"{machine.cpu or 'unknown'} ({machine.architecture}), {machine.cores} cores"),
+        ("Features", ", ".join(machine.features) or "unknown"),
+    ):
+        facts.add_row(Text(label, style="bold"), Text(value))
+    console.print(facts)
+
+    packages = Table("Package", "Version", "Needed for", title="Packages", title_justify="left")
+    for package in report.packages:
+        missing = "missing" if package.required else "not installed"
+        style = "" if package.version else ("bold red" if package.required else "dim")
+        packages.add_row(
+            package.name,
+            Text(package.version or missing, style=style),
+            "everything" if package.required else package.purpose,
+        )
+    console.print(packages)
+
+    targets = Table("Target", "Works", "Why", title="Targets", title_justify="left")
+    for target in report.targets:
+        works = Text("yes", style="green") if target.works else Text("no", style="yellow")
+        targets.add_row(target.name, works, Text(target.reason))
+    console.print(targets)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine and show; 0 when models can be compiled and run here."""
+    report = examine()
+    if arguments.json or _version("rich") is None:
+        print(to_json(report))
+    else:
+        show(report)
+    return 0 if report.healthy else 1
+
+
+COMMAND: Final = Command(
+    "doctor", "Show versions, which targets work here, and why others do not", run, configure
+)

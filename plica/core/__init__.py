@@ -1,0 +1,29 @@
+"""core: terms, folds, digests, diagnostics.  It knows no tensor."""
+
+from plica.core.binding import free_vars, substitute
+from plica.core.digest import alpha_equal, at, digest, first_difference
+from plica.core.encode import from_json, to_json
+from plica.core.fold import fold, map_bottom_up, map_top_down, post_order, universe
+from plica.core.name import Name, fresh
+from plica.core.term import Term, children, rebuild
+
+__all__ = [
+    "Name",
+    "Term",
+    "alpha_equal",
+    "at",
+    "children",
+    "digest",
+    "first_difference",
+    "fold",
+    "free_vars",
+    "fresh",
+    "from_json",
+    "map_bottom_up",
+    "map_top_down",
+    "post_order",
+    "rebuild",
+    "substitute",
+    "to_json",
+    "universe",
+]

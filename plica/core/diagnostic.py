@@ -1,0 +1,133 @@
+"""Diagnostics: the table of error codes, the compiler's kinds of error, and how they look.
+
+>>> did_you_mean("sofmax", ["relu", "softmax", "dense"])
+"Did you mean 'softmax'?"
+>>> did_you_mean("qqqq", ["relu", "softmax"]) is None
+True
+
+The root of the family (`Place`, `Diagnostic`, `PlicaError`) is `plica.runtime.error`, which a
+deployed artefact can import without the compiler.  Refusals inside the compiler are values; the
+classes here are what they become when a user asked directly.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from plica.runtime.error import Diagnostic, PlicaError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CODES: Final[dict[str, str]] = {
+    # names and syntax
+    "unknown-operator": "No operator has this name.",
+    "unbound-name": "A name is used where nothing binds it.",
+    "duplicate-name": "A name is bound twice where it must be unique.",
+    "syntax": "The text is not valid Python, so it is not a script either.",
+    "unsupported-syntax": "This is valid Python, but not a part of Plica's syntax.",
+    # calls and attributes
+    "wrong-arity": "A call gives too many or too few arguments.",
+    "unknown-attribute": "The operator has no attribute of this name.",
+    "bad-attribute": "An attribute has a value the operator does not accept.",
+    # types
+    "shape-conflict": "Two shapes that must agree do not.",
+    "dtype-conflict": "Two element types that must agree do not.",
+    "type-conflict": "Two types that must agree do not.",
+    "cannot-infer": "A type is not determined by the program; an annotation is needed.",
+    # patterns
+    "non-exhaustive-match": "A match leaves some values without a clause.",
+    "redundant-clause": "A clause can never be reached.",
+    "bad-pattern": "A pattern does not fit the type it is matched against.",
+    # data read from outside
+    "bad-json": "The JSON text is not an encoded term.",
+    "newer-version": "The data was written by a newer version of Plica.",
+    "cyclic-data": "The data refers to itself, and terms cannot.",
+    "unknown-class": "The data names a kind of term that does not exist.",
+    # values given at call time
+    "input-shape": "An input has the wrong shape.",
+    "input-dtype": "An input has the wrong element type.",
+    "input-missing": "An input was not given.",
+    "input-unknown": "A value was given for an input that does not exist.",
+    # running and compiling
+    "unsupported": "The program is right, but Plica or the target cannot do this yet.",
+    "recursion-limit": "The program recurses deeper than the limit that was set.",
+    "index-out-of-bounds": "An index is outside the value it selects from.",
+}
+"""Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
+
+
+class ScriptError(PlicaError):
+    """The text of a program cannot be read: its syntax or its names are wrong."""
+
+
+class IllTyped(PlicaError):
+    """The program is well formed, but has no type."""
+
+
+class Malformed(PlicaError):
+    """Data from outside (JSON, an archive, a term built by hand) breaks its format."""
+
+
+class EvaluationError(PlicaError):
+    """The program is well typed, but its evaluation on these values has no result."""
+
+
+class CompilerBug(Exception):
+    """An invariant of the compiler is broken.  Nobody catches it; it is not a `PlicaError`."""
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """A sentence that suggests the candidate nearest to `word`, or None when none is near.
+
+    It is meant to be the `suggestion` of a diagnostic.  The order of the candidates is
+    irrelevant.
+    """
+    near = difflib.get_close_matches(word, sorted(set(candidates)), n=1)
+    return f"Did you mean '{near[0]}'?" if near else None
+
+
+def render(
+    error: PlicaError, console: Console, line_of: Callable[[str, int], str] | None = None
+) -> None:
+    """Print every diagnostic of the error in colour, its notes last.
+
+    `line_of(file, line)` gives a line of source to show under the message (`linecache.getline`);
+    an empty string shows none.
+    """
+    from rich.text import Text
+
+    for diagnostic in error.diagnostics:
+        text = Text()
+        if diagnostic.place is not None:
+            text.append(f"{diagnostic.place}: ", style="bold")
+        text.append("error", style="bold red")
+        text.append(f": {diagnostic.message} ")
+        text.append(f"[{diagnostic.code}]", style="dim")
+        for line in _excerpt(diagnostic, line_of):
+            text.append(f"\n    {line}", style="cyan")
+        for label, value in diagnostic.details():
+            text.append(f"\n  {label}: ", style="bold")
+            text.append(value)
+        console.print(text, soft_wrap=True, highlight=False)
+    for note in getattr(error, "__notes__", ()):
+        console.print(Text(note), soft_wrap=True, highlight=False)
+    if len(error.diagnostics) > 1:
+        console.print(Text(f"{len(error.diagnostics)} errors"), style="bold")
+
+
+def _excerpt(diagnostic: Diagnostic, line_of: Callable[[str, int], str] | None) -> tuple[str, ...]:
+    """The line of source a diagnostic points at, and a mark under its column."""
+    place = diagnostic.place
+    if line_of is None or place is None or place.file is None or place.line is None:
+        return ()
+    source = line_of(place.file, place.line).rstrip().expandtabs(1)
+    if not source:
+        return ()
+    bare = source.lstrip()
+    if place.column is None:
+        return (bare,)
+    offset = max(0, place.column - 1 - (len(source) - len(bare)))
+    return (bare, " " * offset + "^")

@@ -1,0 +1,217 @@
+"""Encoding: any term as flat rows, and as versioned JSON.
+
+A term becomes a list of rows, children before parents, so depth and sharing cost nothing; a row is
+the class's tag and its fields, where a term is written as the number of an earlier row.
+
+Laws: `from_json(to_json(t)) is t`; a file that is not one of ours, or newer than this version, is
+`Malformed`, and nothing partial is produced.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+import types
+import typing
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
+
+from plica.core.diagnostic import Malformed
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term, TermMeta, class_of, field_names
+from plica.runtime.error import Diagnostic, Place
+
+FORMAT: Final = "plica-term"
+VERSION: Final = 1
+
+
+class Ref(NamedTuple):
+    """The term of an earlier row."""
+
+    row: int
+
+
+Row = tuple[Any, ...]  # a tag, then field values: plain data with `Ref` for terms
+
+
+def to_rows(root: Term) -> tuple[Row, ...]:
+    """The flat form of a term; the last row is the root."""
+    number: dict[Term, Ref] = {}
+    rows: list[Row] = []
+    for node in post_order(root):
+        cls = type(node)
+        values = [_plain(getattr(node, name), number) for name in field_names(cls)]
+        number[node] = Ref(len(rows))
+        rows.append((cls.tag(), *values))
+    return tuple(rows)
+
+
+def from_rows(rows: tuple[Row, ...]) -> Term:
+    """The term whose flat form is `rows`; it comes back interned."""
+    terms: list[Term] = []
+    for row, (tag, *values) in enumerate(rows):
+        cls = class_of(tag) if isinstance(tag, str) else None
+        if cls is None:
+            _refuse("unknown-class", f"No imported module declares the term class {tag!r}.", row)
+        terms.append(_build(cls, [_term(value, terms, row) for value in values], row))
+    if not terms:
+        _refuse("bad-json", "A term has at least one row, found none.", 0)
+    return terms[-1]
+
+
+def to_json(root: Term) -> str:
+    """The term as versioned JSON, the same bytes in any process."""
+    rows = [[_to_data(value) for value in row] for row in to_rows(root)]
+    document = {"format": FORMAT, "version": VERSION, "rows": rows}
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":"))
+
+
+def from_json(text: str | bytes) -> Term:
+    """Read what `to_json` wrote."""
+    try:
+        document = json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as reason:
+        _refuse("bad-json", f"The text is not JSON that Plica writes: {reason}.")
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        _refuse("bad-json", f'Expected an object with "format": "{FORMAT}".')
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        _refuse("bad-json", f"The version must be a positive integer, found {version!r}.")
+    if version > VERSION:
+        raise Malformed(
+            Diagnostic(
+                "newer-version",
+                "The file was written by a newer Plica.",
+                expected=f"version {VERSION} or older",
+                found=f"version {version}",
+                suggestion="Upgrade plica to read this file.",
+            )
+        )
+    unknown = document.keys() - {"format", "version", "rows"}
+    if unknown:
+        _refuse("bad-json", f"Unknown keys {', '.join(sorted(unknown))}.")
+    rows = document.get("rows")
+    if not isinstance(rows, list):
+        _refuse("bad-json", "The rows must be a list.")
+    for number, row in enumerate(rows):
+        if not isinstance(row, list) or not row:
+            _refuse("bad-json", "A row is a list that begins with a class tag.", number)
+    return from_rows(
+        tuple(tuple(_from_data(value, i) for value in row) for i, row in enumerate(rows))
+    )
+
+
+def _plain(value: Any, number: dict[Term, Ref]) -> Any:
+    if isinstance(value, Term):
+        return number[value]
+    if type(value) is tuple:
+        return tuple([_plain(item, number) for item in value])
+    return value
+
+
+def _term(value: Any, terms: list[Term], row: int) -> Any:
+    if type(value) is Ref:
+        if not 0 <= value.row < len(terms):
+            message = f"Row {row} refers to row {value.row}, which does not come before it."
+            _refuse("cyclic-data", message, row)
+        return terms[value.row]
+    if type(value) is tuple:
+        return tuple([_term(item, terms, row) for item in value])
+    return value
+
+
+def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
+    names = field_names(cls)
+    if len(values) != len(names):
+        message = f"{cls.__name__} has {len(names)} fields, row {row} has {len(values)}."
+        _refuse("bad-json", message, row)
+    for name, value, hint in zip(names, values, _hints(cls), strict=True):
+        if not _conforms(value, hint):
+            _refuse("bad-json", f"{cls.__name__}.{name} cannot be {_brief(value)}.", row)
+    return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
+
+
+def _hints(cls: TermMeta) -> tuple[Any, ...]:
+    if cls not in _hint_table:
+        hints = typing.get_type_hints(cls)
+        _hint_table[cls] = tuple(hints[name] for name in field_names(cls))
+    return _hint_table[cls]
+
+
+_hint_table: Final[dict[TermMeta, tuple[Any, ...]]] = {}
+
+
+def _conforms(value: Any, hint: Any) -> bool:
+    """Whether plain data has the declared type; the declarations use no other type forms."""
+    if hint is Any or hint is object:
+        return True
+    if hint is None or hint is type(None):
+        return value is None
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_conforms(value, part) for part in inner)
+    if origin is Literal:
+        return any(value == word and type(value) is type(word) for word in inner)
+    if origin is tuple:
+        if type(value) is not tuple:
+            return False
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return all(_conforms(item, inner[0]) for item in value)
+        return len(value) == len(inner) and all(map(_conforms, value, inner))
+    if isinstance(hint, TermMeta):
+        return isinstance(value, hint)
+    return type(value) is hint
+
+
+def _to_data(value: Any) -> Any:
+    kind = type(value)
+    if kind is Ref:
+        return {"t": value.row}
+    if kind is tuple:
+        return [_to_data(item) for item in value]
+    if kind is float:
+        return {"f": struct.pack(">d", value).hex()}
+    if kind is bytes:
+        return {"b": base64.b64encode(value).decode()}
+    if kind is Name:
+        return {"n": [value.hint, value.index]}
+    return value
+
+
+def _from_data(value: Any, row: int) -> Any:
+    if isinstance(value, list):
+        return tuple([_from_data(item, row) for item in value])
+    if isinstance(value, float):
+        _refuse("bad-json", f"Numbers with a fraction are written as bits, found {value}.", row)
+    if not isinstance(value, dict):
+        return value
+    match list(value.items()):
+        case [("t", int(number))] if type(number) is int:
+            return Ref(number)
+        case [("f", str(digits))] if len(digits) == 16 and _is_hex(digits):
+            return struct.unpack(">d", bytes.fromhex(digits))[0]
+        case [("b", str(text))]:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError) as reason:
+                _refuse("bad-json", f"Bytes are written in base64: {reason}.", row)
+        case [("n", [str(hint), int(index)])]:
+            return Name(hint, index)
+        case _:
+            _refuse("bad-json", f"{_brief(value)} is no value of a term.", row)
+
+
+def _is_hex(digits: str) -> bool:
+    return all(digit in "0123456789abcdef" for digit in digits)
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:76] + " ..."
+
+
+def _refuse(code: str, message: str, row: int | None = None) -> NoReturn:
+    place = None if row is None else Place(node=f"row {row}")
+    raise Malformed(Diagnostic(code, message, place=place))

@@ -1,0 +1,88 @@
+"""Folds: every whole-term function, iterative and once per shared node.
+
+>>> from plica.core.fold import fold
+>>> def size(node, kids):
+...     return 1 + sum(kids)
+
+`fold(size, t)` counts the nodes of the unfolded tree without unfolding it.  Nothing here recurses
+on Python's stack, so depth is bounded by memory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from plica.core.term import Term, rebuild
+
+R = TypeVar("R")
+
+
+def post_order(*roots: Term) -> list[Term]:
+    """Every distinct term inside the roots, children before parents."""
+    done: set[Term] = set()
+    order: list[Term] = []
+    stack: list[Any] = list(reversed(roots))  # a term to visit, or a 1-tuple of one to leave
+    push, pop, leave, see = stack.append, stack.pop, order.append, done.add
+    while stack:
+        node = pop()
+        if node.__class__ is tuple:
+            leave(node[0])
+            continue
+        if node in done:
+            continue
+        see(node)
+        kids = node._children
+        if not kids:
+            leave(node)
+            continue
+        push((node,))
+        if len(kids) == 1:
+            push(kids[0])
+        else:
+            stack.extend(kids[::-1])
+    return order
+
+
+def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
+    """Replace every node by `algebra(node, results of its children)`."""
+    memo: dict[Term, R] = {}
+    for node in post_order(root):
+        memo[node] = algebra(node, tuple([memo[kid] for kid in node._children]))
+    return memo[root]
+
+
+def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
+    """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`."""
+    memo: dict[Term, Term] = {}
+    for node in post_order(root):
+        kids = node._children
+        if kids:
+            new = tuple([memo[kid] for kid in kids])
+            memo[node] = f(node if new == kids else rebuild(node, new))
+        else:
+            memo[node] = f(node)
+    return memo[root]
+
+
+def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
+    """Apply `f` to every node before its children, then to the children of the result."""
+    memo: dict[Term, Term] = {}
+    head: dict[Term, Term] = {}
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is tuple:
+            node = node[0]
+            new = head[node]
+            memo[node] = rebuild(new, tuple([memo[kid] for kid in new._children]))
+        elif node not in head:
+            head[node] = new = f(node)
+            stack.append((node,))
+            stack.extend(kid for kid in reversed(new._children) if kid not in head)
+    return memo[root]
+
+
+def universe(root: Term) -> Iterator[Term]:
+    """Every distinct term inside `root`, children first."""
+    return iter(post_order(root))

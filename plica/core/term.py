@@ -1,0 +1,344 @@
+"""Terms: immutable, hash-consed values whose grammar is their declaration.
+
+A term is an attrs frozen class over `Term`; its fields are terms, tuples of terms, or plain
+hashable data.  Building an equal term gives the same object, so equality is identity.
+
+>>> from attrs import frozen
+>>> @frozen(eq=False)
+... class Leaf(Term):
+...     value: float
+>>> @frozen(eq=False)
+... class Pair(Term):
+...     left: Term
+...     right: Term
+>>> Pair(Leaf(1.0), Leaf(2.0)) is Pair(Leaf(1.0), Leaf(2.0))
+True
+>>> Leaf(0.0) is Leaf(-0.0), Leaf(1) is Leaf(True)
+(False, False)
+
+Not here: traversals (`fold`), variables and scopes (`binding`), identity up to renaming (`digest`).
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final, TypeVar, Union, cast
+
+import attrs
+
+T = TypeVar("T", bound="Term")
+
+ONE, MANY, MIXED, PLAIN = "one", "many", "mixed", "plain"
+"""What a field holds: a term; a tuple of terms; terms somewhere inside; no term at all."""
+
+_pack_double: Final = struct.Struct("<d").pack
+_lock: Final = threading.RLock()  # reentrant: a collection may run a callback while we hold it
+_set_children: Callable[[Any, Any], None]
+_set_free: Callable[[Any, Any], None]
+
+
+class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
+    """A weak reference that knows its key, so that a dead node can leave its table."""
+
+    __slots__ = ("key", "table")
+    key: tuple[Any, ...]
+    table: dict[Any, _Entry]
+
+
+def _forget(entry: _Entry) -> None:
+    with _lock:
+        if entry.table.get(entry.key) is entry:
+            del entry.table[entry.key]
+
+
+class TermMeta(type):
+    """The one place where terms are interned.
+
+    Each class has its own weak table keyed by the arguments.  Where a class has plain fields the
+    key also tells 1 from True from 1.0, and -0.0 from 0.0, which Python's `==` does not.
+    """
+
+    # Any: the arguments are whatever the fields of the class being built are.
+    _arity: int
+    _key: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
+    _table: dict[Any, _Entry]
+    _fields: tuple[str, ...]
+    _kinds: tuple[str, ...]
+    _simple: bool
+    normal: Callable[..., tuple[Any, ...]] | None
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
+    ) -> TermMeta:
+        if bases:
+            # In the class's own namespace attrs leaves it alone: a generated repr would recurse.
+            namespace.setdefault("__repr__", _bounded_repr)
+        cls = super().__new__(mcs, name, bases, namespace, **kwargs)
+        cls._arity = -1  # no call has this many arguments: the first one prepares the class
+        if bases:
+            _classes[cls.tag()] = cls
+        return cls
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != cls._arity:
+            args = _bind(cls, args, kwargs)
+        if cls.normal is not None:
+            args = cls.normal(*args)
+        key = args if cls._key is None else cls._key(args)
+        entry = cls._table.get(key)
+        if entry is not None:
+            node = entry()
+            if node is not None:
+                return node
+        node = super().__call__(*args)
+        if cls._simple:
+            for kid in args:
+                if kid.__class__.__class__ is not TermMeta:
+                    raise _not_a_term(cls, args)
+            _set_children(node, args)
+        else:
+            _set_children(node, _collect(cls, args))
+        _set_free(node, None)
+        entry = _Entry(node, _forget)
+        entry.key = key
+        entry.table = table = cls._table
+        first = table.setdefault(key, entry)
+        if first is entry:
+            return node
+        with _lock:  # another thread was quicker, or a dead node has not left yet
+            other = first()
+            if other is not None:
+                return other
+            table[key] = entry
+            return node
+
+    def tag(cls) -> str:
+        """The name under which the class is written down: its room's path without `plica.`."""
+        return f"{cls.__module__.removeprefix('plica.')}.{cls.__qualname__}"
+
+
+_classes: Final[dict[str, TermMeta]] = {}
+
+
+def class_of(tag: str) -> TermMeta | None:
+    """The term class written down as `tag`, if some imported module declares it."""
+    return _classes.get(tag)
+
+
+class Term(metaclass=TermMeta):
+    """What every term is: interned, weakly referable, with its children at hand."""
+
+    __slots__ = ("__weakref__", "_children", "_free")
+    _children: tuple[Term, ...]
+    _free: frozenset[Any] | None  # the free variables, once somebody asked
+
+    variable: ClassVar[bool] = False
+    """Whether terms of this class are variables, identified by their `name` field."""
+
+    normal: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
+    """Brings the arguments into normal form before they are interned, and checks them; a class
+    that has one declares it as a static method."""
+
+    binds: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    """Pairs (field that holds variables, fields in which they are bound)."""
+
+    def canonical(self) -> Term:
+        """An equal term whose digest does not depend on names: most terms are their own."""
+        return self
+
+    def __copy__(self: T) -> T:
+        return self
+
+    def __deepcopy__(self: T, memo: object) -> T:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[Any], Term], tuple[Any]]:
+        from plica.core.encode import from_rows, to_rows  # pickling is rare, and encode needs Term
+
+        return from_rows, (to_rows(self),)
+
+
+# Through the slot's own setter, since the classes are frozen.
+_set_children = cast(Any, Term.__dict__["_children"]).__set__
+_set_free = cast(Any, Term.__dict__["_free"]).__set__
+
+
+def children(term: Term) -> tuple[Term, ...]:
+    """The terms directly inside `term`, in field order."""
+    return term._children
+
+
+def rebuild(term: T, kids: tuple[Term, ...]) -> T:
+    """`term` with other children.  `rebuild(t, children(t)) is t`."""
+    if kids == term._children:  # tuples of interned terms: compared by identity
+        return term
+    cls = type(term)
+    if cls._simple:
+        return cast(T, cls(*kids))
+    rest = iter(kids)
+    args = []
+    for name, kind in zip(cls._fields, cls._kinds, strict=True):
+        value = getattr(term, name)
+        if kind is ONE:
+            args.append(next(rest))
+        elif kind is MANY:
+            args.append(tuple([next(rest) for _ in value]))
+        elif kind is MIXED:
+            args.append(_refill(value, rest))
+        else:
+            args.append(value)
+    return cast(T, cls(*args))
+
+
+def field_names(cls: type[Term]) -> tuple[str, ...]:
+    """The names of the fields of a term class, in order."""
+    if cls._arity < 0:
+        _prepare(cls)
+    return cls._fields
+
+
+def field_kinds(cls: type[Term]) -> tuple[str, ...]:
+    """What each field of a term class holds: ONE, MANY, MIXED or PLAIN."""
+    if cls._arity < 0:
+        _prepare(cls)
+    return cls._kinds
+
+
+def leaf_key(value: Any) -> Any:
+    """A stand-in for a plain value under which `==` tells apart what Python's conflates."""
+    kind = value.__class__
+    if kind is str or kind is bytes or kind.__class__ is TermMeta:
+        return value
+    if kind is float:
+        return (float, _pack_double(value))
+    if kind is tuple:
+        return tuple([leaf_key(item) for item in value])
+    return (kind, value)
+
+
+def _bounded_repr(term: Term) -> str:
+    """At most a few levels and a few hundred characters, whatever hangs below."""
+    text = _sketch(term, 4)
+    return text if len(text) <= 400 else text[:396] + " ...)"
+
+
+def _sketch(value: Any, depth: int) -> str:
+    if isinstance(value, Term):
+        if depth == 0:
+            return f"{type(value).__name__}(...)"
+        inside = (_sketch(getattr(value, name), depth - 1) for name in field_names(type(value)))
+        return f"{type(value).__name__}({', '.join(inside)})"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        shown = [_sketch(item, depth) for item in value[:6]]
+        return f"({', '.join(shown)}{', ...' if len(value) > 6 else ''})"
+    text = repr(value) if not isinstance(value, bytes) else f"<{len(value)} bytes>"
+    return text if len(text) <= 60 else text[:56] + " ..."
+
+
+def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:
+    bad = next(arg for arg in args if not isinstance(arg, Term))
+    return TypeError(f"{cls.__name__} expects terms, found {bad!r} of type {type(bad).__name__}.")
+
+
+def _bind(cls: TermMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments in field order, keywords and defaults filled in."""
+    if cls._arity < 0:
+        _prepare(cls)
+    if not kwargs and len(args) == cls._arity:
+        return args
+    values = dict(zip(cls._fields, args, strict=False))
+    if len(args) > cls._arity or not values.keys().isdisjoint(kwargs):
+        raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}.")
+    values |= kwargs
+    filled = []
+    for field in attrs.fields(cast(Any, cls)):
+        if field.name in values:
+            filled.append(values.pop(field.name))
+        elif field.default is not attrs.NOTHING:
+            filled.append(field.default)
+        else:
+            raise TypeError(f"{cls.__name__} misses the field {field.name}.")
+    if values:
+        raise TypeError(f"{cls.__name__} has no field {', '.join(values)}.")
+    return tuple(filled)
+
+
+def _prepare(cls: TermMeta) -> None:
+    """Derive from the declaration what building, walking and rebuilding need."""
+    if "__attrs_attrs__" not in cls.__dict__:
+        raise TypeError(f"{cls.__name__} is not a term one can build: declare it with @frozen.")
+    fields = attrs.fields(cast(Any, cls))
+    hints = typing.get_type_hints(cls)
+    cls._fields = tuple(field.name for field in fields)
+    cls._kinds = tuple(_kind_of(hints[name]) for name in cls._fields)
+    cls._simple = bool(cls._kinds) and all(kind is ONE for kind in cls._kinds)
+    bare = all(kind is ONE or kind is MANY for kind in cls._kinds)
+    cls._key = None if bare else leaf_key
+    cls._table = {}
+    cls._arity = len(fields)
+
+
+def _kind_of(hint: Any) -> str:
+    if _is_term_type(hint):
+        return ONE
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis and _is_term_type(inner[0]):
+        return MANY
+    return MIXED if _mentions_term(hint) else PLAIN
+
+
+def _is_term_type(hint: Any) -> bool:
+    if isinstance(hint, TermMeta):
+        return True
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return all(_is_term_type(part) for part in typing.get_args(hint))
+    return False
+
+
+def _mentions_term(hint: Any) -> bool:
+    return (
+        hint is Any
+        or hint is object
+        or _is_term_type(hint)
+        or any(_mentions_term(part) for part in typing.get_args(hint))
+    )
+
+
+def _collect(cls: TermMeta, args: tuple[Any, ...]) -> tuple[Term, ...]:
+    kids: list[Term] = []
+    for value, kind in zip(args, cls._kinds, strict=True):
+        if kind is ONE:
+            if value.__class__.__class__ is not TermMeta:
+                raise _not_a_term(cls, (value,))
+            kids.append(value)
+        elif kind is MANY:
+            if value.__class__ is not tuple:
+                raise TypeError(f"{cls.__name__} expects a tuple of terms, found {value!r}.")
+            for kid in value:
+                if kid.__class__.__class__ is not TermMeta:
+                    raise _not_a_term(cls, (kid,))
+            kids.extend(value)
+        elif kind is MIXED:
+            _gather(value, kids)
+    return tuple(kids)
+
+
+def _gather(value: Any, kids: list[Term]) -> None:
+    if isinstance(value, Term):
+        kids.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _gather(item, kids)
+
+
+def _refill(value: Any, rest: typing.Iterator[Term]) -> Any:
+    if isinstance(value, Term):
+        return next(rest)
+    if value.__class__ is tuple:
+        return tuple([_refill(item, rest) for item in value])
+    return value

@@ -1,0 +1,1 @@
+"""ir: types, dims, the graph language, the tensor language, operators, syntax, interpreters."""

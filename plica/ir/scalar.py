@@ -1,0 +1,424 @@
+"""Scalars: the expressions inside loops, and the dims of tensor types.
+
+    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body)
+             | Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
+             | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
+             | Eq | Ne | Lt | Le | And | Or | Not | Select | Cast | Intrinsic(name, args)
+
+Meaning (the same in every interpreter and every target):
+- integers wrap around; `FloorDiv` and `FloorMod` by zero give 0; the least integer divided by -1
+  wraps to itself; a shift by the width or more gives 0 (all sign bits for a signed right shift);
+- `Div` is for floats; `Min` and `Max` propagate nan; `Eq`..`Le` are false on nan, `Ne` is true;
+- `Cast` from float to integer truncates towards zero, saturates, and takes nan to 0; to bool it is
+  `!= 0`; between integers it wraps; f16 and bf16 round to nearest even;
+- `Select`, `And`, `Or` evaluate lazily: a load behind a false guard never happens.
+
+>>> n = ScalarVar(Name("n"), i64)
+>>> (n + 1) * 2 is (n + 1) * 2
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dtype import DType, bool_, i64
+
+Number: TypeAlias = bool | int | float
+Like: TypeAlias = "Scalar | bool | int | float"
+
+
+class Scalar(Term):
+    """A scalar expression; Python's operators build terms, numbers take the other side's dtype."""
+
+    __slots__ = ("_dtype",)
+    _dtype: DType  # remembered by `dtype_of`
+
+    def __add__(self, other: Like) -> Scalar:
+        return Add(self, like(other, self))
+
+    def __radd__(self, other: Like) -> Scalar:
+        return Add(like(other, self), self)
+
+    def __sub__(self, other: Like) -> Scalar:
+        return Sub(self, like(other, self))
+
+    def __rsub__(self, other: Like) -> Scalar:
+        return Sub(like(other, self), self)
+
+    def __mul__(self, other: Like) -> Scalar:
+        return Mul(self, like(other, self))
+
+    def __rmul__(self, other: Like) -> Scalar:
+        return Mul(like(other, self), self)
+
+    def __truediv__(self, other: Like) -> Scalar:
+        return Div(self, like(other, self))
+
+    def __rtruediv__(self, other: Like) -> Scalar:
+        return Div(like(other, self), self)
+
+    def __floordiv__(self, other: Like) -> Scalar:
+        return FloorDiv(self, like(other, self))
+
+    def __rfloordiv__(self, other: Like) -> Scalar:
+        return FloorDiv(like(other, self), self)
+
+    def __mod__(self, other: Like) -> Scalar:
+        return FloorMod(self, like(other, self))
+
+    def __rmod__(self, other: Like) -> Scalar:
+        return FloorMod(like(other, self), self)
+
+    def __neg__(self) -> Scalar:
+        return Sub(like(0, self), self)
+
+    def __lt__(self, other: Like) -> Scalar:
+        return Lt(self, like(other, self))
+
+    def __le__(self, other: Like) -> Scalar:
+        return Le(self, like(other, self))
+
+    def __gt__(self, other: Like) -> Scalar:
+        return Lt(like(other, self), self)
+
+    def __ge__(self, other: Like) -> Scalar:
+        return Le(like(other, self), self)
+
+
+@frozen(eq=False)
+class Lit(Scalar):
+    """A literal: a bool, an int or a float as its dtype says."""
+
+    value: bool | int | float
+    dtype: DType
+
+    @staticmethod
+    def normal(value: Number, dtype: DType) -> tuple[Number, DType]:
+        if dtype.is_float:
+            return float(value), dtype
+        if dtype is bool_:
+            return bool(value), dtype
+        low, high = dtype.bounds
+        if int(value) != value or not low <= value <= high:
+            raise ValueError(f"{value!r} is no value of {dtype}.")
+        return int(value), dtype
+
+
+@frozen(eq=False)
+class ScalarVar(Scalar):
+    """A loop variable, an axis, or a symbolic dim."""
+
+    variable = True
+    name: Name
+    dtype: DType
+
+
+@frozen(eq=False)
+class Buffer(Term):
+    """A named region of memory, or a tensor that a tensor expression reads."""
+
+    variable = True
+    name: Name
+    shape: tuple[Scalar, ...]
+    dtype: DType
+
+    def __getitem__(self, indices: Like | tuple[Like, ...]) -> Scalar:
+        """`buffer[i, j]`, a load."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return Load(self, tuple(index(i) for i in given))
+
+
+@frozen(eq=False)
+class Load(Scalar):
+    """`buffer[indices]`."""
+
+    buffer: Buffer
+    indices: tuple[Scalar, ...]
+
+    @staticmethod
+    def normal(buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Any, ...]:
+        if len(indices) != len(buffer.shape):
+            raise ValueError(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
+        return buffer, indices
+
+
+Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
+
+
+@frozen(eq=False)
+class Reduce(Scalar):
+    """`body` combined over the box of `axes`; over an empty box the combiner's identity."""
+
+    binds = (("axes", ("body",)),)
+    combiner: Combiner
+    axes: tuple[ScalarVar, ...]
+    extents: tuple[Scalar, ...]
+    body: Scalar
+
+
+@frozen(eq=False)
+class Add(Scalar):
+    """`left + right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Sub(Scalar):
+    """`left - right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Mul(Scalar):
+    """`left * right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Div(Scalar):
+    """`left / right` of floats."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class FloorDiv(Scalar):
+    """`left // right`, rounded down."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class FloorMod(Scalar):
+    """`left % right`, with the sign of the right side."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Min(Scalar):
+    """The lesser; nan if either is."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Max(Scalar):
+    """The greater; nan if either is."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Pow(Scalar):
+    """`left ** right`; for integers the right side is not negative (a negative one gives 0)."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class BitAnd(Scalar):
+    """`left & right` of integers or bools."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class BitOr(Scalar):
+    """`left | right` of integers or bools."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class BitXor(Scalar):
+    """`left ^ right` of integers or bools."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class ShiftLeft(Scalar):
+    """`left << right` of integers."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class ShiftRight(Scalar):
+    """`left >> right` of integers, arithmetic where signed."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Eq(Scalar):
+    """`left == right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Ne(Scalar):
+    """`left != right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Lt(Scalar):
+    """`left < right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Le(Scalar):
+    """`left <= right`."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class And(Scalar):
+    """Both; the right side is looked at only if the left holds."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Or(Scalar):
+    """Either; the right side is looked at only if the left does not hold."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Not(Scalar):
+    """The contrary of a bool."""
+
+    value: Scalar
+
+
+@frozen(eq=False)
+class Select(Scalar):
+    """`then` if the condition holds, otherwise `orelse`; the other is not evaluated."""
+
+    condition: Scalar
+    then: Scalar
+    orelse: Scalar
+
+
+@frozen(eq=False)
+class Cast(Scalar):
+    """The value in another dtype."""
+
+    value: Scalar
+    dtype: DType
+
+
+@frozen(eq=False)
+class Intrinsic(Scalar):
+    """A function of the machine or its library, named in `INTRINSICS`."""
+
+    name: str
+    args: tuple[Scalar, ...]
+
+
+Binary: TypeAlias = (
+    Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
+    | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
+)  # fmt: skip
+Comparison: TypeAlias = Eq | Ne | Lt | Le
+Logical: TypeAlias = And | Or | Not
+BINARY: Final = (
+    Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, Pow,
+    BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+)  # fmt: skip
+COMPARISON: Final = (Eq, Ne, Lt, Le)
+
+
+def lit(value: Number, dtype: DType) -> Scalar:
+    """A literal of the given dtype."""
+    return Lit(value, dtype)
+
+
+def index(value: Like) -> Scalar:
+    """An index or a dim: integers become i64 literals."""
+    return value if isinstance(value, Scalar) else Lit(value, i64)
+
+
+def like(value: Like, other: Scalar) -> Scalar:
+    """A scalar, or a number as a literal with the dtype of `other`."""
+    return value if isinstance(value, Scalar) else Lit(value, dtype_of(other))
+
+
+def dtype_of(scalar: Scalar) -> DType:
+    """The dtype of a scalar term, found along one path: the sides of an operation agree."""
+    start = scalar
+    while (known := getattr(scalar, "_dtype", None)) is None:
+        match scalar:
+            case Lit(_, dtype) | ScalarVar(_, dtype) | Cast(_, dtype):
+                known = dtype
+            case Load(buffer, _):
+                known = buffer.dtype
+            case Eq() | Ne() | Lt() | Le() | And() | Or() | Not():
+                known = bool_
+            case Intrinsic(name, _) if name in BOOL_INTRINSICS:
+                known = bool_
+            case Intrinsic(_, args):
+                scalar = args[0]
+            case Select(_, then, _):
+                scalar = then
+            case Reduce(_, _, _, body):
+                scalar = body
+            case _:
+                scalar = scalar.left  # type: ignore[attr-defined]  # every other node is binary
+        if known is not None:
+            _remember_dtype(scalar, known)
+    _remember_dtype(start, known)
+    return known
+
+
+BOOL_INTRINSICS: Final = frozenset({"isnan", "isinf"})
+"""Intrinsics that answer yes or no; every other has the dtype of its first argument."""
+
+UNARY_FLOAT: Final = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "erf", "floor", "ceil", "round", "trunc", "abs", "sign",
+)  # fmt: skip
+"""One-argument intrinsics; `round` is to even; `abs` and `sign` take integers as well."""
+
+_remember_dtype: Final = cast(Any, Scalar.__dict__["_dtype"]).__set__
+
+INTRINSICS: Final = frozenset({*UNARY_FLOAT, *BOOL_INTRINSICS, "atan2", "fmod", "copysign"})
+

@@ -1,0 +1,1 @@
+"""What a deployed artefact needs: errors, arrays, executors.  Imports nothing of the compiler."""

@@ -1,0 +1,119 @@
+"""Errors: the root of the one family every refusal at the face belongs to.
+
+An error is made of diagnostics, so independent mistakes are reported together, and each
+diagnostic is data: a stable code, a full sentence, a place, what was expected and found.
+
+>>> error = InputError(
+...     Diagnostic(
+...         "input-shape",
+...         "Input 'x' has the wrong shape.",
+...         Place(node="x"),
+...         expected="(n, 784)",
+...         found="(3, 28)",
+...     )
+... )
+>>> print(error)
+x: Input 'x' has the wrong shape. [input-shape]
+  expected: (n, 784)
+  found: (3, 28)
+>>> error.code
+'input-shape'
+
+Not here: the table of codes and the coloured rendering (`plica.core.diagnostic`).  This file
+needs only the standard library, so that a deployed artefact can raise what the compiler raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was said: a position in a text, a node of a model, or both.
+
+    Lines and columns count from 1, as editors do.
+    """
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    node: str | None = None
+
+    def __str__(self) -> str:
+        file = "<text>" if self.file is None and self.line is not None else self.file
+        parts = (file, self.line, self.column)
+        position = ":".join(str(part) for part in parts if part is not None)
+        if not position:
+            return self.node or "<unknown place>"
+        return position if self.node is None else f"{position} ({self.node})"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that is wrong, said so that a person can act and a program can sort.
+
+    `code` is stable and kebab-case; `message` is a full sentence without the other fields.
+    """
+
+    code: str
+    message: str
+    place: Place | None = None
+    expected: str | None = None
+    found: str | None = None
+    suggestion: str | None = None
+
+    def __str__(self) -> str:
+        head = f"{self.message} [{self.code}]"
+        lines = [head if self.place is None else f"{self.place}: {head}"]
+        lines += [f"  {label}: {value}" for label, value in self.details()]
+        return "\n".join(lines)
+
+    def details(self) -> tuple[tuple[str, str], ...]:
+        """The labelled parts below the message, those that were given."""
+        labelled = (
+            ("expected", self.expected),
+            ("found", self.found),
+            ("suggestion", self.suggestion),
+        )
+        return tuple((label, value) for label, value in labelled if value is not None)
+
+    def to_data(self) -> dict[str, object]:
+        """Plain data (strings, integers, None, one inner dict): what JSON can hold."""
+        return asdict(self)
+
+
+class PlicaError(Exception):
+    """What the user gave cannot be done, and why: one or more diagnostics."""
+
+    def __init__(self, first: Diagnostic, *rest: Diagnostic) -> None:
+        super().__init__(first, *rest)
+        self.diagnostics = (first, *rest)
+
+    @property
+    def code(self) -> str:
+        """The code of the first diagnostic."""
+        return self.diagnostics[0].code
+
+    def __str__(self) -> str:
+        shown = [str(each) for each in self.diagnostics]
+        return shown[0] if len(shown) == 1 else "\n".join((f"{len(shown)} errors:", *shown))
+
+    def to_data(self) -> dict[str, object]:
+        """Plain data: the kind of error and its diagnostics."""
+        return {
+            "error": type(self).__name__,
+            "diagnostics": [each.to_data() for each in self.diagnostics],
+        }
+
+
+class InputError(PlicaError):
+    """A value given to a compiled or interpreted function does not fit its interface."""
+
+
+class UnsupportedError(PlicaError):
+    """The model is well formed, but uses what Plica or the target does not have."""
+
+
+class ArtefactError(PlicaError):
+    """A saved artefact is damaged, newer than this runtime, or made for another machine."""

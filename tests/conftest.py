@@ -1,0 +1,118 @@
+"""What every test shares: hypothesis profiles, golden text, the `slow` and `device` markers.
+
+The profile is chosen by the environment variable PLICA_PROFILE: `ci` (the default: few examples,
+the same ones every time), `dev` (more, random), `deep` (thousands; `make fuzz`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from plica.core.diagnostic import CODES
+from plica.runtime.error import Diagnostic
+
+TESTS: Final = Path(__file__).parent
+
+# No test of ours may depend on a clock, so neither do hypothesis's own checks.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=25,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("dev", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile(
+    "deep",
+    max_examples=5_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
+settings.load_profile(PROFILE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of this project's tests."""
+    group = parser.getgroup("plica")
+    group.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+    group.addoption("--slow", action="store_true", help="run tests marked slow")
+    group.addoption("--device", action="store_true", help="run tests marked device")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what was not asked for."""
+    skipped = {
+        "slow": not (config.getoption("--slow") or PROFILE == "deep"),
+        "device": not config.getoption("--device"),
+    }
+    for item in items:
+        for marker, skip in skipped.items():
+            if skip and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"needs --{marker}"))
+
+
+class Golden:
+    """Compare text with `tests/golden/<room>/<name>.txt`.
+
+    `golden(text)` uses the name of the test, without `test_`; `golden(text, "name")` another one.
+    """
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.update = bool(request.config.getoption("--update-golden"))
+        place = request.path.parent.relative_to(TESTS)
+        self.folder = TESTS / "golden" / place
+        name: str = request.node.name
+        self.name = name.removeprefix("test_")
+
+    def __call__(self, text: str, name: str | None = None) -> None:
+        """Fail with a diff when the text is not what the file holds."""
+        path = self.folder / f"{name or self.name}.txt"
+        text = text if text.endswith("\n") else f"{text}\n"
+        if self.update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        shown = path.relative_to(TESTS.parent).as_posix()
+        if not path.exists():
+            pytest.fail(f"{shown} does not exist; make it with `pytest --update-golden`")
+        golden = path.read_text(encoding="utf-8")
+        if golden != text:
+            lines = difflib.unified_diff(
+                golden.splitlines(), text.splitlines(), shown, "this run", lineterm=""
+            )
+            pytest.fail(
+                "\n".join((*lines, "If this is meant, run `pytest --update-golden`.")),
+                pytrace=False,
+            )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare text with a file under tests/golden."""
+    return Golden(request)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _known_codes() -> Iterator[None]:
+    """Every diagnostic that any test makes has a code in the table of codes."""
+    make = Diagnostic.__init__
+
+    def checked(self: Diagnostic, code: str, *rest: object, **named: object) -> None:
+        assert code in CODES, f"the code {code!r} is not in plica.core.diagnostic.CODES"
+        make(self, code, *rest, **named)  # type: ignore[arg-type]  # passed on as they came
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Diagnostic, "__init__", checked)
+        yield

@@ -1,0 +1,128 @@
+"""The command line: exit codes, help, doctor, and how errors reach the user."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import plica
+from plica import cli
+from plica.cli import COMMANDS, doctor, main
+from plica.cli.command import Command
+from plica.core.diagnostic import CompilerBug
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+ROOT = Path(__file__).parents[1]
+
+
+def with_command(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Add a command `fail` that raises the error."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "COMMANDS", (*COMMANDS, Command("fail", "Fail", run)))
+
+
+def test_help_shows_every_command_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    for command in COMMANDS:
+        assert command.name in shown
+        assert command.summary in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_help(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command.name, "--help"])
+    assert ended.value.code == 0
+    assert command.summary in " ".join(capsys.readouterr().out.split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"plica {plica.__version__}\n"
+
+
+def test_python_m_plica_is_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "plica", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"plica {plica.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [[], ["nonsense"], ["doctor", "--nonsense"]])
+def test_wrong_usage_exits_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert "usage: plica" in capsys.readouterr().err
+
+
+def test_an_error_is_rendered_and_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diagnostic = Diagnostic("unsupported", "There is no Foo.", Place(node="foo_1"))
+    with_command(monkeypatch, UnsupportedError(diagnostic))
+    assert main(["fail"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "foo_1: error: There is no Foo. [unsupported]\n"
+
+
+def test_a_bug_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_command(monkeypatch, CompilerBug("fuse left j unbound"))
+    with pytest.raises(CompilerBug):
+        main(["fail"])
+
+
+def test_doctor_finds_a_working_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["healthy"] is True
+    assert report["version"] == plica.__version__
+    assert report["machine"]["cpu"]
+    targets = {target["name"]: target for target in report["targets"]}
+    assert set(targets) == {"cpu", "cuda", "accel"}
+    assert targets["cpu"]["works"] is True
+    assert all(target["reason"].endswith(".") for target in targets.values())
+
+
+def test_doctor_shows_packages_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    for word in (*doctor.REQUIRED, *doctor.OPTIONAL, "cpu", "cuda", "accel", "Python"):
+        assert word in shown
+
+
+def test_doctor_is_ill_without_a_required_package() -> None:
+    machine = doctor.Machine("", "", "", 1, None, ())
+    works = (doctor.Target("cpu", True, "It ran."),)
+    missing = (doctor.Package("numpy", None, True, ""),)
+    optional = (doctor.Package("onnx", None, False, ""),)
+    assert not doctor.Report("0", machine, missing, works).healthy
+    assert doctor.Report("0", machine, optional, works).healthy
+    assert not doctor.Report("0", machine, (), ()).healthy
+
+
+def test_doctor_knows_the_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.split(r"[<>=~]", each)[0] for each in project["dependencies"]]
+    assert sorted(names) == sorted(doctor.REQUIRED)

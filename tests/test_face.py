@@ -1,0 +1,78 @@
+"""The face `import plica`: lazy, cheap, complete."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import plica
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"numpy", "onnx", "torch", "xgboost", "llvmlite", "attrs", "rich"}
+ROOMS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_import_brings_nothing_heavy() -> None:
+    loaded = set(python("import sys, plica; print(*sys.modules)").split())
+    assert "plica" in loaded
+    assert not loaded & HEAVY
+    assert not {name for name in loaded if name.startswith("plica.")}
+
+
+def test_errors_come_without_the_compiler() -> None:
+    loaded = set(python("import sys, plica; plica.InputError; print(*sys.modules)").split())
+    assert not loaded & HEAVY
+    assert {name for name in loaded if name.startswith("plica.")} == {
+        "plica.runtime",
+        "plica.runtime.error",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(plica._FACE))
+def test_every_name_is_where_the_table_says(name: str) -> None:
+    module, _, attribute = plica._FACE[name].partition(":")
+    found = import_module(module)
+    expected = getattr(found, attribute) if attribute else found
+    assert getattr(plica, name) is expected
+
+
+def test_the_table_and_the_type_checker_agree() -> None:
+    source = (ROOT / "plica" / "__init__.py").read_text(encoding="utf-8")
+    told = {
+        alias.asname or alias.name: (
+            f"plica.{alias.name}" if node.module == "plica" else f"{node.module}:{alias.name}"
+        )
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == plica._FACE
+    assert sorted(plica.__all__) == sorted(["__version__", *plica._FACE]) == dir(plica)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'plica' has no attribute 'nonsense'"):
+        getattr(plica, "nonsense")  # noqa: B009  # the type checker would refuse it
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_root_shows_the_rooms(room: str) -> None:
+    link = ROOT / room
+    assert link.is_symlink()
+    assert link.readlink() == Path("plica", room)
+    assert (ROOT / "plica" / room / "__init__.py").is_file()
