@@ -1,6 +1,6 @@
 """How long `import plica` takes: fresh processes, less the start of the interpreter.
 
-    python benchmarks/import_time.py [--runs N]
+python benchmarks/import_time.py [--runs N]
 """
 
 from __future__ import annotations

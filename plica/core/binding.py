@@ -37,9 +37,7 @@ def variables_of(value: Term | tuple[Term, ...]) -> list[Term]:
 
 def bound_by(node: Term) -> list[tuple[str, tuple[str, ...], list[Term]]]:
     """For each binding field: its name, the fields it scopes over, its variables."""
-    return [
-        (name, scope, variables_of(getattr(node, name))) for name, scope in type(node).binds
-    ]
+    return [(name, scope, variables_of(getattr(node, name))) for name, scope in type(node).binds]
 
 
 def fields_of_children(node: Term) -> Iterator[tuple[str, Term]]:

@@ -190,9 +190,7 @@ def _plain(value: Any) -> bytes:
 
 def _same(a: Summary, b: Summary, partner: dict[Term, Term]) -> bool:
     """Whether two summaries agree when bound variables of one stand for those of the other."""
-    return a[0] == b[0] and all(
-        partner.get(x, x) is y for x, y in zip(a[1], b[1], strict=True)
-    )
+    return a[0] == b[0] and all(partner.get(x, x) is y for x, y in zip(a[1], b[1], strict=True))
 
 
 def _pair_binders(a: Term, b: Term, partner: dict[Term, Term]) -> None:

@@ -103,7 +103,9 @@ def polynomial(value: Term) -> Polynomial:
                 memo[node] = _plus(memo[left], memo[right], -1)
             case Mul(left, right):
                 memo[node] = _times(memo[left], memo[right])
-            case FloorDiv(left, right) | FloorMod(left, right) | Min(left, right) | Max(left, right):
+            case (
+                FloorDiv(left, right) | FloorMod(left, right) | Min(left, right) | Max(left, right)
+            ):
                 a, b = from_polynomial(memo[left]), from_polynomial(memo[right])
                 memo[node] = _opaque(rebuild(node, (a, b)), a, b)
             case Scalar():

@@ -112,7 +112,9 @@ class Operator:
             value = each.read(values.get(each.name, each.default))
             if isinstance(value, Mismatch):
                 message = f"{self.name}: {value.message}"
-                wrong.append(Diagnostic("bad-attribute", message, None, value.expected, value.found))
+                wrong.append(
+                    Diagnostic("bad-attribute", message, None, value.expected, value.found)
+                )
             else:
                 found.append((each.name, value))
         return tuple(sorted(found))

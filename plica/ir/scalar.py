@@ -421,4 +421,3 @@ UNARY_FLOAT: Final = (
 _remember_dtype: Final = cast(Any, Scalar.__dict__["_dtype"]).__set__
 
 INTRINSICS: Final = frozenset({*UNARY_FLOAT, *BOOL_INTRINSICS, "atan2", "fmod", "copysign"})
-

@@ -26,6 +26,7 @@ from plica.core.diagnostic import (
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 ROOT = Path(__file__).parents[2]
+MAKERS = {"Diagnostic", "Mismatch"}
 PAGE = ROOT / "docs" / "errors.md"
 
 HEADER = """\
@@ -48,9 +49,9 @@ def shown(error: PlicaError, line: str = "") -> str:
 
 
 def codes_in(source: str) -> Iterator[str]:
-    """The literal codes given to `Diagnostic(...)` in a text."""
+    """The literal codes given to the makers of diagnostics in a text."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Diagnostic":
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in MAKERS:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
             for code in (*node.args[:1], *named):
                 if isinstance(code, ast.Constant):

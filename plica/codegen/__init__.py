@@ -1,0 +1,1 @@
+"""codegen: lowering, then the final folds: llvm, cuda, accel."""

@@ -1,0 +1,1 @@
+"""frontend: models in, from ONNX and PyTorch.  To come."""

@@ -1,0 +1,1 @@
+"""rewrite: patterns, rules, strategies, derivations.  To come."""

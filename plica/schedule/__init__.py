@@ -1,0 +1,1 @@
+"""schedule: instructions, traces, replay.  To come."""

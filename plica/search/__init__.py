@@ -1,0 +1,1 @@
+"""search: spaces, cost models, measuring, records.  To come."""
