@@ -1,0 +1,90 @@
+"""Verdicts: what is known of a rule.
+
+Verdict ::= Proved(how) | Tested(cases, note) | Refuted(counterexample)
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import attrs
+
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph import Apply
+
+
+@attrs.frozen
+class Proved:
+    """The two sides are equal at every point; `how` says by what."""
+
+    rule: str
+    how: str
+
+    def to_data(self) -> dict[str, Any]:
+        return {"rule": self.rule, "verdict": "proved", "how": self.how}
+
+
+@attrs.frozen
+class Tested:
+    """The two sides agreed on that many instances; some overflowed and are counted apart."""
+
+    rule: str
+    cases: int
+    overflowed: int = 0
+    note: str = ""
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "verdict": "tested",
+            "cases": self.cases,
+            "overflowed": self.overflowed,
+            "note": self.note,
+        }
+
+
+@attrs.frozen
+class Counterexample:
+    """A smallest instance on which the sides differ, with the values of its inputs."""
+
+    left: Term
+    right: Term | None
+    inputs: tuple[tuple[str, Any], ...]
+    left_value: Any
+    right_value: Any
+    reason: str
+    pytest: str
+
+    @property
+    def nodes(self) -> int:
+        """The operators of the left side."""
+        return operators(self.left)
+
+
+@attrs.frozen
+class Refuted:
+    """The two sides differ."""
+
+    rule: str
+    counterexample: Counterexample
+
+    def to_data(self) -> dict[str, Any]:
+        example = self.counterexample
+        return {
+            "rule": self.rule,
+            "verdict": "refuted",
+            "reason": example.reason,
+            "left": str(example.left),
+            "right": str(example.right),
+            "pytest": example.pytest,
+        }
+
+
+Verdict: TypeAlias = Proved | Tested | Refuted
+
+
+def operators(term: Term) -> int:
+    """The number of distinct operator nodes in a term."""
+
+    return sum(1 for node in post_order(term) if isinstance(node, Apply))

@@ -1,0 +1,63 @@
+"""Float contracts: how far a rule may move a floating-point result.
+
+Ordered from strict to free:
+
+    exact < signless_zero < fused < reassociates < approx(rel)
+
+`exact` is bit-equal up to the payload of nans; `signless_zero` may also change the sign of a zero;
+`fused` may also keep more precision between a multiplication and an addition; `reassociates` may
+also change the order of sums and products; `approx(rel)` may be off by `rel` in max-norm.
+Integers and bools are always exact.
+
+>>> join([exact, reassociates, signless_zero]) is reassociates
+True
+>>> signless_zero <= approx(1e-4), approx(1e-3) <= approx(1e-4)
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.term import Term
+
+
+@frozen(eq=False)
+class Contract(Term):
+    """A level, and for the last one a relative bound."""
+
+    level: int
+    rel: float = 0.0
+
+    def __le__(self, other: Contract) -> bool:
+        return (self.level, self.rel) <= (other.level, other.rel)
+
+    def __lt__(self, other: Contract) -> bool:
+        return (self.level, self.rel) < (other.level, other.rel)
+
+    def __str__(self) -> str:
+        return _NAMES[self.level] if self.level < APPROX else f"approx({self.rel:g})"
+
+
+_NAMES: Final = ("exact", "signless_zero", "fused", "reassociates")
+APPROX: Final = len(_NAMES)
+
+exact, signless_zero, fused, reassociates = map(Contract, range(APPROX))
+
+
+def approx(rel: float) -> Contract:
+    """Results may differ by `rel` times the largest magnitude."""
+    if not 0 < rel < 1:
+        raise ValueError(f"An approximation is relative and below 1, found {rel}.")
+    return Contract(APPROX, float(rel))
+
+
+def join(contracts: Iterable[Contract]) -> Contract:
+    """The strictest contract that all of them keep."""
+    worst = exact
+    for each in contracts:
+        worst = max(worst, each)
+    return worst

@@ -1,0 +1,240 @@
+"""Matching: a pattern against a term, giving what fills the holes.
+
+A pattern is compiled once into nested closures; compiled patterns never backtrack, since
+alternation is expanded beforehand.  Matching looks at one term and the types of its parts, so a
+match does not depend on where the term stands.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.rewrite.pattern import holes
+>>> from plica.ir.type import tensor
+>>> (x,) = holes("x")
+>>> a = Var(Name("a"), tensor((2,), "f32"))
+>>> match(x + x, a + a).x is a, match(x + x, a + 1)
+(True, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
+from plica.ir.dim import known
+from plica.ir.graph import Apply, Const, Expr, Literal
+from plica.ir.infer import type_of
+from plica.ir.scalar import Lit
+from plica.ir.type import TensorType
+from plica.rewrite.pattern import (
+    ANYTHING,
+    Constraint,
+    Hole,
+    IndexHole,
+    Predicate,
+    Rest,
+    alternatives,
+)
+
+# Any: what fills a hole is a term, or the value of an attribute.
+Filling: TypeAlias = dict[str, Any]
+Matcher: TypeAlias = Callable[[Any, Filling], bool]
+Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; None: any
+
+
+@frozen
+class Match:
+    """What fills each hole, by attribute: `m.x`."""
+
+    filling: Filling
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.filling[name]
+        except KeyError:
+            raise AttributeError(f"The pattern has no hole {name!r}.") from None
+
+
+def match(pattern: Term, term: Term) -> Match | None:
+    """What fills the holes of `pattern` when it is `term`, None where it cannot be."""
+    for _, matcher in compiled(pattern):
+        filling: Filling = {}
+        if matcher(term, filling):
+            return Match(filling)
+    return None
+
+
+def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
+    """A matcher for each alternative, with the head that its terms must have."""
+    return tuple((head(each), _matcher(each)) for each in alternatives(pattern))
+
+
+def covered(pattern: Term, term: Term) -> list[Term]:
+    """The nodes of `term` that the structure of `pattern` took apart, the root first."""
+    for each in alternatives(pattern):
+        if _matcher(each)(term, {}):
+            pairs: list[tuple[Term, Term]] = [(each, term)]
+            for wanted, found in pairs:
+                if not type(wanted).hole and len(wanted._children) == len(found._children):
+                    pairs.extend(zip(wanted._children, found._children, strict=True))
+            return [found for wanted, found in pairs if not type(wanted).hole]
+    return [term]
+
+
+def head(pattern: Term) -> Head:
+    """The class, and for an operator its name, of every term that `pattern` matches."""
+    if type(pattern).hole:
+        return None
+    if isinstance(pattern, Literal):
+        return (Const, None)
+    return (type(pattern), pattern.op if isinstance(pattern, Apply) else None)
+
+
+def is_scalar_constant(term: Any, value: float) -> bool:
+    """Whether `term` is a scalar constant of that value: `2` is found as 2, 2.0 and f16's 2."""
+    if not isinstance(term, Const) or term.shape:
+        return False
+    found = term.numpy()[()].item()
+    return found == value and (found != 0 or not _is_negative_zero(found))
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return isinstance(value, float) and leaf_key(value) == leaf_key(-0.0)
+
+
+def _matcher(pattern: Any) -> Matcher:
+    if isinstance(pattern, Hole):
+        return _hole(pattern.name, _demands(pattern.constraint))
+    if isinstance(pattern, IndexHole):
+        return _hole(pattern.name, _index_demands(pattern.constraint))
+    if isinstance(pattern, Literal):
+        value = pattern.value
+        return lambda term, _: is_scalar_constant(term, value) or term is pattern
+    if isinstance(pattern, Apply):
+        return _apply(pattern)
+    if isinstance(pattern, Term):
+        return _node(pattern)
+    if isinstance(pattern, tuple):
+        return _items(pattern)
+    wanted = leaf_key(pattern)
+    return lambda value, _: leaf_key(value) == wanted
+
+
+def _hole(name: str, demands: tuple[Predicate, ...]) -> Matcher:
+    def fill(value: Any, filling: Filling) -> bool:
+        if name in filling:
+            seen = filling[name]
+            return seen is value or leaf_key(seen) == leaf_key(value)
+        for demand in demands:
+            if not demand(value):
+                return False
+        filling[name] = value
+        return True
+
+    return fill
+
+
+def _apply(pattern: Apply) -> Matcher:
+    op, arity = pattern.op, len(pattern.args)
+    args = tuple(_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
+    rest = next((arg.name for arg in pattern.args if isinstance(arg, Rest)), None)
+    attrs = tuple(_matcher(value) for _, value in pattern.attrs)
+
+    def walk(term: Any, filling: Filling) -> bool:
+        if term.__class__ is not Apply or term.op != op:
+            return False
+        given = term.args
+        if rest is None:
+            if len(given) != arity:
+                return False
+        elif len(given) < len(args):
+            return False
+        for matcher, arg in zip(args, given, strict=False):
+            if not matcher(arg, filling):
+                return False
+        for matcher, (_, value) in zip(attrs, term.attrs, strict=True):
+            if not matcher(value, filling):
+                return False
+        return rest is None or _hole(rest, ())(given[len(args) :], filling)
+
+    return walk
+
+
+def _node(pattern: Term) -> Matcher:
+    cls = type(pattern)
+    fields = []
+    for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
+        value = getattr(pattern, name)
+        fields.append((name, _items(value) if kind is MANY else _matcher(value)))
+    if all(kind is ONE for kind in field_kinds(cls)):
+        matchers = tuple(matcher for _, matcher in fields)
+
+        def kids(term: Any, filling: Filling) -> bool:
+            if term.__class__ is not cls:
+                return False
+            for matcher, kid in zip(matchers, term._children, strict=True):
+                if not matcher(kid, filling):
+                    return False
+            return True
+
+        return kids
+
+    def walk(term: Any, filling: Filling) -> bool:
+        return term.__class__ is cls and all(
+            matcher(getattr(term, name), filling) for name, matcher in fields
+        )
+
+    return walk
+
+
+def _items(pattern: tuple[Any, ...]) -> Matcher:
+    matchers = tuple(map(_matcher, pattern))
+
+    def walk(value: Any, filling: Filling) -> bool:
+        return (
+            value.__class__ is tuple
+            and len(value) == len(matchers)
+            and all(m(item, filling) for m, item in zip(matchers, value, strict=True))
+        )
+
+    return walk
+
+
+def _demands(constraint: Constraint) -> tuple[Predicate, ...]:
+    if constraint is ANYTHING:
+        return ()
+    found: list[Predicate] = []
+    if constraint.constant:
+        found.append(lambda value: isinstance(value, Const))
+    typed = (constraint.dtypes, constraint.rank, constraint.shape)
+    if any(each is not None for each in typed):
+        found.append(lambda value: isinstance(value, Expr) and _fits(type_of(value), constraint))
+    if constraint.when is not None:
+        found.append(constraint.when)
+    return tuple(found)
+
+
+def _index_demands(constraint: Constraint) -> tuple[Predicate, ...]:
+    found: list[Predicate] = []
+    if constraint.constant:
+        found.append(lambda value: isinstance(value, Lit))
+    if constraint.when is not None:
+        found.append(constraint.when)
+    return tuple(found)
+
+
+def _fits(of: object, constraint: Constraint) -> bool:
+    if not isinstance(of, TensorType):
+        return False
+    if constraint.dtypes is not None and of.dtype not in constraint.dtypes:
+        return False
+    if constraint.rank is not None and len(of.shape) != constraint.rank:
+        return False
+    return constraint.shape is None or (
+        len(of.shape) == len(constraint.shape)
+        and all(
+            want is None or known(size) == want
+            for size, want in zip(of.shape, constraint.shape, strict=True)
+        )
+    )

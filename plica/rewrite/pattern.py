@@ -1,0 +1,140 @@
+"""Patterns: terms with holes, built by the same functions as terms.
+
+    Pattern ::= a term in which Hole | IndexHole | Rest | Either stand for subterms or attributes
+
+>>> from plica.ir.op import find
+>>> x, p, q = holes("x p q")
+>>> transpose = find("transpose")
+>>> sorted(hole_names(transpose(transpose(x, p), q)))
+['p', 'q', 'x']
+
+A hole used twice means the same term.  `Literal` in a pattern matches a scalar constant of that
+value in any dtype.  `either(p, q)` matches what one of them matches, the first that does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+from attrs import frozen
+
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.dtype import DType, dtype, i64
+from plica.ir.graph import Expr
+from plica.ir.scalar import Scalar
+
+Predicate: TypeAlias = Callable[[Any], bool]  # Any: a term, or an attribute's value
+
+
+@frozen(eq=False)
+class Constraint(Term):
+    """What a hole demands of what fills it; None demands nothing."""
+
+    constant: bool = False
+    dtypes: tuple[DType, ...] | None = None
+    rank: int | None = None
+    shape: tuple[int | None, ...] | None = None
+    when: Predicate | None = None
+
+
+ANYTHING = Constraint()
+
+
+@frozen(eq=False)
+class Hole(Expr):
+    """Stands for an expression, or for the value of an attribute."""
+
+    hole = True
+    name: str
+    constraint: Constraint = ANYTHING
+
+
+@frozen(eq=False)
+class IndexHole(Scalar):
+    """Stands for a scalar term; with `constant` for an integer literal."""
+
+    hole = True
+    name: str
+    constraint: Constraint = ANYTHING
+    dtype: DType = i64
+
+
+@frozen(eq=False)
+class Rest(Expr):
+    """Stands for all remaining arguments of an operator of any arity."""
+
+    hole = True
+    name: str
+
+
+@frozen(eq=False)
+class Either(Expr):
+    """What one of the patterns matches."""
+
+    patterns: tuple[Term, ...]
+
+
+def hole(
+    name: str,
+    *,
+    constant: bool = False,
+    dtypes: Iterable[DType | str] | None = None,
+    rank: int | None = None,
+    shape: Iterable[int | None] | None = None,
+    when: Predicate | None = None,
+) -> Any:
+    """A hole with demands: a constant, one of some dtypes, a rank, a shape (None: any size)."""
+    allowed = None if dtypes is None else tuple(map(dtype, dtypes))
+    sizes = None if shape is None else tuple(shape)
+    return Hole(name, Constraint(constant, allowed, rank, sizes, when))
+
+
+def holes(names: str) -> tuple[Any, ...]:
+    """Holes for graph patterns.  Any: a hole goes wherever a term or an attribute can."""
+    return tuple(Hole(name) for name in names.split())
+
+
+def constants(names: str) -> tuple[Any, ...]:
+    """Holes that only constants fill."""
+    return tuple(hole(name, constant=True) for name in names.split())
+
+
+def index_holes(names: str) -> tuple[Any, ...]:
+    """Holes for index patterns: `x + y` of these is an index term."""
+    return tuple(IndexHole(name) for name in names.split())
+
+
+def index_constants(names: str, when: Predicate | None = None) -> tuple[Any, ...]:
+    """Holes that only integer literals fill."""
+    demand = Constraint(constant=True, when=when)
+    return tuple(IndexHole(name, demand) for name in names.split())
+
+
+def either(*patterns: Any) -> Any:
+    """What one of the patterns matches, the first that does."""
+    return Either(patterns)
+
+
+def optional(wrap: Callable[[Any], Any], inner: Any) -> Any:
+    """`wrap(inner)` or `inner` alone; the longer match is preferred."""
+    return Either((wrap(inner), inner))
+
+
+def hole_names(pattern: Term) -> frozenset[str]:
+    """The names of the holes of a pattern."""
+    return frozenset(cast(Any, node).name for node in post_order(pattern) if type(node).hole)
+
+
+def alternatives(pattern: Term) -> tuple[Term, ...]:
+    """The patterns without `Either` that together match what `pattern` matches, in order."""
+    memo: dict[Term, tuple[Term, ...]] = {}
+    for node in post_order(pattern):
+        if isinstance(node, Either):
+            memo[node] = tuple(dict.fromkeys(a for each in node.patterns for a in memo[each]))
+        else:
+            options = [memo[kid] for kid in node._children]
+            memo[node] = tuple(rebuild(node, kids) for kids in itertools.product(*options))
+    return memo[pattern]

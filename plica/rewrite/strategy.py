@@ -1,0 +1,258 @@
+"""Strategies: where and when rules are used.
+
+    Strategy = Term -> Rewritten | None        None: does not apply
+
+The vocabulary: `seq choice attempt repeat one all_ some top_down bottom_up at where`; a rule is
+made a strategy by `use`.  Steps carry the path to the place they changed, so a derivation comes
+for free.
+
+Laws: `attempt(s)` always applies; `seq(identity, s)` is `s`; `choice(fail, s)` is `s`;
+`repeat(s)` ends where `s` does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.rewrite.derivation import Derivation, Rewritten, Step
+from plica.rewrite.derivation import at as state_at
+from plica.rewrite.rule import Rule
+from plica.runtime.error import Diagnostic
+
+Strategy: TypeAlias = Callable[[Term], "Rewritten | None"]
+
+
+def use(rule: Rule) -> Strategy:
+    """The rule at the root."""
+
+    def run(term: Term) -> Rewritten | None:
+        after = rule.at(term)
+        return None if after is None else Rewritten(after, (Step(rule, term, after, ()),))
+
+    return run
+
+
+def identity(term: Term) -> Rewritten | None:
+    """Applies always and changes nothing."""
+    return Rewritten(term, ())
+
+
+def fail(term: Term) -> Rewritten | None:
+    """Never applies."""
+    return None
+
+
+def seq(*strategies: Strategy | Rule) -> Strategy:
+    """One after the other; applies where all do."""
+    parts = tuple(map(_strategy, strategies))
+
+    def run(term: Term) -> Rewritten | None:
+        steps: list[Step] = []
+        for part in parts:
+            done = part(term)
+            if done is None:
+                return None
+            term = done.term
+            steps.extend(done.steps)
+        return Rewritten(term, tuple(steps))
+
+    return run
+
+
+def choice(*strategies: Strategy | Rule) -> Strategy:
+    """The first that applies."""
+    parts = tuple(map(_strategy, strategies))
+
+    def run(term: Term) -> Rewritten | None:
+        for part in parts:
+            done = part(term)
+            if done is not None:
+                return done
+        return None
+
+    return run
+
+
+def attempt(strategy: Strategy | Rule) -> Strategy:
+    """The strategy where it applies, otherwise nothing; always applies."""
+    return choice(strategy, identity)
+
+
+def repeat(strategy: Strategy | Rule, fuel: int = 10_000) -> Strategy:
+    """The strategy again and again until it does not apply; always applies."""
+    part = _strategy(strategy)
+
+    def run(term: Term) -> Rewritten | None:
+        steps: list[Step] = []
+        for _ in range(fuel):
+            done = part(term)
+            if done is None or (done.term is term and not done.steps):
+                return Rewritten(term, tuple(steps))
+            term = done.term
+            steps.extend(done.steps)
+        names = list(dict.fromkeys(step.rule.name for step in steps[-50:]))
+        raise RuleRefused(
+            Diagnostic(
+                "looping-rules",
+                f"`repeat` did not come to an end in {fuel} rounds.",
+                expected="rules that decrease some measure",
+                found=f"a cycle through {', '.join(names)}",
+            )
+        )
+
+    return run
+
+
+def one(strategy: Strategy | Rule) -> Strategy:
+    """At the first child where it applies."""
+    part = _strategy(strategy)
+
+    def run(term: Term) -> Rewritten | None:
+        kids = term._children
+        for number, kid in enumerate(kids):
+            done = part(kid)
+            if done is not None:
+                new = rebuild(term, (*kids[:number], done.term, *kids[number + 1 :]))
+                return Rewritten(new, _below(number, done.steps))
+        return None
+
+    return run
+
+
+def all_(strategy: Strategy | Rule) -> Strategy:
+    """At every child; applies where it applies at each."""
+    return _children(strategy, lambda applied, count: applied == count)
+
+
+def some(strategy: Strategy | Rule) -> Strategy:
+    """At every child where it applies; applies where that is at least one."""
+    return _children(strategy, lambda applied, count: applied > 0)
+
+
+def bottom_up(strategy: Strategy | Rule) -> Strategy:
+    """Everywhere, children first, once at each distinct term; applies where it does somewhere."""
+    part = _strategy(strategy)
+
+    def run(term: Term) -> Rewritten | None:
+        memo: dict[Term, Term] = {}
+        steps: list[Step] = []
+        for node in post_order(term):
+            new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+            done = part(new)
+            if done is not None:
+                steps.extend(_everywhere(new, done))
+                new = done.term
+            memo[node] = new
+        return Rewritten(memo[term], tuple(steps)) if steps else None
+
+    return run
+
+
+def top_down(strategy: Strategy | Rule) -> Strategy:
+    """Everywhere, parents first, once at each distinct term; applies where it does somewhere."""
+    part = _strategy(strategy)
+
+    def run(term: Term) -> Rewritten | None:
+        head: dict[Term, Term] = {}
+        memo: dict[Term, Term] = {}
+        steps: list[Step] = []
+        stack: list[tuple[Term, bool]] = [(term, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                new = head[node]
+                memo[node] = rebuild(new, tuple([memo[kid] for kid in new._children]))
+            elif node not in head:
+                done = part(node)
+                if done is not None:
+                    steps.extend(_everywhere(node, done))
+                head[node] = new = node if done is None else done.term
+                stack.append((node, True))
+                stack.extend((kid, False) for kid in reversed(new._children))
+        return Rewritten(memo[term], tuple(steps)) if steps else None
+
+    return run
+
+
+def at(path: tuple[int, ...], strategy: Strategy | Rule) -> Strategy:
+    """At the subterm that the path of child numbers leads to."""
+    result = _strategy(strategy)
+    for number in reversed(path):
+        result = _at_child(number, result)
+    return result
+
+
+def where(predicate: Callable[[Term], bool], strategy: Strategy | Rule) -> Strategy:
+    """The strategy at terms that satisfy the predicate."""
+    part = _strategy(strategy)
+    return lambda term: part(term) if predicate(term) else None
+
+
+def _strategy(of: Strategy | Rule) -> Strategy:
+    return use(of) if isinstance(of, Rule) else of
+
+
+def _at_child(number: int, part: Strategy) -> Strategy:
+    def run(term: Term) -> Rewritten | None:
+        kids = term._children
+        if number >= len(kids):
+            return None
+        done = part(kids[number])
+        if done is None:
+            return None
+        new = rebuild(term, (*kids[:number], done.term, *kids[number + 1 :]))
+        return Rewritten(new, _below(number, done.steps))
+
+    return run
+
+
+def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> Strategy:
+    part = _strategy(strategy)
+
+    def run(term: Term) -> Rewritten | None:
+        kids = term._children
+        new, steps, applied = list(kids), [], 0
+        for number, kid in enumerate(kids):
+            done = part(kid)
+            if done is not None:
+                applied += 1
+                new[number] = done.term
+                steps.extend(_below(number, done.steps))
+        if not enough(applied, len(kids)):
+            return None
+        return Rewritten(rebuild(term, tuple(new)), tuple(steps))
+
+    return run
+
+
+def _below(number: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps as seen from the parent; a step that holds everywhere needs no path."""
+    return tuple(
+        step if step.path is None else attrs.evolve(step, path=(number, *step.path))
+        for step in steps
+    )
+
+
+def _everywhere(node: Term, done: Rewritten) -> tuple[Step, ...]:
+    """What a traversal did at one term, it did wherever that term stands."""
+    if len(done.steps) == 1 and done.steps[0].path == ():
+        return (attrs.evolve(done.steps[0], path=None),)
+    if all(step.path is None for step in done.steps):
+        return done.steps
+    # Several steps inside one term: replayed as one replacement, named by its first rule.
+    return tuple(
+        Step(step.rule, before, after) for step, before, after in _states(node, done.steps)
+    )
+
+
+def _states(node: Term, steps: tuple[Step, ...]) -> list[tuple[Step, Term, Term]]:
+
+    derivation = Derivation(node, steps)
+    states = [state_at(derivation, k) for k in range(len(steps) + 1)]
+    return [(step, states[k], states[k + 1]) for k, step in enumerate(steps)]
