@@ -1,8 +1,9 @@
 """Derivations: what rewriting did, step by step.
 
-A step says which rule replaced which subterm by which; it holds no module.  Since equal terms are
-one object, a step without a path means "wherever that subterm stands", and any state of a
-derivation is found again by replaying a prefix of its steps in one pass.
+A step says which rule replaced which subterm by which, and where; it holds no module.  Steps of one
+sweep over a term (a run of the engine, a `bottom_up`) need no place of their own: equal terms are
+one object, so "wherever that subterm stands" is a place.  Any state of a derivation is found again
+by replaying a prefix of its steps, a sweep in one pass.
 
     at(derivation, k)            the term after k steps; k from 0 (the source) to len(steps)
     fork(derivation, k)          the derivation cut after k steps, to go on differently
@@ -13,12 +14,13 @@ derivation is found again by replaying a prefix of its steps in one pass.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Final, Literal
 
 import attrs
 
-from plica.core.digest import Path
+from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.rewrite.contract import Contract, join
@@ -27,13 +29,25 @@ from plica.rewrite.rule import Rule
 
 
 @attrs.frozen(eq=False)
+class Sweep:
+    """One run over a whole term; steps of one run carry the same object."""
+
+    kind: Literal["normal", "up", "down"]
+
+
+@attrs.frozen(eq=False)
 class Step:
-    """One application of a rule; no path means everywhere the subterm stands."""
+    """One application of a rule: at the path, or wherever the sweep over it met the subterm.
+
+    Steps of one `site` of a sweep follow one another at the same subterm.
+    """
 
     rule: Rule
     before: Term
     after: Term
-    path: Path | None = None
+    path: tuple[int, ...] = ()
+    sweep: Sweep | None = None
+    site: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -145,33 +159,46 @@ def provenance(derivation: Derivation) -> Mapping[Term, Origin]:
 
 
 def _replay(source: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
-    """Apply the steps; runs of steps without a path go in one bottom-up pass."""
+    """Apply the steps one after the other, those of one sweep together."""
     term = source
-    i = 0
-    while i < len(steps):
-        step = steps[i]
-        if step.path is None:
-            j = i
-            while j < len(steps) and steps[j].path is None:
-                j += 1
-            term = _everywhere(term, steps[i:j], origins)
-            i = j
+    for (path, sweep), group in itertools.groupby(steps, lambda step: (step.path, step.sweep)):
+        together = tuple(group)
+        spine, inner = _descend(term, path)
+        if sweep is None:
+            for step in together:
+                if inner is not step.before:
+                    message = f"The step {step.rule.name} does not find what it replaced at {path}."
+                    raise CompilerBug(message)
+                _learn(origins, step)
+                inner = step.after
         else:
-            term = _at_path(term, step, origins)
-            i += 1
+            inner = _SWEEPS[sweep.kind](inner, together, origins)
+        for parent, number in reversed(spine):
+            kids = parent._children
+            changed = rebuild(parent, (*kids[:number], inner, *kids[number + 1 :]))
+            _inherit(origins, parent, changed)
+            inner = changed
+        term = inner
     return term
 
 
-def _everywhere(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+def _descend(term: Term, path: tuple[int, ...]) -> tuple[list[tuple[Term, int]], Term]:
+    spine: list[tuple[Term, int]] = []
+    for number in path:
+        spine.append((term, number))
+        term = term._children[number]
+    return spine, term
+
+
+def _normal(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+    """Replace wherever a replaced subterm stands or comes to stand: as the engine does."""
     table = {step.before: step for step in steps}
     memo: dict[Term, Term] = {}
     stack: list[tuple[Term, Term | None]] = [(term, None)]
-    waiting: set[Term] = set()
     while stack:
         node, result = stack.pop()
         if result is not None:
-            memo[node] = memo.get(result, result)
-            waiting.discard(node)
+            memo[node] = memo[result]
             continue
         if node in memo:
             continue
@@ -181,19 +208,88 @@ def _everywhere(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin]
             stack.extend((kid, None) for kid in missing)
             continue
         new = rebuild(node, tuple([memo[kid] for kid in node._children]))
-        if new is not node and origins is not None:
-            _inherit(origins, node, new)
+        _inherit(origins, node, new)
+        if new in memo:
+            memo[node] = memo[new]
+            continue
         step = table.get(new)
-        if step is None or new in waiting:
+        if step is None:
             memo[node] = memo[new] = new
             continue
-        if origins is not None:
-            _attribute(origins, step)
-        waiting.add(new)
-        stack.append((node, step.after))
+        _learn(origins, step)
+        if new is not node:
+            stack.append((node, step.after))
         stack.append((new, step.after))
         stack.append((step.after, None))
     return memo[term]
+
+
+def _up(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+    """Replace once at each distinct term, children first."""
+    sites = _sites(steps)
+    memo: dict[Term, Term] = {}
+    for node in post_order(term):
+        new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+        _inherit(origins, node, new)
+        for step in sites.get(new, ()):
+            _learn(origins, step)
+            new = step.after
+        memo[node] = new
+    return memo[term]
+
+
+def _down(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+    """Replace once at each distinct term, parents first."""
+    sites = _sites(steps)
+
+    def head(node: Term) -> Term:
+        new = node
+        for step in sites.get(node, ()):
+            _learn(origins, step)
+            new = step.after
+        return new
+
+    def leave(node: Term, new: Term) -> None:
+        _inherit(origins, node, new)
+
+    return rebuild_top_down(head, leave, term)
+
+
+def rebuild_top_down(
+    head: Callable[[Term], Term], leave: Callable[[Term, Term], None], term: Term
+) -> Term:
+    """`map_top_down` that also tells what each changed term became."""
+    heads: dict[Term, Term] = {}
+    memo: dict[Term, Term] = {}
+    stack: list[tuple[Term, bool]] = [(term, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            new = heads[node]
+            memo[node] = done = rebuild(new, tuple([memo[kid] for kid in new._children]))
+            leave(new, done)
+        elif node not in heads:
+            heads[node] = new = head(node)
+            stack.append((node, True))
+            stack.extend((kid, False) for kid in reversed(new._children))
+    return memo[term]
+
+
+def _sites(steps: tuple[Step, ...]) -> dict[Term, list[Step]]:
+    """The steps taken at each subterm of a sweep, by what it was first."""
+    found: dict[Term, list[Step]] = {}
+    for _, group in itertools.groupby(steps, lambda step: step.site):
+        chain = list(group)
+        found[chain[0].before] = chain
+    return found
+
+
+_SWEEPS: Final = {"normal": _normal, "up": _up, "down": _down}
+
+
+def _learn(origins: dict[Term, Origin] | None, step: Step) -> None:
+    if origins is not None:
+        _attribute(origins, step)
 
 
 def _attribute(origins: dict[Term, Origin], step: Step) -> None:
@@ -216,33 +312,10 @@ def _attribute(origins: dict[Term, Origin], step: Step) -> None:
             fresh.extend(node._children)
 
 
-def _inherit(origins: dict[Term, Origin], old: Term, new: Term) -> None:
+def _inherit(origins: dict[Term, Origin] | None, old: Term, new: Term) -> None:
     """A node rebuilt because its children changed comes from what it was."""
+    if origins is None or new is old:
+        return
     sources, rules = origins.get(old, ({}, {}))
     mine, made = origins.get(new, ({}, {}))
     origins[new] = ({**mine, **sources}, {**made, **rules})
-
-
-def _at_path(term: Term, step: Step, origins: dict[Term, Origin] | None) -> Term:
-    """Replace the one occurrence that the path leads to."""
-    path = step.path or ()
-    spine: list[tuple[Term, int]] = []
-    node = term
-    rest: tuple[Any, ...] = path
-    while rest:
-        number = rest[0]
-        spine.append((node, number))
-        node = node._children[number]
-        rest = rest[1:]
-    if node is not step.before:
-        raise ValueError(f"The step {step.rule.name} does not find what it replaced at {path}.")
-    if origins is not None:
-        _attribute(origins, step)
-    new = step.after
-    for parent, number in reversed(spine):
-        kids = parent._children
-        changed = rebuild(parent, (*kids[:number], new, *kids[number + 1 :]))
-        if origins is not None:
-            _inherit(origins, parent, changed)
-        new = changed
-    return new

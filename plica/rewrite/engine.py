@@ -16,7 +16,7 @@ from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.ir.graph import Apply
-from plica.rewrite.derivation import Derivation, Rewritten, Step
+from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep
 from plica.rewrite.match import Matcher
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
@@ -45,13 +45,13 @@ def index_of(rules: Iterable[Rule]) -> Index:
     return {key: tuple(entries) for key, entries in rows.items()}
 
 
-def step_at(term: Term, index: Index) -> Step | None:
+def step_at(term: Term, index: Index, sweep: Sweep | None) -> Step | None:
     """The first rule that applies at the root of `term`, as a step."""
     key: object = term.op if term.__class__ is Apply else term.__class__  # type: ignore[attr-defined]
     for rule, matcher in index.get(key, index.get(None, ())):
         after = rule.apply(matcher, term)
         if after is not None:
-            return Step(rule, term, after)
+            return Step(rule, term, after, (), sweep)
     return None
 
 
@@ -59,6 +59,7 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
     """`root` rewritten to a normal form, with the steps taken."""
     memo: dict[Term, Term] = {}
     steps: list[Step] = []
+    sweep = Sweep("normal")
     general = index.get(None, ())
     find = index.get
     with paused():
@@ -86,7 +87,7 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
             else:
                 memo[node] = memo[new] = new
                 continue
-            step = Step(rule, new, after)
+            step = Step(rule, new, after, (), sweep)
             steps.append(step)
             done = memo.get(after)
             if done is None:
@@ -119,7 +120,7 @@ def _settle(
         if new in memo:
             memo[node] = memo[new]
             continue
-        step = step_at(new, index)
+        step = step_at(new, index, first.sweep)
         if step is None:
             memo[node] = memo[new] = new
             continue

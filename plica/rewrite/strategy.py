@@ -20,7 +20,7 @@ import attrs
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.rewrite.derivation import Derivation, Rewritten, Step
+from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep, rebuild_top_down
 from plica.rewrite.derivation import at as state_at
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
@@ -140,15 +140,17 @@ def bottom_up(strategy: Strategy | Rule) -> Strategy:
     part = _strategy(strategy)
 
     def run(term: Term) -> Rewritten | None:
+        sweep = Sweep("up")
         memo: dict[Term, Term] = {}
         steps: list[Step] = []
+        done: dict[Term, Rewritten | None] = {}
         for node in post_order(term):
             new = rebuild(node, tuple([memo[kid] for kid in node._children]))
-            done = part(new)
-            if done is not None:
-                steps.extend(_everywhere(new, done))
-                new = done.term
-            memo[node] = new
+            if new not in done:
+                done[new] = part(new)
+                steps.extend(_swept(new, done[new], sweep, len(done)))
+            result = done[new]
+            memo[node] = new if result is None else result.term
         return Rewritten(memo[term], tuple(steps)) if steps else None
 
     return run
@@ -159,23 +161,19 @@ def top_down(strategy: Strategy | Rule) -> Strategy:
     part = _strategy(strategy)
 
     def run(term: Term) -> Rewritten | None:
-        head: dict[Term, Term] = {}
-        memo: dict[Term, Term] = {}
+        sweep = Sweep("down")
         steps: list[Step] = []
-        stack: list[tuple[Term, bool]] = [(term, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                new = head[node]
-                memo[node] = rebuild(new, tuple([memo[kid] for kid in new._children]))
-            elif node not in head:
-                done = part(node)
-                if done is not None:
-                    steps.extend(_everywhere(node, done))
-                head[node] = new = node if done is None else done.term
-                stack.append((node, True))
-                stack.extend((kid, False) for kid in reversed(new._children))
-        return Rewritten(memo[term], tuple(steps)) if steps else None
+        seen = 0
+
+        def head(node: Term) -> Term:
+            nonlocal seen
+            seen += 1
+            done = part(node)
+            steps.extend(_swept(node, done, sweep, seen))
+            return node if done is None else done.term
+
+        new = rebuild_top_down(head, lambda node, new: None, term)
+        return Rewritten(new, tuple(steps)) if steps else None
 
     return run
 
@@ -232,27 +230,17 @@ def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> 
 
 
 def _below(number: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps as seen from the parent; a step that holds everywhere needs no path."""
-    return tuple(
-        step if step.path is None else attrs.evolve(step, path=(number, *step.path))
-        for step in steps
-    )
+    """The steps as seen from the parent."""
+    return tuple(attrs.evolve(step, path=(number, *step.path)) for step in steps)
 
 
-def _everywhere(node: Term, done: Rewritten) -> tuple[Step, ...]:
-    """What a traversal did at one term, it did wherever that term stands."""
-    if len(done.steps) == 1 and done.steps[0].path == ():
-        return (attrs.evolve(done.steps[0], path=None),)
-    if all(step.path is None for step in done.steps):
-        return done.steps
-    # Several steps inside one term: replayed as one replacement, named by its first rule.
-    return tuple(
-        Step(step.rule, before, after) for step, before, after in _states(node, done.steps)
-    )
-
-
-def _states(node: Term, steps: tuple[Step, ...]) -> list[tuple[Step, Term, Term]]:
-
-    derivation = Derivation(node, steps)
-    states = [state_at(derivation, k) for k in range(len(steps) + 1)]
-    return [(step, states[k], states[k + 1]) for k, step in enumerate(steps)]
+def _swept(term: Term, done: Rewritten | None, sweep: Sweep, site: int) -> list[Step]:
+    """What was done at one term of a sweep, as steps that replace the whole of it."""
+    if done is None or not done.steps:
+        return []
+    derivation = Derivation(term, done.steps)
+    states = [state_at(derivation, k) for k in range(len(done.steps))] + [done.term]
+    return [
+        Step(step.rule, before, after, (), sweep, site)
+        for step, before, after in zip(done.steps, states[:-1], states[1:], strict=True)
+    ]
