@@ -6,20 +6,30 @@ inside a variable (a variable's own type may mention dims that are bound elsewhe
 
 Laws: `substitute(t, {}) is t`; `free_vars(substitute(t, {x: e}))` is `free_vars(t) - {x}`, plus
 `free_vars(e)` where `x` was free; no free variable of `e` is ever captured.
+
+# Note [Large sets]
+Each node remembers its free variables, which makes substitution touch only what it changes.  But
+in `let x1 = ..; ..; let xn = ..; (x1, .., xn)` the sets together have n^2 elements.  So a set of
+more than `LIMIT` variables is not remembered: the node is marked `LARGE`, and the set is computed
+again when somebody asks for it, by one walk in which a parent takes over its child's set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 
+from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import MANY, MIXED, ONE, Term, field_kinds, field_names, rebuild
 
 T = TypeVar("T", bound=Term)
 NOTHING: Final[frozenset[Term]] = frozenset()
+LIMIT: Final = 64
+LARGE: Final[frozenset[Any]] = frozenset({"more than LIMIT variables"})
 
 
 def variables_of(value: Term | tuple[Term, ...]) -> list[Term]:
@@ -65,57 +75,152 @@ def shadowed_in(node: Term) -> dict[str, frozenset[Term]]:
 
 
 def free_vars(term: Term) -> frozenset[Term]:
-    """The variables that occur in `term` and are not bound in it; remembered on each node."""
-    known = term._free
-    if known is not None:
-        return known
+    """The variables that occur in `term` and are not bound in it."""
+    if term._free is None:
+        _settle(term)
+    known = cast("frozenset[Term]", term._free)
+    if known is LARGE:
+        known = _large(term)
+        remember_free(term, known)
+    return known | {term} if type(term).variable else known
+
+
+def _settle(term: Term) -> None:
+    """Give every node below `term` its set or the mark LARGE.
+
+    A variable remembers what is free in its own fields: with itself it would be a cycle.
+    """
+    unsure = False
     stack: list[Any] = [term]  # a term to visit, or a 1-tuple of one to leave
     while stack:
         node = stack.pop()
         if node.__class__ is tuple:
             node = node[0]
             if node._free is None:
-                remember_free(node, _free_here(node))
+                found = _free_here(node)
+                unsure = unsure or found is LARGE
+                remember_free(node, found if len(found) <= LIMIT else LARGE)
         elif node._free is None:
             stack.append((node,))
-            stack.extend(kid for kid in node._children if kid._free is None)
-    return cast("frozenset[Term]", term._free)
+            stack.extend([kid for kid in node._children if kid._free is None])
+    if unsure:  # above a large set there may be small ones again
+        remember_free(term, _large(term))
+
+
+def _free_here(node: Term) -> frozenset[Any]:
+    """From the sets of the children; LARGE where one of theirs is."""
+    cls = type(node)
+    if cls.binds:
+        hidden = shadowed_in(node)
+        parts = []
+        for name, kid in fields_of_children(node):
+            free = kid._free | {kid} if type(kid).variable else kid._free
+            if free is LARGE:
+                return LARGE
+            parts.append(free - hidden[name] if name in hidden else free)
+        return NOTHING.union(*parts)
+    result: frozenset[Any] = NOTHING
+    for kid in node._children:
+        free = kid._free
+        if kid.__class__.variable:
+            free = free | {kid} if free else frozenset((kid,))
+        elif free is LARGE:
+            return LARGE
+        elif not free or free is result:
+            continue
+        # Keep the object when nothing is new: long chains then share one set.
+        if not result or result < free:
+            result = free
+        elif not free <= result:
+            result = result | free
+    return result
+
+
+def _large(root: Term) -> frozenset[Any]:
+    """The set of a node marked LARGE; nodes below it that turn out small are unmarked."""
+    region = _region(root)
+    uses = Counter([kid for node in region for kid in dict.fromkeys(node._children)])
+    sets: dict[Term, set[Any]] = {}
+    for node in region:
+        hidden = shadowed_in(node) if type(node).binds else {}
+        scopes: dict[Term, list[frozenset[Any]]] = {}
+        for name, kid in fields_of_children(node):
+            scopes.setdefault(kid, []).append(hidden.get(name, NOTHING))
+        mine: set[Any] = set()
+        for kid, shadows in scopes.items():
+            shadow = frozenset.intersection(*shadows)
+            theirs: Any = sets.get(kid)
+            if theirs is None:
+                free = cast("frozenset[Any]", kid._free)
+                mine |= ((free | {kid}) if type(kid).variable else free) - shadow
+                continue
+            uses[kid] -= 1
+            if not uses[kid]:
+                del sets[kid]
+                theirs -= shadow
+                mine, theirs = (theirs, mine) if len(theirs) > len(mine) else (mine, theirs)
+                mine |= theirs
+            else:
+                mine |= theirs - shadow
+        sets[node] = mine
+        if len(mine) <= LIMIT:
+            remember_free(node, frozenset(mine))
+    return frozenset(sets[root])
+
+
+def _region(root: Term) -> list[Term]:
+    """The nodes marked LARGE that are reached from `root` through such nodes, children first."""
+    done: set[Term] = set()
+    order: list[Term] = []
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is tuple:
+            order.append(node[0])
+        elif node not in done:
+            done.add(node)
+            stack.append((node,))
+            stack.extend([kid for kid in node._children if kid._free is LARGE])
+    return order
 
 
 def substitute(term: T, mapping: Mapping[Term, Term]) -> Term:
     """Replace free variables, renaming bound ones where they would capture."""
-    contexts: list[dict[Term, Term]] = [dict(mapping)]
-    memos: list[dict[Term, Term]] = [{}]
-    free_vars(term)
+    if not mapping:
+        return term
+    free_vars(term)  # so that every node below has its set, or is known to have a large one
+    scopes = _Scopes(term, dict(mapping))
+    memos = scopes.memos
     plans: dict[tuple[Term, int], tuple[int, ...]] = {}
     stack: list[tuple[Term, int, bool]] = [(term, 0, False)]
+    push = stack.append
     while stack:
         node, context, leaving = stack.pop()
         memo = memos[context]
         if leaving:
-            inner = plans.pop((node, context), None)
             kids = node._children
-            if inner is None:
-                new = tuple([memo[kid] for kid in kids])
-            else:
+            if node.__class__.binds:
+                inner = plans.pop((node, context))
                 new = tuple([memos[c][kid] for kid, c in zip(kids, inner, strict=True)])
-            memo[node] = rebuild(node, new)
+            else:
+                new = tuple([memo[kid] for kid in kids])
+            memo[node] = node if new == kids else rebuild(node, new)
             continue
         if node in memo:
             continue
-        known = contexts[context]
+        known = scopes.known[context]
+        free = node._free
         if node in known:
             memo[node] = known[node]
-        elif free_vars(node).isdisjoint(known):
+        elif free is not LARGE and cast("frozenset[Term]", free).isdisjoint(known):
             memo[node] = node
         else:
-            stack.append((node, context, True))
-            if type(node).binds:
-                inner = _enter(node, context, contexts, memos)
-                plans[node, context] = inner
-                stack.extend((k, c, False) for k, c in zip(node._children, inner, strict=True))
+            push((node, context, True))
+            if node.__class__.binds:
+                inner = plans[node, context] = scopes.enter(node, context)
+                stack.extend([(k, c, False) for k, c in zip(node._children, inner, strict=True)])
             else:
-                stack.extend((kid, context, False) for kid in node._children)
+                stack.extend([(kid, context, False) for kid in node._children])
     return memos[0][term]
 
 
@@ -129,56 +234,79 @@ def name_of(variable: Term) -> Name:
     return cast(Any, variable).name  # type: ignore[no-any-return]  # every variable has one
 
 
-def _enter(
-    node: Term, context: int, contexts: list[dict[Term, Term]], memos: list[dict[Term, Term]]
-) -> tuple[int, ...]:
-    """The context for each child of a binding node: shadowed variables out, renamings in."""
-    known = contexts[context]
-    relevant = free_vars(node).intersection(known)
-    arriving = NOTHING.union(*(free_vars(known[v]) for v in relevant))
-    renamed: dict[Term, Term] = {}
-    used = {name_of(v) for v in arriving | free_vars(node)}
-    for _, _, variables in bound_by(node):
-        for variable in variables:
-            if variable in arriving and variable not in renamed:
-                name = fresh(name_of(variable), used)
-                used.add(name)
-                inside = tuple([substitute(kid, known) for kid in variable._children])
-                renamed[variable] = rename(rebuild(variable, inside), name)
-    hidden = shadowed_in(node)
-    made: dict[frozenset[Term], int] = {}
-    plan = []
-    for name_, _kid in fields_of_children(node):
-        shadow = hidden.get(name_, NOTHING)
-        if shadow.isdisjoint(known) and shadow.isdisjoint(renamed):
-            plan.append(context)
-            continue
-        if shadow not in made:
-            inner = {v: e for v, e in known.items() if v not in shadow}
-            inner.update((v, e) for v, e in renamed.items() if v in shadow)
-            made[shadow] = len(contexts)
-            contexts.append(inner)
-            memos.append({})
-        plan.append(made[shadow])
-    return tuple(plan)
+class _Scopes:
+    """What is substituted in each scope of one term: the mapping, less what is shadowed, plus
+    the bound variables that had to be renamed."""
 
+    def __init__(self, term: Term, mapping: dict[Term, Term]) -> None:
+        self.term = term
+        self.known: list[dict[Term, Term]] = [mapping]
+        self.memos: list[dict[Term, Term]] = [{}]
+        self.arriving: list[frozenset[Term]] = [_all_free(mapping.values())]
+        self.variables: set[Term] | None = None  # all in the term, once a name must be found
+        self.names: set[Name] = set()
 
-def _free_here(node: Term) -> frozenset[Term]:
-    cls = type(node)
-    if cls.binds:
+    def enter(self, node: Term, context: int) -> tuple[int, ...]:
+        """The context for each child of a binding node."""
+        known = self.known[context]
         hidden = shadowed_in(node)
-        return NOTHING.union(
-            *(kid._free - hidden.get(name, NOTHING) for name, kid in fields_of_children(node))
-        )
-    kids = node._children
-    result: frozenset[Term] = NOTHING
-    for kid in kids:
-        free = kid._free
-        if free is result or not free:
-            continue
-        # Keep the object when nothing is new: long chains then share one set.
-        result = free if not result else (result if free <= result else result | free)
-    return result | {node} if cls.variable else result
+        bound = list(dict.fromkeys(v for _, _, variables in bound_by(node) for v in variables))
+        renamed = self.renamings(node, context, bound)
+        made: dict[frozenset[Term], int] = {}
+        plan = []
+        for name, _ in fields_of_children(node):
+            shadow = hidden.get(name, NOTHING)
+            if shadow.isdisjoint(known) and shadow.isdisjoint(renamed):
+                plan.append(context)
+                continue
+            if shadow not in made:
+                inner = {v: e for v, e in known.items() if v not in shadow}
+                inner.update((v, e) for v, e in renamed.items() if v in shadow)
+                made[shadow] = len(self.known)
+                self.known.append(inner)
+                self.memos.append({})
+                self.arriving.append(_all_free(inner.values()))
+            plan.append(made[shadow])
+        return tuple(plan)
+
+    def renamings(self, node: Term, context: int, bound: list[Term]) -> dict[Term, Term]:
+        """New names for bound variables that would capture: something that arrives, or, where
+        the substitution changes the variable itself (its type), something that was here."""
+        known = self.known[context]
+        if self.arriving[context].isdisjoint(bound) and all(
+            cast("frozenset[Term]", v._free).isdisjoint(known) for v in bound
+        ):
+            return {}
+        free = cast("frozenset[Term]", node._free)
+        relevant = known.keys() if free is LARGE else free.intersection(known)
+        arriving = _all_free(known[v] for v in relevant)
+        renamed: dict[Term, Term] = {}
+        for variable in bound:
+            inside = tuple([substitute(kid, known) for kid in variable._children])
+            moved = rebuild(variable, inside)
+            others = arriving if moved is variable else arriving.union(self.everything())
+            if variable in arriving or moved in others:
+                renamed[variable] = rename(moved, self.unused(variable))
+        return renamed
+
+    def everything(self) -> set[Term]:
+        """All variables of the term, wherever they are bound."""
+        if self.variables is None:
+            self.variables = {each for each in post_order(self.term) if type(each).variable}
+            arriving = self.arriving[0]
+            self.names = {name_of(each) for each in self.variables.union(arriving)}
+        return self.variables
+
+    def unused(self, variable: Term) -> Name:
+        """A name like that of the variable which nothing in sight has."""
+        self.everything()
+        name = fresh(name_of(variable), self.names)
+        self.names.add(name)
+        return name
+
+
+def _all_free(terms: Iterable[Term]) -> frozenset[Term]:
+    return NOTHING.union(*map(free_vars, terms))
 
 
 def _count(value: object) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from plica.runtime.error import Diagnostic, PlicaError
+from plica.runtime.error import EvaluationError as EvaluationError  # native code raises it too
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,15 +47,26 @@ CODES: Final[dict[str, str]] = {
     "newer-version": "The data was written by a newer version of Plica.",
     "cyclic-data": "The data refers to itself, and terms cannot.",
     "unknown-class": "The data names a kind of term that does not exist.",
+    "ill-formed-term": "A term is built from parts that its grammar does not allow together.",
     # values given at call time
     "input-shape": "An input has the wrong shape.",
     "input-dtype": "An input has the wrong element type.",
+    "input-type": "An input is not the kind of value its type asks for.",
     "input-missing": "An input was not given.",
     "input-unknown": "A value was given for an input that does not exist.",
+    # rules
+    "bad-rule": "A rule's sides are not what a rule can be made of.",
+    "unbound-hole": "The right side of a rule uses a hole that its left side does not bind.",
+    "rule-types": "The two sides of a rule cannot have one type.",
+    "looping-rules": "A set of rules rewrites for ever.",
+    "unknown-pack": "No rule pack has this name.",
     # running and compiling
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
     "index-out-of-bounds": "An index is outside the value it selects from.",
+    "match-failure": "No clause of a partial match fits the value.",
+    "uninitialised-read": "A loop program reads or returns an element that nothing has written.",
+    "data-race": "Two iterations of a parallel loop meet at one element and one of them writes it.",
 }
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
 
@@ -71,8 +83,17 @@ class Malformed(PlicaError):
     """Data from outside (JSON, an archive, a term built by hand) breaks its format."""
 
 
-class EvaluationError(PlicaError):
-    """The program is well typed, but its evaluation on these values has no result."""
+class RuleRefused(PlicaError):
+    """A rule or a pack cannot be what it was declared to be."""
+
+
+class IllFormed(Malformed, ValueError):
+    """A term cannot be built from these parts; what a `normal` hook raises."""
+
+
+def ill_formed(message: str) -> IllFormed:
+    """The error of a `normal` hook."""
+    return IllFormed(Diagnostic("ill-formed-term", message))
 
 
 class CompilerBug(Exception):

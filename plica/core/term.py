@@ -137,6 +137,9 @@ class Term(metaclass=TermMeta):
     _children: tuple[Term, ...]
     _free: frozenset[Any] | None  # the free variables, once somebody asked
 
+    hole: ClassVar[bool] = False
+    """Whether terms of this class stand for others in a pattern."""
+
     variable: ClassVar[bool] = False
     """Whether terms of this class are variables, identified by their `name` field."""
 
@@ -150,6 +153,14 @@ class Term(metaclass=TermMeta):
     def canonical(self) -> Term:
         """An equal term whose digest does not depend on names: most terms are their own."""
         return self
+
+    def original_path(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """A path in `canonical()` as one in the term itself."""
+        return path
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For pretty printers (IPython's, hypothesis's), which would walk the fields for ever."""
+        printer.text(repr(self))
 
     def __copy__(self: T) -> T:
         return self

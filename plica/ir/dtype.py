@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from attrs import frozen
 
+from plica.core.diagnostic import ill_formed
 from plica.core.term import Term
 
 Kind = Literal["bool", "int", "uint", "float"]
@@ -28,7 +29,7 @@ class DType(Term):
     @staticmethod
     def normal(name: str) -> tuple[str]:
         if name not in _FACTS:
-            raise ValueError(f"There is no dtype {name!r}; there are {', '.join(_FACTS)}.")
+            raise ill_formed(f"There is no dtype {name!r}; there are {', '.join(_FACTS)}.")
         return (name,)
 
     @property

@@ -18,11 +18,12 @@ True
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from attrs import frozen
 
+from plica.core.diagnostic import ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import DType, dtype
@@ -40,7 +41,9 @@ Operand: TypeAlias = "Expr | bool | int | float | np.ndarray[Any, Any]"
 class Expr(Term):
     """An expression; Python's operators build operator calls, numbers become literals."""
 
-    __slots__ = ()
+    __slots__ = ("_settled", "_type")
+    _type: Type  # remembered by `plica.ir.infer`
+    _settled: int  # 0 or absent: to be inferred; 1: inferred; 2: inferred, and holds no match
 
     def __add__(self, other: Operand) -> Expr:
         return Apply("add", (self, as_expr(other)))
@@ -117,7 +120,7 @@ class Const(Expr):
         for size in shape:
             count *= size
         if len(data) != count * dtype.bytes or any(size < 0 for size in shape):
-            raise ValueError(f"{len(data)} bytes are no {dtype} tensor of shape {shape}.")
+            raise ill_formed(f"{len(data)} bytes are no {dtype} tensor of shape {shape}.")
         return dtype, shape, data
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -293,6 +296,20 @@ def as_expr(value: Operand) -> Expr:
     if isinstance(value, np.ndarray | np.generic):
         return const(value)
     raise TypeError(f"{value!r} is no expression, number or array.")
+
+
+def remember_type(node: Expr, of: Type, settled: int) -> None:
+    """Note the type of an expression in it; `settled` says whether nothing in it is to be inferred.
+
+    A type depends on the term alone, since variables carry theirs, so whoever finds it finds the
+    same; only `plica.ir.infer` calls this.
+    """
+    _set_type(node, of)
+    _set_settled(node, settled)
+
+
+_set_type: Final = cast(Any, Expr.__dict__["_type"]).__set__
+_set_settled: Final = cast(Any, Expr.__dict__["_settled"]).__set__
 
 
 def attr(node: Apply | Function, name: str, default: Any = None) -> Any:

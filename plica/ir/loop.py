@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import frozen
 
+from plica.core.diagnostic import ill_formed
 from plica.core.term import Term
 from plica.ir.scalar import Buffer, Scalar, ScalarVar
 
@@ -41,7 +42,7 @@ class Store(Term):
     @staticmethod
     def normal(buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar) -> tuple[Any, ...]:
         if len(indices) != len(buffer.shape):
-            raise ValueError(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
+            raise ill_formed(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
         return buffer, indices, value
 
 

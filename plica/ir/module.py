@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.core.diagnostic import ill_formed
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -66,12 +67,12 @@ class Module(Term):
         names: tuple[Defined, ...], values: tuple[Definition, ...], main: Var | None
     ) -> tuple[tuple[Defined, ...], tuple[Definition, ...], Var | None]:
         if len(names) != len(values):
-            raise ValueError(f"{len(names)} names for {len(values)} definitions.")
+            raise ill_formed(f"{len(names)} names for {len(values)} definitions.")
         pairs = sorted(zip(names, values, strict=True), key=lambda pair: pair[0].name)
         used = [name.name for name, _ in pairs]
         if len(set(used)) != len(used):
             twice = next(name for name in used if used.count(name) > 1)
-            raise ValueError(f"The module defines {twice} twice.")
+            raise ill_formed(f"The module defines {twice} twice.")
         return tuple(name for name, _ in pairs), tuple(value for _, value in pairs), main
 
     def items(self) -> tuple[tuple[Defined, Definition], ...]:

@@ -2,7 +2,7 @@
 
 A record says how an operator is called, what type it gives and what it computes: by a tensor
 expression (`compute`), or in terms of other operators (`decompose`).  The record is callable and
-builds the term: `op.add(x, y)`.  What follows from the tensor expression is derived, never declared.
+builds the term: `op.add(x, y)`.  What follows from the tensor expression is never declared.
 
 Records live in `plica/ir/op/`, one line each in the file of their kind; `plica.op` and
 `plica.op.nn` are views of the registry.  Third parties add records with `register`.
@@ -21,7 +21,7 @@ from plica.ir.tensor import Compute
 from plica.ir.type import Type
 from plica.runtime.error import Diagnostic
 
-__all__ = ["Attribute", "Mismatch", "Operator", "find", "names", "register"]
+__all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]
 
 
 @attrs.frozen
@@ -48,7 +48,8 @@ class Attribute:
 
     name: str
     read: Callable[[Any], Any]  # returns the canonical value, or a Mismatch
-    default: Any = attrs.NOTHING
+    # Through a factory: to attrs a plain NOTHING means that the field itself has no default.
+    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
 
     @property
     def required(self) -> bool:
@@ -68,6 +69,7 @@ class Operator:
     like: tuple[int, ...] | None = None  # arguments that share a dtype (literals); None: all
     doc: str = ""
     onnx: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # other names people know it by; terms hold the one name
 
     @property
     def variadic(self) -> bool:
@@ -78,7 +80,7 @@ class Operator:
         return Apply(self.name, *self.bind(args, attributes))
 
     def bind(self, args: Sequence[Any], given: Values) -> tuple[tuple[Expr, ...], Attrs]:
-        """Arguments and attributes in canonical form; raises `IllTyped` naming all that is wrong."""
+        """Arguments and attributes in canonical form; `IllTyped` names all that is wrong."""
         slots = ("values",) if self.variadic else self.inputs
         names = (*slots, *(each.name for each in self.attributes))
         wrong: list[Diagnostic] = []
@@ -109,7 +111,9 @@ class Operator:
             if each.name not in values and each.required:
                 wrong.append(self._arity(f"no {each.name}"))
                 continue
-            value = each.read(values.get(each.name, each.default))
+            value = values.get(each.name, each.default)
+            if not getattr(type(value), "hole", False):  # in a pattern any value may come here
+                value = each.read(value)
             if isinstance(value, Mismatch):
                 message = f"{self.name}: {value.message}"
                 wrong.append(
@@ -126,23 +130,31 @@ class Operator:
 
 
 _registry: Final[dict[str, Operator]] = {}
+_known: Final[dict[str, Operator]] = {}  # the same records under their aliases as well
 
 
 def register(operator: Operator) -> Operator:
-    """Add a record; its name must be new, and it must say what it computes."""
-    if operator.name in _registry:
-        raise ValueError(f"There is an operator {operator.name} already.")
+    """Add a record; its names must be new, and it must say what it computes."""
+    taken = [name for name in (operator.name, *operator.aliases) if name in _known]
+    if taken:
+        raise ValueError(f"There is an operator {taken[0]} already.")
     if (operator.compute is None) == (operator.decompose is None):
         raise ValueError(f"{operator.name} needs either a tensor expression or a decomposition.")
     _registry[operator.name] = operator
+    _known.update(dict.fromkeys((operator.name, *operator.aliases), operator))
     return operator
 
 
 def find(name: str) -> Operator | None:
-    """The record of that name; `plica.ir.op` must have been imported."""
-    return _registry.get(name)
+    """The record of that name or alias; `plica.ir.op` must have been imported."""
+    return _known.get(name)
 
 
 def names() -> tuple[str, ...]:
-    """The names of all operators, sorted."""
+    """The names of all operators, sorted; aliases are not among them."""
     return tuple(sorted(_registry))
+
+
+def aliases() -> tuple[str, ...]:
+    """The other names under which operators are found, sorted."""
+    return tuple(sorted(_known.keys() - _registry.keys()))

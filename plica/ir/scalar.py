@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import frozen
 
+from plica.core.diagnostic import ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import DType, bool_, i64
@@ -100,12 +101,14 @@ class Lit(Scalar):
     @staticmethod
     def normal(value: Number, dtype: DType) -> tuple[Number, DType]:
         if dtype.is_float:
+            if isinstance(value, int) and abs(value) >= 1 << 1024:
+                raise ill_formed(f"An integer of {value.bit_length()} bits is no value of {dtype}.")
             return float(value), dtype
         if dtype is bool_:
             return bool(value), dtype
         low, high = dtype.bounds
-        if int(value) != value or not low <= value <= high:
-            raise ValueError(f"{value!r} is no value of {dtype}.")
+        if not low <= value <= high or int(value) != value:  # nan is in no bounds
+            raise ill_formed(f"{value!r} is no value of {dtype}.")
         return int(value), dtype
 
 
@@ -143,7 +146,7 @@ class Load(Scalar):
     @staticmethod
     def normal(buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Any, ...]:
         if len(indices) != len(buffer.shape):
-            raise ValueError(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
+            raise ill_formed(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
         return buffer, indices
 
 
@@ -400,6 +403,8 @@ def dtype_of(scalar: Scalar) -> DType:
                 scalar = then
             case Reduce(_, _, _, body):
                 scalar = body
+            case _ if type(scalar).hole:
+                known = scalar.dtype  # type: ignore[attr-defined]  # a hole says what fills it
             case _:
                 scalar = scalar.left  # type: ignore[attr-defined]  # every other node is binary
         if known is not None:

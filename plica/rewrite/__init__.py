@@ -10,6 +10,7 @@ from plica.rewrite.contract import (
     signless_zero,
 )
 from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
+from plica.rewrite.make import rule
 from plica.rewrite.match import Match, match
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.pattern import (
@@ -22,7 +23,7 @@ from plica.rewrite.pattern import (
     index_holes,
     optional,
 )
-from plica.rewrite.rule import Rule, rule
+from plica.rewrite.rule import Rule
 from plica.rewrite.strategy import (
     Strategy,
     all_,

@@ -11,43 +11,71 @@ from typing import Any, TypeAlias
 
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Apply, Literal
-from plica.ir.infer import elaborate
+from plica.ir.graph import Apply, Expr, Literal, const
+from plica.ir.infer import type_of
+from plica.ir.operator import find
+from plica.ir.type import TensorType
 
-Plan: TypeAlias = Callable[[dict[str, Any]], Term]  # Any: a hole holds a term or an attribute
+# Any: a hole holds a term, an attribute's value or a tuple of arguments.
+Plan: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
 def plan(template: Term) -> Plan:
     """A function that fills the holes of `template`."""
-    order = post_order(template)
     if type(template).hole:
-        name = template.name  # type: ignore[attr-defined]  # every hole has a name
-        return lambda filling: filling[name]  # type: ignore[no-any-return]  # a term, by typing
+        name: str = template.name  # type: ignore[attr-defined]  # every hole has a name
+        return lambda filling: filling[name]
+    order = post_order(template)
 
-    def build(filling: dict[str, Any]) -> Term:
+    def build(filling: dict[str, Any]) -> Any:
         made: dict[Term, Any] = {}
         for node in order:
             if type(node).hole:
-                made[node] = filling[node.name]  # type: ignore[attr-defined]
+                made[node] = filling[node.name]  # type: ignore[attr-defined]  # as above
             elif node._children:
                 made[node] = _filled(node, made)
             else:
                 made[node] = node
-        return made[template]  # type: ignore[no-any-return]
+        return made[template]
 
     return build
 
 
+def settled(node: Apply) -> Apply:
+    """An operator call whose literals have the dtype that its other arguments decide."""
+    operator = find(node.op)
+    group = range(len(node.args)) if operator is None or operator.like is None else operator.like
+    of = next(
+        (
+            found.dtype
+            for i in group
+            if not isinstance(node.args[i], Literal)
+            and isinstance(found := type_of(node.args[i]), TensorType)
+        ),
+        None,
+    )
+    if of is None:
+        return node
+    args: list[Expr] = [
+        const(arg.value, of) if isinstance(arg, Literal) and i in group else arg
+        for i, arg in enumerate(node.args)
+    ]
+    return Apply(node.op, tuple(args), node.attrs)
+
+
 def _filled(node: Term, made: dict[Term, Any]) -> Term:
-    if isinstance(node, Apply):
-        args: list[Any] = []
-        for arg in node.args:
-            new = made[arg]
-            args.extend(new) if isinstance(new, tuple) else args.append(new)
-        attrs = tuple((name, _value(value, made)) for name, value in node.attrs)
-        new = Apply(node.op, tuple(args), attrs)
-        return elaborate(new) if any(isinstance(arg, Literal) for arg in args) else new
-    return rebuild(node, tuple(made[kid] for kid in node._children))
+    if not isinstance(node, Apply):
+        return rebuild(node, tuple(made[kid] for kid in node._children))
+    args: list[Any] = []
+    for arg in node.args:
+        new = made[arg]
+        if isinstance(new, tuple):  # what a `Rest` stands for
+            args.extend(new)
+        else:
+            args.append(new)
+    attrs = tuple((name, _value(value, made)) for name, value in node.attrs)
+    filled = Apply(node.op, tuple(args), attrs)
+    return settled(filled) if any(isinstance(arg, Literal) for arg in args) else filled
 
 
 def _value(value: Any, made: dict[Term, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Packs: named, versioned sets of rules, and library extensions.
 
 >>> from plica.rewrite.pattern import holes
->>> from plica.rewrite.rule import rule
+>>> from plica.rewrite.make import rule
 >>> x, = holes("x")
 >>> tidy = pack("tidy", rule("double-negative", -(-x), x), version="1")
 >>> [each.name for each in tidy]

@@ -111,6 +111,10 @@ class InputError(PlicaError):
     """A value given to a compiled or interpreted function does not fit its interface."""
 
 
+class EvaluationError(PlicaError):
+    """The program is well typed, but its evaluation on these values has no result."""
+
+
 class UnsupportedError(PlicaError):
     """The model is well formed, but uses what Plica or the target does not have."""
 

@@ -55,9 +55,7 @@ class Interval(NamedTuple):
         if self == ZERO or other == ZERO:
             return ZERO
         ends = [
-            _product(a, b)
-            for a in (_low(self), _high(self))
-            for b in (_low(other), _high(other))
+            _product(a, b) for a in (_low(self), _high(self)) for b in (_low(other), _high(other))
         ]
         return _from_ends(min(ends), max(ends))
 

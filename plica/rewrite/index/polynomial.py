@@ -158,7 +158,8 @@ def polynomial(term: Scalar, memo: MutableMapping[Term, Polynomial] | None = Non
                 stack.append((right, False))
                 stack.append((left, False))
             elif cls is Mul:
-                known[node] = known[left].times(known[right])
+                a, b = known[left], known[right]
+                known[node] = a.times(b) if _small(a, b) else Polynomial(0, {node: 1})
             else:
                 known[node] = known[left].plus(known[right], 1 if cls is Add else -1)
         else:
@@ -183,7 +184,7 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
         if not LEAST <= size <= GREATEST:
             return None
         part: Scalar | None = None if size == 1 else Lit(size, i64)
-        for each in key.atoms if key.__class__ is Product else (key,):
+        for each in (key,) if key.__class__ is not Product else _in_order(key.atoms, rank):
             part = each if part is None else Mul(part, each)
         assert part is not None
         if result is None:
@@ -200,7 +201,25 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
     return result
 
 
+def _in_order(atoms: tuple[Scalar, ...], rank: Rank | None) -> list[Scalar]:
+    return list(atoms) if rank is None else sorted(atoms, key=rank)
+
+
 LEAST, GREATEST = i64.bounds
+
+# Multiplying out must not blow up: beyond these sizes a product stays an atom.
+MOST_TERMS: Final = 256
+MOST_ATOMS: Final = 12
+
+
+def _small(a: Polynomial, b: Polynomial) -> bool:
+    if not a.terms or not b.terms:
+        return True
+    return len(a.terms) * len(b.terms) <= MOST_TERMS and _degree(a) + _degree(b) <= MOST_ATOMS
+
+
+def _degree(of: Polynomial) -> int:
+    return max(len(key.atoms) if isinstance(key, Product) else 1 for key in of.terms)
 
 
 def _join(a: Key | None, b: Key | None) -> Key | None:

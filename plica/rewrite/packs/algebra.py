@@ -13,9 +13,9 @@ from typing import Any, Final
 from plica.ir.dtype import DTYPES
 from plica.ir.op import find
 from plica.rewrite.contract import reassociates, signless_zero
+from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import constants, hole, holes
-from plica.rewrite.rule import rule
 
 x, y, z = holes("x y z")
 (c,) = constants("c")

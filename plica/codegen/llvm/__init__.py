@@ -1,0 +1,1 @@
+"""The fold of programs into LLVM, and the toolchain that makes it native."""

@@ -1,0 +1,95 @@
+"""The toolchain: the effects of making native code with LLVM, and nothing else.
+
+It finds out what this machine is, optimises and compiles LLVM text, and holds the machine code in
+memory for as long as somebody keeps the `Native` it returns.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+from attrs import frozen
+from llvmlite import binding
+
+from plica.codegen.llvm.fold import ENTRY
+from plica.codegen.target import Target
+from plica.core.diagnostic import CompilerBug
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+
+@frozen(eq=False)
+class Native:
+    """Machine code in this process: the address of its entry, and what keeps it alive."""
+
+    address: int
+    engine: Any  # llvmlite's execution engine, which has no types
+
+
+@lru_cache(maxsize=1)
+def host() -> Target:
+    """This machine as a target."""
+    _prepare()
+    features: str = binding.get_host_cpu_features().flatten()
+    return Target(
+        "cpu",
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        tuple(features.split(",")) if features else (),
+    )
+
+
+def build(text: str, target: Target) -> Native:
+    """Compile LLVM text for this machine and load it."""
+    here = host()
+    if target.triple != here.triple:
+        message = f"Code for {target.triple} cannot run on this machine."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, here.triple, target.triple))
+    machine = _machine(target)
+    module = _optimised(text, machine)
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return Native(engine.get_function_address(ENTRY), engine)
+
+
+def optimised(text: str, target: Target) -> str:
+    """The LLVM text after optimisation."""
+    return str(_optimised(text, _machine(target)))
+
+
+def assembly(text: str, target: Target) -> str:
+    """The machine code of LLVM text, as assembly."""
+    machine = _machine(target)
+    found: str = machine.emit_assembly(_optimised(text, machine))
+    return found
+
+
+def _optimised(text: str, machine: Any) -> Any:
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _machine(target: Target) -> Any:
+    _prepare()
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=",".join(target.features), opt=3, reloc="pic", jit=True
+    )
+
+
+@lru_cache(maxsize=1)
+def _prepare() -> None:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    # The functions of the C library for mathematics must be found in this process.
+    if sys.platform == "linux":
+        binding.load_library_permanently("libm.so.6")

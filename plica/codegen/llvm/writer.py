@@ -1,0 +1,71 @@
+"""Writer: LLVM text under construction, with fresh names and what it refers to.
+
+>>> w = Writer()
+>>> w.let("add i64 1, 2")
+'%1'
+>>> w.call("llvm.floor.f32", "float", [("float", "%x")])
+'%2'
+>>> print(*w.lines, *declarations(w.functions), sep="\\n")
+  %1 = add i64 1, 2
+  %2 = call float @llvm.floor.f32(float %x)
+declare float @llvm.floor.f32(float) nounwind willreturn memory(none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class Writer:
+    """Lines of one function; `block` is the label the next line stands under."""
+
+    def __init__(self, block: str = "entry") -> None:
+        self.lines: list[str] = []
+        self.block = block
+        self.helpers: set[str] = set()
+        self.functions: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._count = 0
+
+    def fresh(self) -> str:
+        """A new name for a value."""
+        self._count += 1
+        return f"%{self._count}"
+
+    def let(self, text: str) -> str:
+        """A line that gives a value; the name of the value."""
+        self._count += 1
+        name = f"%{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """A line that gives none."""
+        self.lines.append(f"  {text}")
+
+    def labels(self, *stems: str) -> list[str]:
+        """New labels that belong together."""
+        self._count += 1
+        return [f"{stem}.{self._count}" for stem in stems]
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def call(self, name: str, result: str, args: Sequence[tuple[str, str]]) -> str:
+        """Call a pure function of the machine or of its library, and remember to declare it."""
+        self.functions[name] = (result, tuple([kind for kind, _ in args]))
+        return self.let(f"call {result} @{name}({', '.join(f'{k} {v}' for k, v in args)})")
+
+    def help(self, helper: str, name: str, result: str, args: Sequence[tuple[str, str]]) -> str:
+        """Call a helper, and remember that it is needed."""
+        self.helpers.add(helper)
+        return self.let(f"call {result} @{name}({', '.join(f'{k} {v}' for k, v in args)})")
+
+
+def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
+    """Declarations of pure functions, sorted by name."""
+    return [
+        f"declare {result} @{name}({', '.join(params)}) nounwind willreturn memory(none)"
+        for name, (result, params) in sorted(functions.items())
+    ]

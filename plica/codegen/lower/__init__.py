@@ -1,0 +1,1 @@
+"""Lowering: from the graph language to programs of loop nests."""

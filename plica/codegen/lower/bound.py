@@ -1,0 +1,155 @@
+"""Bounds: what is known of an index before the program runs.
+
+An interval for every integer term, from the ranges of the loops around it; and facts, the
+conditions that hold where a guarded term is evaluated.  An index that neither proves to be inside
+its buffer is checked at run time.
+
+>>> from plica.ir.tensor import axis
+>>> i = axis("i")
+>>> interval(i * 4 + 3, {i: (0, 9)}, {}), interval(i % 3, {i: (0, 9)}, {})
+((3, 39), (0, 2))
+>>> guard = i - 2 >= 0
+>>> implied(i - 1, facts_of(guard))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from plica.core.term import Term
+from plica.ir.dim import Polynomial, polynomial
+from plica.ir.dtype import DType
+from plica.ir.scalar import (
+    Add,
+    And,
+    Cast,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+
+Interval: TypeAlias = tuple[int, int]
+
+FACTS: Final = 64
+"""How many facts are kept for a term; knowing fewer is safe."""
+
+
+def interval(root: Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+    """The least and greatest value an integer term may have; `memo` is for these ranges only."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        kids = _operands(node)
+        pending = [kid for kid in kids if kid not in memo]
+        if pending:
+            stack.extend(pending)
+            continue
+        memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
+        stack.pop()
+    return memo[root]
+
+
+def _operands(node: Scalar) -> tuple[Scalar, ...]:
+    match node:
+        case (
+            Add(left, right)
+            | Sub(left, right)
+            | Mul(left, right)
+            | FloorDiv(left, right)
+            | FloorMod(left, right)
+            | Min(left, right)
+            | Max(left, right)
+        ) if dtype_of(node).is_integer:
+            return left, right
+        case Select(_, then, orelse) if dtype_of(node).is_integer:
+            return then, orelse
+        case Cast(value, to) if to.is_integer and dtype_of(value).kind != "float":
+            return (value,)
+        case _:
+            return ()
+
+
+def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
+    of = dtype_of(node)
+    if of.is_float:
+        return (0, 0)  # nobody asks: an index is an integer
+    whole = of.bounds
+    found: Interval = whole
+    match node, kids:
+        case Lit(value, _), _:
+            found = (int(value), int(value))
+        case ScalarVar(), _:
+            found = ranges.get(node, whole)
+        case Add(), [(a, b), (c, d)]:
+            found = (a + c, b + d)
+        case Sub(), [(a, b), (c, d)]:
+            found = (a - d, b - c)
+        case Mul(), [(a, b), (c, d)]:
+            corners = (a * c, a * d, b * c, b * d)
+            found = (min(corners), max(corners))
+        case FloorDiv(), [(a, b), (c, d)] if c > 0:
+            corners = (a // c, a // d, b // c, b // d)
+            found = (min(corners), max(corners))
+        case FloorMod(), [(a, b), (c, d)] if c > 0:
+            found = (a, b) if 0 <= a and b < c else (0, d - 1)
+        case Min(), [(a, b), (c, d)]:
+            found = (min(a, c), min(b, d))
+        case Max(), [(a, b), (c, d)]:
+            found = (max(a, c), max(b, d))
+        case Select(), [(a, b), (c, d)]:
+            found = (min(a, c), max(b, d))
+        case Cast(), [(a, b)]:
+            found = (a, b)
+    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
+
+
+def facts_of(condition: Scalar) -> tuple[Polynomial, ...]:
+    """Polynomials that are not negative where the condition holds."""
+    found: list[Polynomial] = []
+    stack = [condition]
+    while stack and len(found) < FACTS:
+        node = stack.pop()
+        match node:
+            case And(left, right):
+                stack += [right, left]
+            case Le(left, right) if _is_index(left):
+                found.append(polynomial(right - left))
+            case Lt(left, right) if _is_index(left):
+                found.append(polynomial(right - left - 1))
+            case Eq(left, right) if _is_index(left):
+                found += [polynomial(right - left), polynomial(left - right)]
+    return tuple(found)
+
+
+def implied(term: Scalar, facts: Iterable[Polynomial]) -> bool:
+    """Whether some fact shows by itself that an index term is not negative."""
+    ours = polynomial(term)
+    for fact in facts:
+        rest = {key: count for key, (_, count) in ours.items()}
+        for key, (_, count) in fact.items():
+            rest[key] = rest.get(key, 0) - count
+        constant = rest.pop(frozenset(), 0)
+        if constant >= 0 and not any(rest.values()):
+            return True
+    return False
+
+
+def _is_index(node: Scalar) -> bool:
+    of: DType = dtype_of(node)
+    return of.kind == "int" and of.bits == 64

@@ -1,0 +1,82 @@
+"""Decompose: operators that are defined by others are written out.
+
+A definition is instantiated once per operator, attributes and argument types, inferred, resolved,
+and from then on it is a piece of graph with holes for the arguments.
+
+    before:  nn.softmax(x, axis=-1)
+    after:   exp(x - max(x, …)) / sum(exp(x - max(x, …)), …)       (one shared node)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from plica.codegen.lower.resolve import resolve
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term, rebuild
+from plica.ir import op
+from plica.ir.graph import Apply, Attrs, Expr, Function, Project, Tuple, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module, module
+from plica.ir.type import Type
+
+
+def decompose(of: Module) -> Module:
+    """The resolved module with no operator left that has no tensor definition of its own."""
+    assert of.main is not None
+    function = of.main_function()
+    body = written_out(function.body, {})
+    if body is function.body:
+        return of
+    return module({of.main: attrs.evolve(function, body=body)}, of.main)
+
+
+def written_out(root: Expr, start: Mapping[Term, Expr]) -> Expr:
+    """A resolved expression with its variables replaced and composite operators written out."""
+    memo: dict[Term, Any] = dict(start)  # Any: expressions, and what they are made of
+    for node in post_order(root):
+        if node in memo:
+            continue
+        if not isinstance(node, Expr) or isinstance(node, Var):
+            memo[node] = node
+            continue
+        new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+        if isinstance(new, Apply):
+            new = _expanded(new)
+        elif isinstance(new, Project) and isinstance(new.value, Tuple):
+            new = new.value.items[new.index]
+        memo[node] = new
+    return memo[root]  # type: ignore[no-any-return]  # an expression gives an expression
+
+
+def _expanded(node: Apply) -> Expr:
+    record = op.find(node.op)
+    if record is None:
+        raise CompilerBug(f"The operator {node.op} left the registry during compilation.")
+    if record.decompose is None:
+        return node
+    types = tuple([type_of(arg) for arg in node.args])
+    function = instance(node.op, node.attrs, types)
+    return written_out(function.body, dict(zip(function.params, node.args, strict=True)))
+
+
+@lru_cache(maxsize=4096)
+def instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
+    """The definition of a composite operator at these types, resolved and fully written out."""
+    record = op.find(name)
+    assert record is not None
+    assert record.decompose is not None
+    labels = ("x",) if record.variadic else record.inputs
+    params = tuple(
+        [Var(Name(labels[min(i, len(labels) - 1)], i), type) for i, type in enumerate(types)]
+    )
+    body = record.decompose(dict(attributes), *params)
+    main = Var(Name(name.replace(".", "_")), None)
+    whole = module({main: Function((), (), params, None, body)}, main)
+    return decompose(resolve(infer(whole))).main_function()

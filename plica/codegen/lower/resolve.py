@@ -1,0 +1,310 @@
+"""Resolve: a module becomes one function without lets, calls, closures or tuples inside.
+
+What is left is a graph of operators over inputs and constants, with `If` for what is chosen at run
+time (several results of an `If` or an operator are taken out of it by `Project`).  It is found by
+running the program on symbols: functions and tuples are values known now, tensors are the nodes of
+the result.  Purity makes this cheap: the same function of the same arguments is the same node.
+
+    before:  def twice(f, x): return f(f(x))
+             def main(x): y = twice(lambda v: v + 1, x); return y * y
+    after:   def main(x): return (x + 1 + 1) * (x + 1 + 1)        (one shared node)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.codegen.lower.supported import unsupported
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.apart import rename_apart
+from plica.ir.dim import dim
+from plica.ir.graph import (
+    Apply,
+    Attrs,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.infer import type_of
+from plica.ir.module import Module, module
+from plica.ir.scalar import Lit, Scalar
+from plica.ir.size import size_of, solve, type_equations
+from plica.ir.type import TupleType
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+Value: TypeAlias = "Expr | tuple[Value, ...] | Closure"
+
+LIMIT: Final = 500_000
+"""How many calls and operators a program may have once every call is written out."""
+
+
+def resolve(of: Module) -> Module:
+    """The inferred module as one first-order function; everything unsupported is refused."""
+    problems = unsupported(of)
+    if problems:
+        raise UnsupportedError(problems[0], *problems[1:])
+    assert of.main is not None  # or it would have been refused
+    function = of.main_function()
+    result = _Machine(of).call(function, [symbols(param) for param in function.params])
+    body = packed(result)
+    if body is function.body and len(of.names) == 1:
+        return of
+    return module({of.main: attrs.evolve(function, body=body)}, of.main)
+
+
+def symbols(value: Expr) -> Value:
+    """A tensor, or the tuple of what can be taken out of an expression of tuple type."""
+    of = type_of(value)
+    if isinstance(of, TupleType):
+        return tuple([symbols(Project(value, i)) for i in range(len(of.items))])
+    return value
+
+
+def packed(value: Value) -> Expr:
+    """The expression a value stands for."""
+    if isinstance(value, tuple):
+        return Tuple(tuple([packed(item) for item in value]))
+    if isinstance(value, Closure):
+        raise CompilerBug("A function is left where a tensor was expected.")
+    return value
+
+
+@attrs.frozen(eq=False)
+class Closure:
+    """A function with the activation it was made in."""
+
+    function: Function
+    scope: Activation | None
+
+
+@attrs.frozen(eq=False)
+class Activation:
+    """One run of a function: what each node is worth, and the numbers its dims are."""
+
+    outer: Activation | None
+    sizes: Mapping[Term, int]
+    values: dict[Term, Value]
+
+
+class _Machine:
+    """A stack of nodes to visit, and of those to finish once their parts are known."""
+
+    def __init__(self, of: Module) -> None:
+        self.table = of.definitions()
+        self.globals: dict[Term, Closure] = {}
+        self.calls: dict[object, Value] = {}
+        self.made = 0
+
+    def call(self, function: Function, args: Sequence[Value]) -> Value:
+        """What the function gives on these arguments."""
+        inside = self.enter(self.closure(function), args)
+        body = inside[1]
+        stack: list[tuple[int, Activation, Expr, Any]] = [(0, inside[0], body, None)]
+        while stack:
+            phase, scope, node, more = stack.pop()
+            values = scope.values
+            if phase == 0:
+                if node in values:
+                    continue
+                match node:
+                    case Const():
+                        values[node] = node
+                    case Var():
+                        values[node] = self.lookup(node, scope)
+                    case Function():
+                        values[node] = Closure(node, scope)
+                    case Let(_, value, _) | Match(value, _, _):
+                        stack.append((1, scope, node, None))
+                        stack.append((0, scope, value, None))
+                    case Call(callee, args, _):
+                        stack.append((1, scope, node, None))
+                        stack.extend((0, scope, arg, None) for arg in args)
+                        stack.append((0, scope, callee, None))
+                    case Apply() | If() | Tuple() | Project():
+                        stack.append((1, scope, node, None))
+                        for kid in node._children:
+                            if isinstance(kid, Expr):
+                                stack.append((0, scope, kid, None))
+                    case Literal() | Constructor():
+                        raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
+            elif phase == 1:
+                match node:
+                    case Let(var, value, body):
+                        values[var] = values[value]
+                        stack.append((2, scope, node, (scope, body, None)))
+                        stack.append((0, scope, body, None))
+                    case Match(value, clauses, _):
+                        body = clauses[0].body
+                        _bind(clauses[0].pattern, values[value], values)
+                        stack.append((2, scope, node, (scope, body, None)))
+                        stack.append((0, scope, body, None))
+                    case Call(callee, args, _):
+                        callee_value = values[callee]
+                        given = tuple([values[arg] for arg in args])
+                        key = (callee_value, given)
+                        if key in self.calls:
+                            values[node] = self.calls[key]
+                            continue
+                        if not isinstance(callee_value, Closure):
+                            raise CompilerBug(f"{callee!r} is called and is no function.")
+                        inner, body = self.enter(callee_value, given)
+                        stack.append((2, scope, node, (inner, body, key)))
+                        stack.append((0, inner, body, None))
+                    case _:
+                        values[node] = self.finish(node, scope)
+            else:
+                inner, body, key = more
+                values[node] = result = inner.values[body]
+                if key is not None:
+                    self.calls[key] = result
+        return inside[0].values[body]
+
+    def enter(self, closure: Closure, args: Sequence[Value]) -> tuple[Activation, Expr]:
+        """A new activation, and the body to run in it."""
+        self.count()
+        function = closure.function
+        outer = closure.scope
+        sizes: Mapping[Term, int] = {} if outer is None else outer.sizes
+        if function.dims:
+            rest = {each: n for each, n in sizes.items() if each not in function.dims}
+            sizes = solve(
+                [
+                    equation
+                    for param, arg in zip(function.params, args, strict=True)
+                    if param.type is not None and not isinstance(arg, Closure)
+                    for equation in type_equations(param.type, type_of(packed(arg)), {})
+                ],
+                rest,
+            )
+        values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
+        return Activation(outer, sizes, values), function.body
+
+    def closure(self, function: Function) -> Closure:
+        """A function of the module, each variable of it bound once."""
+        return Closure(rename_apart(function, self.table), None)
+
+    def lookup(self, var: Var, scope: Activation) -> Value:
+        at: Activation | None = scope
+        while at is not None:
+            if var in at.values:
+                return at.values[var]
+            at = at.outer
+        if var not in self.globals:
+            function = self.table.get(var)
+            if not isinstance(function, Function):
+                raise CompilerBug(f"The variable {var.name} is not bound.")
+            self.globals[var] = self.closure(function)
+        return self.globals[var]
+
+    def finish(self, node: Expr, scope: Activation) -> Value:
+        """A node whose parts are known."""
+        values = scope.values
+        match node:
+            case Tuple(items):
+                return tuple([values[item] for item in items])
+            case Project(value, index):
+                whole = values[value]
+                if not isinstance(whole, tuple):
+                    raise CompilerBug("A projection of what is no tuple is left.")
+                return whole[index]
+            case If(condition, then, orelse):
+                return choose(packed(values[condition]), values[then], values[orelse])
+            case Apply(op, args, attributes):
+                self.count()
+                known = attributes if not scope.sizes else _with_sizes(attributes, scope.sizes)
+                return symbols(Apply(op, tuple([packed(values[arg]) for arg in args]), known))
+            case _:
+                raise CompilerBug(f"{node!r} has no meaning here.")
+
+    def count(self) -> None:
+        self.made += 1
+        if self.made > LIMIT:
+            message = "The program is too big once every call is written out."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, expected=f"at most {LIMIT} calls and operators")
+            )
+
+
+def choose(condition: Expr, then: Value, orelse: Value) -> Value:
+    """What an `If` gives; what both branches agree on is not chosen at all."""
+    pairs: list[tuple[Expr, Expr]] = []
+    _differences(then, orelse, pairs)
+    pairs = list(dict.fromkeys(pairs))
+    if not pairs:
+        return then
+    if len(pairs) == 1:
+        chosen: list[Expr] = [If(condition, *pairs[0])]
+    else:
+        left, right = zip(*pairs, strict=True)
+        whole = If(condition, Tuple(left), Tuple(right))
+        chosen = [Project(whole, i) for i in range(len(pairs))]
+    return _merged(then, orelse, dict(zip(pairs, chosen, strict=True)))
+
+
+def _differences(a: Value, b: Value, into: list[tuple[Expr, Expr]]) -> None:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        for x, y in zip(a, b, strict=True):
+            _differences(x, y, into)
+    elif a is not b:
+        if isinstance(a, Closure) or isinstance(b, Closure):
+            message = "A function is chosen by an `if` at run time."
+            hint = "Choose between the results instead of between the functions."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        if not isinstance(a, Expr) or not isinstance(b, Expr):
+            raise CompilerBug("The branches of an `if` differ in type.")
+        into.append((a, b))
+
+
+def _merged(a: Value, b: Value, chosen: Mapping[tuple[Expr, Expr], Expr]) -> Value:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple([_merged(x, y, chosen) for x, y in zip(a, b, strict=True)])
+    return a if a is b else chosen[a, b]  # type: ignore[index]  # no closure is left
+
+
+def _bind(pattern: Pattern, value: Value, values: dict[Term, Value]) -> None:
+    match pattern:
+        case PAny():
+            pass
+        case PVar(var):
+            values[var] = value
+        case PTuple(items):
+            if not isinstance(value, tuple):
+                raise CompilerBug("A tuple pattern meets what is no tuple.")
+            for item, inside in zip(items, value, strict=True):
+                _bind(item, inside, values)
+        case PConstructor():
+            raise CompilerBug("A constructor pattern is left in a first-order program.")
+
+
+def _with_sizes(attributes: Attrs, sizes: Mapping[Term, int]) -> Attrs:
+    return tuple([(name, _numbers(value, sizes)) for name, value in attributes])
+
+
+def _numbers(value: Any, sizes: Mapping[Term, int]) -> Any:
+    """An attribute's value with every dim a number; values are trees, so recursion is fine."""
+    if isinstance(value, tuple):
+        return tuple([_numbers(item, sizes) for item in value])
+    if isinstance(value, Scalar) and not isinstance(value, Lit):
+        size = size_of(value, sizes)
+        if size is None:
+            raise CompilerBug(f"The dim {value!r} of an attribute is not determined.")
+        return dim(size)
+    return value

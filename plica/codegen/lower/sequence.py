@@ -1,0 +1,291 @@
+"""Sequence: a resolved graph of primitive operators becomes a program.
+
+Each operator is one launch of one kernel, in an order in which values come before their uses; each
+value has a slot.  A result goes straight to where it is wanted (an output, the result of an `If`)
+unless it is made elsewhere or wanted twice; then it is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.lower.nest import nest
+from plica.codegen.lower.region import Tree
+from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Space, Step
+from plica.core.diagnostic import CompilerBug
+from plica.core.digest import digest
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir import op
+from plica.ir.graph import Apply, Attrs, Const, Expr, If, Project, Tuple, Var
+from plica.ir.infer import type_of
+from plica.ir.loop import Kernel
+from plica.ir.module import Module
+from plica.ir.scalar import Buffer
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType, TupleType, Type, static_shape
+
+Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
+
+
+def sequence(of: Module) -> Program:
+    """The program of a resolved and decomposed module."""
+    function = of.main_function()
+    return _Maker().program(function.params, function.body)
+
+
+def leaves(value: Expr) -> Iterator[Expr]:
+    """The tensors inside a value of any type, from left to right."""
+    if isinstance(value, Tuple):
+        for item in value.items:
+            yield from leaves(item)
+        return
+    of = type_of(value)
+    if isinstance(of, TupleType):
+        for i in range(len(of.items)):
+            yield from leaves(Project(value, i))
+    else:
+        yield value
+
+
+def is_step(node: Term) -> bool:
+    """Whether a node is a step of its own: a choice, or one result of an operator."""
+    match node:
+        case If():
+            return True
+        case Apply():
+            return isinstance(type_of(node), TensorType)
+        case Project(value, _):
+            return isinstance(value, Apply)
+        case _:
+            return False
+
+
+def made_by(leaf: Expr) -> Value | None:
+    """The step that makes a tensor, and which of its results it is; None for what is given."""
+    match leaf:
+        case Project(If() as choice, index):
+            return choice, index
+        case If() | Apply() | Project(Apply(), _):
+            return leaf, 0
+        case _:
+            return None
+
+
+@lru_cache(maxsize=4096)
+def kernels(
+    name: str, attributes: Attrs, types: tuple[Type, ...]
+) -> tuple[tuple[Kernel, str, tuple[int, ...]], ...]:
+    """For each result of an operator: its kernel, the digest of that, the arguments it reads."""
+    record = op.find(name)
+    if record is None or record.compute is None:
+        raise CompilerBug(f"The operator {name} has no tensor definition.")
+    labels = record.inputs or ("x",)
+    given = []
+    for i, of in enumerate(types):
+        if not isinstance(of, TensorType):
+            raise CompilerBug(f"The operator {name} is applied to {of}.")
+        label = labels[min(i, len(labels) - 1)].lstrip("*")
+        given.append(Buffer(Name(label, 0 if i < len(labels) else i), of.shape, of.dtype))
+    computes = record.compute(dict(attributes), *given)
+    found = []
+    for each in (computes,) if isinstance(computes, Compute) else computes:
+        kernel = nest(each)
+        found.append((kernel, digest(kernel), tuple([given.index(read) for read in each.inputs])))
+    return tuple(found)
+
+
+@frozen
+class _Launch:
+    """A launch whose arguments may not have their slots yet."""
+
+    kernel: int
+    reads: tuple[Expr, ...]
+    target: int
+    source: str
+
+
+@frozen
+class _Choose:
+    """A choice whose condition may not have its slot yet."""
+
+    condition: Expr
+    then: int
+    orelse: int
+
+
+@frozen
+class _Copy:
+    """A copy whose source may not have its slot yet."""
+
+    source: Expr
+    target: int
+
+
+_Pending: TypeAlias = _Launch | _Choose | Force
+
+
+class _Maker:
+    """What grows while a program is made."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.slots: list[Slot] = []
+        self.counts: dict[Space, int] = {}
+        self.given: dict[Expr, int] = {}  # slots of inputs and constants
+        self.made: dict[Value, int] = {}  # slots of results
+        self.wishes: dict[Value, list[tuple[int, int]]] = {}  # region and slot to end in
+        self.uses: dict[Expr, dict[int, None]] = {}  # the regions that need a step
+        self.constants: list[Const] = []
+        self.kernels: dict[str, tuple[int, Kernel, str]] = {}
+        self.steps: list[list[tuple[int, _Pending]]] = [[]]
+        self.copies: list[list[_Copy]] = [[]]  # what ends each region
+        self.thunks: list[int] = []
+
+    def program(self, params: tuple[Var, ...], body: Expr) -> Program:
+        """The whole: steps from the last to the first, so that all uses of each are known."""
+        for param in params:
+            for leaf in leaves(param):
+                self.given[leaf] = self.slot("input", leaf)
+        order = [node for node in post_order(body) if isinstance(node, Expr) and is_step(node)]
+        self.uses = {step: {} for step in order}
+        for leaf in leaves(body):
+            self.deliver(leaf, 0, self.slot("output", leaf))
+        for index in range(len(order) - 1, -1, -1):
+            if self.uses[order[index]]:
+                self.place(order[index], index)
+        regions = []
+        for steps, copies in zip(self.steps, self.copies, strict=True):
+            done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
+            regions.append((*done, *(Copy(self.where(each.source), each.target) for each in copies)))
+        kernels = list(self.kernels.values())
+        return Program(
+            kernels=tuple([kernel for _, kernel, _ in kernels]),
+            names=tuple([name for _, _, name in kernels]),
+            slots=tuple(self.slots),
+            regions=tuple(regions),
+            entry=0,
+            constants=tuple(self.constants),
+            thunks=tuple(self.thunks),
+        )
+
+    def place(self, step: Expr, index: int) -> None:
+        """Give a step its region and its slots, and note what it needs there."""
+        users = self.tree.reduced(self.uses[step])
+        region = users[0]
+        if len(users) > 1:
+            region = self.opened(self.tree.child(self.tree.common(users)))
+            for user in users:
+                self.steps[user].append((index, Force(len(self.thunks))))
+            self.thunks.append(region)
+        if isinstance(step, If):
+            self.choose(step, index, region)
+        else:
+            self.launch(step, index, region)
+
+    def choose(self, step: If, index: int, region: int) -> None:
+        then, orelse = map(self.opened, self.tree.branches(region))
+        left, right = _items(step.then), _items(step.orelse)
+        targets = [self.result((step, i), region, leaf) for i, leaf in enumerate(left)]
+        for side, items in ((then, left), (orelse, right)):
+            for leaf, target in zip(items, targets, strict=True):
+                self.deliver(leaf, side, target)
+        self.need(step.condition, region)
+        self.steps[region].append((index, _Choose(step.condition, then, orelse)))
+
+    def launch(self, step: Expr, index: int, region: int) -> None:
+        node = step.value if isinstance(step, Project) else step
+        assert isinstance(node, Apply)
+        types = tuple([type_of(arg) for arg in node.args])
+        number = step.index if isinstance(step, Project) else 0
+        kernel, key, reads = kernels(node.op, node.attrs, types)[number]
+        found, _, _ = self.kernels.setdefault(key, (len(self.kernels), kernel, node.op))
+        target = self.result((step, 0), region, step)
+        args = tuple([node.args[read] for read in reads])
+        for arg in args:
+            self.need(arg, region)
+        self.steps[region].append((index, _Launch(found, args, target, node.op)))
+
+    def need(self, leaf: Expr, region: int) -> None:
+        """Note that a tensor is needed in a region."""
+        value = made_by(leaf)
+        if value is not None:
+            self.uses[value[0]][region] = None
+        elif leaf not in self.given:
+            if not isinstance(leaf, Const):
+                raise CompilerBug(f"{leaf!r} is not given and nothing makes it.")
+            self.given[leaf] = self.slot("constant", leaf)
+            self.constants.append(leaf)
+
+    def deliver(self, leaf: Expr, region: int, target: int) -> None:
+        """Note that a tensor should be in a slot at the end of a region."""
+        self.need(leaf, region)
+        value = made_by(leaf)
+        if value is None:
+            self.copies[region].append(_Copy(leaf, target))
+        else:
+            self.wishes.setdefault(value, []).append((region, target))
+
+    def result(self, value: Value, region: int, leaf: Expr) -> int:
+        """The slot of a result: where it is wanted in its own region, or a temporary."""
+        chosen: int | None = None
+        for wanted, target in self.wishes.pop(value, ()):
+            if wanted == region and chosen is None:
+                chosen = target
+            else:
+                source = leaf if not isinstance(value[0], If) else _result(value)
+                self.copies[wanted].append(_Copy(source, target))
+        self.made[value] = self.slot("temporary", leaf) if chosen is None else chosen
+        return self.made[value]
+
+    def opened(self, region: int) -> int:
+        """The region, with room for its steps."""
+        while len(self.steps) <= region:
+            self.steps.append([])
+            self.copies.append([])
+        return region
+
+    def slot(self, space: Space, leaf: Expr) -> int:
+        of = type_of(leaf)
+        shape = static_shape(of) if isinstance(of, TensorType) else None
+        if shape is None or not isinstance(of, TensorType):
+            raise CompilerBug(f"A value of type {of} has no place in memory.")
+        index = self.counts.get(space, 0)
+        self.counts[space] = index + 1
+        self.slots.append(Slot(space, index, shape, of.dtype))
+        return len(self.slots) - 1
+
+    def where(self, leaf: Expr) -> int:
+        """The slot of a tensor, once every step is placed."""
+        value = made_by(leaf)
+        return self.given[leaf] if value is None else self.made[value]
+
+    def finish(self, step: _Pending) -> Step:
+        match step:
+            case _Launch(kernel, reads, target, source):
+                args = (*(self.where(read) for read in reads), target)
+                return Launch(kernel, args, source)
+            case _Choose(condition, then, orelse):
+                return Choose(self.where(condition), then, orelse)
+            case Force():
+                return step
+
+
+def _when(pair: tuple[int, _Pending]) -> int:
+    return pair[0]
+
+
+def _items(branch: Expr) -> tuple[Expr, ...]:
+    return branch.items if isinstance(branch, Tuple) else (branch,)
+
+
+def _result(value: Value) -> Expr:
+    """One result of an `If` as a term."""
+    choice, index = value
+    assert isinstance(choice, If)
+    return Project(choice, index) if isinstance(choice.then, Tuple) else choice

@@ -1,0 +1,129 @@
+"""What the compiler takes now: first-order programs whose every dim is a number.
+
+Everything else is refused, and all of it is listed at once: a symbolic dim, a recursive function,
+an algebraic data type, an extern, a kernel called from the graph, a function as input or output.
+
+>>> from plica.ir.graph import Function, Var
+>>> from plica.ir.module import module
+>>> from plica.core.name import Name
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor(("n",), "f32"))
+>>> main = Var(Name("main"), None)
+>>> [each.message for each in unsupported(module({main: Function((), (), (x,), x.type, x)}, main))]
+["The input 'x' has a symbolic dim."]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph import Function, Let, Var
+from plica.ir.loop import Kernel
+from plica.ir.module import DataDef, Definition, Extern, Module
+from plica.ir.type import (
+    DataName,
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    Unknown,
+    static_shape,
+)
+from plica.runtime.error import Diagnostic, Place
+
+
+def unsupported(module: Module) -> tuple[Diagnostic, ...]:
+    """Everything in an inferred module that cannot be compiled yet, in a fixed order."""
+    if module.main is None:
+        return (_refuse("The module has no main function to compile.", None),)
+    table = module.definitions()
+    main = table.get(module.main)
+    if not isinstance(main, Function):
+        return (_refuse("The main definition is not a graph function.", str(module.main.name)),)
+    uses = _uses(module.main, table)
+    found = [*_interface(main)]
+    for name in uses:
+        value = table[name]
+        label = str(name.name)
+        if isinstance(value, DataDef):
+            found.append(_refuse(f"The program uses the data type {label!r}.", label))
+        elif isinstance(value, Extern):
+            found.append(_refuse(f"The program calls the extern {value.symbol!r}.", label))
+        elif isinstance(value, Kernel):
+            found.append(_refuse(f"The program calls the kernel {label!r}.", label))
+        else:
+            if _recurses(name, uses):
+                found.append(_refuse(f"The function {label!r} is recursive.", label))
+            found += _local_recursion(value, label)
+    return tuple(found)
+
+
+def _interface(main: Function) -> Iterator[Diagnostic]:
+    for param in main.params:
+        label = str(param.name)
+        for problem in _problems(param.type):
+            yield _refuse(f"The input {label!r} {problem}.", label, str(param.type))
+    for problem in _problems(main.ret):
+        yield _refuse(f"The output {problem}.", None, str(main.ret))
+
+
+def _problems(type: Type | None) -> dict[str, None]:
+    """What is wrong with the type of an input or output, each thing once."""
+    match type:
+        case TensorType():
+            return {} if static_shape(type) is not None else {"has a symbolic dim": None}
+        case TupleType(items):
+            return {problem: None for item in items for problem in _problems(item)}
+        case FuncType():
+            return {"is a function": None}
+        case TypeVar():
+            return {"has a type that is not known": None}
+        case DataType(data, _):
+            return {f"is of the data type {str(data.name)!r}": None}
+        case Unknown() | None:
+            return {"has a type that was not inferred": None}
+
+
+def _uses(main: Var, table: Mapping[Term, Definition]) -> dict[Var | DataName, list[Term]]:
+    """Every definition reached from main, with the definitions it mentions, in order of use."""
+    uses: dict[Var | DataName, list[Term]] = {}
+    queue: list[Var | DataName] = [main]
+    for name in queue:
+        if name in uses:
+            continue
+        mentioned = [node for node in post_order(table[name]) if node in table]
+        uses[name] = list(mentioned)
+        queue += [node for node in mentioned if isinstance(node, Var | DataName)]
+    return uses
+
+
+def _recurses(name: Var | DataName, uses: Mapping[Var | DataName, list[Term]]) -> bool:
+    seen: set[Term] = set()
+    stack = list(uses[name])
+    while stack:
+        node = stack.pop()
+        if node is name:
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack += uses.get(node, ())  # type: ignore[call-overload]  # all are names
+    return False
+
+
+def _local_recursion(function: Function, label: str) -> Iterator[Diagnostic]:
+    for node in post_order(function):
+        if isinstance(node, Let) and isinstance(node.value, Function):
+            if node.var in free_vars(node.value):
+                local = str(node.var.name)
+                yield _refuse(f"The local function {local!r} of {label!r} is recursive.", label)
+
+
+def _refuse(message: str, node: str | None, found: str | None = None) -> Diagnostic:
+    place = None if node is None else Place(node=node)
+    hint = "plica.interpret runs every program of the language."
+    return Diagnostic("unsupported", message, place, None, found, hint)

@@ -1,0 +1,124 @@
+"""Programs: what a compiled module does, step by step, before it is native code.
+
+    Program ::= Program(kernels, slots, regions, entry)
+    Region  ::= tuple of steps
+    Step    ::= Launch(kernel, args) | Copy(source, target) | Choose(condition, then, orelse)
+              | Force(thunk)
+    Slot    ::= Slot(space, index, shape, dtype)
+
+A slot is a tensor in memory: an input, an output, a constant or a temporary.  `Choose` runs one of
+two regions; `Force` runs a region unless it has run in this call before, so what several branches
+share is computed once, and only if a branch that is taken needs it.  Regions are numbered, so a
+program nests as deep as the model does while this data stays flat.
+
+>>> place(Program((), (), (Slot("temporary", 0, (3,), f32),) * 2, ((),), 0, ())).offsets
+((0, 0), (1, 64))
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.ir.dtype import DType, f32
+from plica.ir.graph import Const
+from plica.ir.loop import Kernel
+
+__all__ = ["Choose", "Copy", "Force", "Launch", "Plan", "Program", "Slot", "Step", "f32", "place"]
+
+Space = Literal["input", "output", "constant", "temporary"]
+
+ALIGNMENT: Final = 64
+"""Bytes; a cache line, and the widest vector."""
+
+
+@frozen
+class Slot:
+    """A tensor in memory: `index` counts within its space."""
+
+    space: Space
+    index: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def bytes(self) -> int:
+        count = self.dtype.bytes
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@frozen
+class Launch:
+    """Run a kernel on slots; `source` is the operator it comes from."""
+
+    kernel: int
+    args: tuple[int, ...]
+    source: str
+
+
+@frozen
+class Copy:
+    """Copy a whole slot to another of the same type."""
+
+    source: int
+    target: int
+
+
+@frozen
+class Choose:
+    """Run the region `then` if the scalar bool in the slot holds, otherwise `orelse`."""
+
+    condition: int
+    then: int
+    orelse: int
+
+
+@frozen
+class Force:
+    """Run a region unless it has run in this call already; thunks count from 0."""
+
+    thunk: int
+
+
+Step: TypeAlias = Launch | Copy | Choose | Force
+
+
+@frozen
+class Program:
+    """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs."""
+
+    kernels: tuple[Kernel, ...]
+    names: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    regions: tuple[tuple[Step, ...], ...]
+    entry: int
+    constants: tuple[Const, ...]
+    thunks: tuple[int, ...] = ()
+
+    def space(self, space: Space) -> tuple[Slot, ...]:
+        """The slots of one space, in order of their index."""
+        found = [slot for slot in self.slots if slot.space == space]
+        return tuple(sorted(found, key=lambda slot: slot.index))
+
+
+@frozen
+class Plan:
+    """Where the temporaries lie in the workspace: pairs (slot, offset), and its size."""
+
+    offsets: tuple[tuple[int, int], ...]
+    flags: int
+    size: int
+
+
+def place(program: Program) -> Plan:
+    """One temporary after another, each aligned; then a byte for each thunk."""
+    offsets = []
+    end = 0
+    for number, slot in enumerate(program.slots):
+        if slot.space == "temporary":
+            offsets.append((number, end))
+            end += -(-slot.bytes // ALIGNMENT) * ALIGNMENT
+    return Plan(tuple(offsets), end, end + len(program.thunks))

@@ -1,0 +1,260 @@
+"""Summaries: what a node says, apart from names: a hash, and its free variables in an order.
+
+The hash speaks of free variables only by their place in the order, so it does not depend on names,
+and the summary of a shared subterm does not depend on where it is used.  Python's `hash` never
+enters, and nothing follows the order of a set.
+
+# Note [Many free variables]
+An order is a tuple while it has at most `LIMIT` variables.  In `let x1 = ..; ..; (x1, .., xn)` the
+tuples would have n^2 elements, so past that it is a persistent map from each variable to a hash of
+the places where it occurs.  At each node the largest map is kept, and only what the other children
+have is marked and merged into it (after Maziarz et al., Hashing modulo alpha-equivalence, 2021).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from pyrsistent import PMap, pmap
+
+from plica.core.binding import bound_by, fields_of_children
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import MANY, MIXED, PLAIN, Term, field_kinds, field_names
+
+Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
+Summary: TypeAlias = tuple[bytes, Order]
+
+LIMIT: Final = 256
+NO_BINDER: Final[Mapping[Term, int]] = {}
+
+word: Final = struct.Struct("<I").pack
+_double: Final = struct.Struct("<d").pack
+_blake2b: Final = hashlib.blake2b
+
+
+def summaries(root: Term) -> dict[Term, Summary]:
+    """The summary of every node below `root`."""
+    memo: dict[Term, Summary] = {}
+    pool: dict[tuple[Term, ...], tuple[Term, ...]] = {}  # equal orders are one object
+    tags: dict[type[Term], bytes] = {}
+    for node in post_order(root):
+        cls = node.__class__
+        tag = tags.get(cls)
+        if tag is None:
+            tag = tags[cls] = plain(cls.tag())
+        parts = [tag, own_data(node)]
+        if cls.binds:
+            memo[node] = _binding(node, memo, parts, pool)
+            continue
+        kids = node._children
+        free: Any = ()
+        for kid in kids:
+            theirs = memo[kid][1]
+            if theirs is not free and theirs:
+                if theirs.__class__ is not tuple:
+                    free = theirs
+                    break
+                if free:
+                    theirs = tuple(dict.fromkeys(free + cast("tuple[Term, ...]", theirs)))
+                free = pool.setdefault(theirs, theirs)
+        if cls.variable and node not in free:
+            free = (node, *free)
+            free = pool.setdefault(free, free)
+        if free.__class__ is not tuple or len(free) > LIMIT:
+            memo[node] = _large(parts, [(memo[kid], NO_BINDER) for kid in kids], pool)
+            continue
+        place: dict[Term, int] | None = None
+        for kid in kids:
+            inner, theirs = memo[kid]
+            parts.append(inner)
+            if theirs is free:  # the pool makes this the only way to be equal
+                parts.append(b"=")
+                continue
+            parts.append(b"#" + word(len(theirs)))
+            if theirs:
+                if place is None:
+                    place = {v: i for i, v in enumerate(free)}
+                parts.append(b"".join([word(place[v]) for v in theirs]))
+        memo[node] = _blake2b(b"".join(parts), digest_size=16).digest(), free
+    return memo
+
+
+def finish(summary: Summary, partner: Mapping[Term, bytes]) -> str:
+    """The hash of a summary whose free variables are named, 32 hexadecimal digits."""
+    inner, free = summary
+    parts = [inner]
+    if isinstance(free, tuple):
+        parts += [partner[variable] for variable in free]
+    else:
+        parts += [where + partner[variable] for where, variable in _by_place(free)]
+    return _blake2b(b"".join(parts), digest_size=16, person=b"plica").hexdigest()
+
+
+def same(a: Summary, b: Summary, ours: Mapping[Term, Term], theirs: Mapping[Term, Term]) -> bool:
+    """Whether two summaries agree when variables of one stand for those of the other."""
+    if a[0] != b[0]:
+        return False
+    left, right = a[1], b[1]
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        pairs: Iterable[tuple[Term, Term]] = zip(left, right, strict=True)
+    elif not isinstance(left, tuple) and not isinstance(right, tuple):
+        other = {where: variable for variable, where in right.items()}
+        if len(left) != len(right) or any(where not in other for where in left.values()):
+            return False
+        pairs = ((variable, other[where]) for variable, where in left.items())
+    else:
+        return False
+    return all(ours.get(x, x) is y and theirs.get(y, y) is x for x, y in pairs)
+
+
+def own_data(node: Term) -> bytes:
+    """What a node says itself, apart from its children and its names."""
+    cls = node.__class__
+    if cls._simple:
+        return b""
+    parts = []
+    for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
+        if kind is PLAIN or kind is MIXED:
+            parts.append(plain(getattr(node, name)))
+        elif kind is MANY:
+            parts.append(word(len(getattr(node, name))))
+    return b"".join(parts)
+
+
+def plain(value: Any) -> bytes:
+    """A canonical, prefix-free encoding of plain data; names and terms leave only their mark."""
+    kind = type(value)
+    if kind is str:
+        raw = value.encode("utf-8", "surrogatepass")
+        return b"s" + word(len(raw)) + raw
+    if kind is bool:
+        return b"1" if value else b"0"
+    if kind is int:
+        raw = b"%x" % value
+        return b"i" + word(len(raw)) + raw
+    if kind is float:
+        return b"d" + _double(value)
+    if value is None:
+        return b"."
+    if kind is Name:
+        return b"n"
+    if kind is bytes:
+        return b"b" + struct.pack("<Q", len(value)) + value
+    if kind is tuple:
+        return b"(" + word(len(value)) + b"".join(map(plain, value))
+    if isinstance(value, Term):
+        return b"t"
+    raise TypeError(f"A term holds {value!r}, which is neither a term nor plain data.")
+
+
+def _binding(
+    node: Term,
+    memo: dict[Term, Summary],
+    parts: list[bytes],
+    pool: dict[tuple[Term, ...], tuple[Term, ...]],
+) -> Summary:
+    """As for other nodes, but bound variables are numbered by their binder, from 2^31 up."""
+    number: dict[Term, int] = {}
+    scopes: dict[str, dict[Term, int]] = {}
+    for own, scope, variables in bound_by(node):
+        for variable in variables:
+            number.setdefault(variable, 2**31 + len(number))
+        for name in (own, *scope):
+            scopes.setdefault(name, {}).update((v, number[v]) for v in variables)
+    kids = [(memo[kid], scopes.get(name, NO_BINDER)) for name, kid in fields_of_children(node)]
+    free: dict[Term, int] = {}
+    tail = []
+    for (inner, theirs), bound in kids:
+        if not isinstance(theirs, tuple):
+            return _large(parts, kids, pool)
+        tail.append(inner)
+        tail.append(word(len(theirs)))
+        for v in theirs:
+            tail.append(word(bound[v] if v in bound else free.setdefault(v, len(free))))
+    if len(free) > LIMIT:
+        return _large(parts, kids, pool)
+    order = tuple(free)
+    parts += tail
+    return _blake2b(b"".join(parts), digest_size=16).digest(), pool.setdefault(order, order)
+
+
+def _large(
+    parts: list[bytes],
+    kids: list[tuple[Summary, Mapping[Term, int]]],
+    pool: dict[tuple[Term, ...], tuple[Term, ...]],
+) -> Summary:
+    """The summary of a node one of whose children, or which itself, has many free variables."""
+    views: list[tuple[bytes, Order]] = []
+    copies = []  # a child that says what an earlier one says adds nothing but that
+    for (inner, free), bound in kids:
+        parts.append(inner)
+        leaving = [(v, n) for v, n in bound.items() if v in free]
+        for variable, number in leaving:
+            parts.append(word(number) + _place(free, variable))
+        parts.append(b"|")
+        view = inner, _without(free, [v for v, _ in leaving])
+        copies.append(next((i for i, each in enumerate(views) if _equal(each, view)), None))
+        views.append(view)
+    base = max(range(len(views)), key=lambda i: (len(views[i][1]), -i)) if views else 0
+    merged = _as_map(views[base][1]) if views else pmap()
+    changes: dict[Term, bytes] = {}
+    for i, (_, view_) in enumerate(views):
+        copy = copies[i]
+        if copy is not None:
+            parts.append(b"c" + word(i) + word(copy))
+        elif i != base:
+            for variable, where in _as_map(view_).items():
+                before = changes.get(variable) or merged.get(variable) or b""
+                changes[variable] = _hash(word(i) + where + before)
+    parts.append(word(base))
+    evolver = merged.evolver()
+    for variable, where in changes.items():
+        evolver[variable] = where
+    merged = evolver.persistent()
+    if len(merged) > LIMIT:
+        return _hash(b"".join(parts)), merged
+    ordered = _by_place(merged)
+    order = tuple(variable for _, variable in ordered)
+    whole = b"".join((*parts, *(where for where, _ in ordered)))
+    return _hash(whole), pool.setdefault(order, order)
+
+
+def _hash(data: bytes) -> bytes:
+    return _blake2b(data, digest_size=16).digest()
+
+
+def _index(number: int) -> bytes:
+    """The place of a variable in a short order, as long as a hash."""
+    return word(number).rjust(16, b"#")
+
+
+def _place(free: Order, variable: Term) -> bytes:
+    return _index(free.index(variable)) if isinstance(free, tuple) else free[variable]
+
+
+def _as_map(free: Order) -> PMap[Term, bytes]:
+    if isinstance(free, tuple):
+        return pmap({v: _index(i) for i, v in enumerate(free)})
+    return free
+
+
+def _without(free: Order, variables: list[Term]) -> Order:
+    if not variables:
+        return free
+    evolver = _as_map(free).evolver()
+    for variable in variables:
+        del evolver[variable]
+    return evolver.persistent()
+
+
+def _equal(a: tuple[bytes, Order], b: tuple[bytes, Order]) -> bool:
+    return a[0] == b[0] and (a[1] is b[1] or _as_map(a[1]) == _as_map(b[1]))
+
+
+def _by_place(free: PMap[Term, bytes]) -> list[tuple[bytes, Term]]:
+    """The variables by where they occur; no two occur in the same places."""
+    return sorted(((where, v) for v, where in free.items()), key=lambda pair: pair[0])

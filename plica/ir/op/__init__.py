@@ -1,0 +1,24 @@
+"""Operators: importing this package loads every record.
+
+>>> find("sub") is find("subtract"), "nn.conv" in names()
+(True, True)
+"""
+
+from plica.ir.op import (  # noqa: F401  # imported for their records
+    activation,
+    comparison,
+    convolution,
+    create,
+    elementwise,
+    index,
+    join,
+    linear,
+    normalize,
+    pixel,
+    pool,
+    reduction,
+    shape,
+)
+from plica.ir.operator import Attribute, Mismatch, Operator, aliases, find, names, register
+
+__all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]

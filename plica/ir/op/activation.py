@@ -1,0 +1,262 @@
+"""Activations: elementwise functions of neural networks.
+
+16-bit floats are worked on in f32 and rounded once.
+
+>>> from plica.ir.type import tensor
+>>> x = tensor((2, 3), "f32")
+>>> relu.relation({}, x) is x
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+from plica.ir.dtype import DType
+from plica.ir.op.attribute import attribute, axis, choice, real
+from plica.ir.op.elementwise import add, call
+from plica.ir.op.normalize import beside
+from plica.ir.op.record import composite, pointwise, primitive, tensor_of, widened
+from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
+from plica.ir.operator import Attribute, Operator, Values
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    Div,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    Select,
+    Sub,
+    like,
+)
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+
+def _activation(
+    name: str,
+    value: Callable[..., Scalar],
+    doc: str,
+    *attributes: Attribute,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    admits: Collection[DType] = FLOAT,
+) -> Operator:
+    return pointwise(
+        name,
+        ("x",),
+        widened(value),
+        doc,
+        attributes=attributes,
+        admits=admits,
+        onnx=onnx,
+        aliases=aliases,
+    )
+
+
+def _alpha(default: float) -> Attribute:
+    return attribute("alpha", real, default)
+
+
+def _zero(x: Scalar) -> Scalar:
+    return like(0, x)
+
+
+def logistic(x: Scalar) -> Scalar:
+    """1 / (1 + exp(-x))."""
+    return Div(like(1, x), Add(like(1, x), call("exp", Sub(_zero(x), x))))
+
+
+def soft_plus(x: Scalar) -> Scalar:
+    """log(1 + exp(x)) without overflow."""
+    small = call("log1p", call("exp", Sub(_zero(x), call("abs", x))))
+    return Add(Max(x, _zero(x)), small)
+
+
+def _clamped(x: Scalar, low: float, high: float) -> Scalar:
+    return Min(Max(x, like(low, x)), like(high, x))
+
+
+def _leaky(attrs: Values, x: Scalar) -> Scalar:
+    return Select(Lt(x, _zero(x)), Mul(x, like(attrs["alpha"], x)), x)
+
+
+def _elu(x: Scalar, alpha: float, scale: float = 1.0, stretch: float = 1.0) -> Scalar:
+    """`scale * (x or alpha * (exp(x / stretch) - 1) below zero)`."""
+    inner = x if stretch == 1.0 else Div(x, like(stretch, x))
+    below = Mul(call("expm1", inner), like(alpha, x))
+    bent = Select(Lt(x, _zero(x)), below, x)
+    return bent if scale == 1.0 else Mul(bent, like(scale, x))
+
+
+def _gelu(attrs: Values, x: Scalar) -> Scalar:
+    half, one = like(0.5, x), like(1, x)
+    if attrs["approximate"] == "tanh":
+        cube = Mul(Mul(Mul(x, x), x), like(0.044715, x))
+        bent = call("tanh", Mul(Add(x, cube), like(math.sqrt(2 / math.pi), x)))
+    else:
+        bent = call("erf", Mul(x, like(1 / math.sqrt(2), x)))
+    return Mul(Mul(x, half), Add(one, bent))
+
+
+def _hard_sigmoid(attrs: Values, x: Scalar) -> Scalar:
+    return _clamped(Add(Mul(x, like(attrs["alpha"], x)), like(attrs["beta"], x)), 0, 1)
+
+
+def _hard_swish(x: Scalar) -> Scalar:
+    return Mul(x, _clamped(Add(Mul(x, like(1 / 6, x)), like(0.5, x)), 0, 1))
+
+
+relu = _activation(
+    "nn.relu", lambda x: Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
+    aliases=("relu",),
+)  # fmt: skip
+relu6 = _activation("nn.relu6", lambda x: _clamped(x, 0, 6), "x between 0 and 6.", admits=NUMBER)
+leaky_relu = _activation(
+    "nn.leaky_relu", _leaky, "x, or alpha * x below 0.", _alpha(0.01), onnx=("LeakyRelu",)
+)
+elu = _activation(
+    "nn.elu",
+    lambda attrs, x: _elu(x, attrs["alpha"]),
+    "x, or alpha * (exp(x) - 1) below 0.",
+    _alpha(1.0),
+    onnx=("Elu",),
+)
+celu = _activation(
+    "nn.celu",
+    lambda attrs, x: _elu(x, attrs["alpha"], stretch=attrs["alpha"]),
+    "x, or alpha * (exp(x / alpha) - 1) below 0.",
+    _alpha(1.0),
+    onnx=("Celu",),
+)
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+selu = _activation(
+    "nn.selu",
+    lambda x: _elu(x, SELU_ALPHA, SELU_SCALE),
+    "The scaled exponential linear unit.",
+    onnx=("Selu",),
+)
+gelu = _activation(
+    "nn.gelu",
+    _gelu,
+    "x times the probability that a normal variable is below x; or its tanh approximation.",
+    attribute("approximate", choice("none", "tanh"), "none"),
+    onnx=("Gelu",),
+)
+sigmoid = _activation(
+    "nn.sigmoid", logistic, "1 / (1 + exp(-x)).", onnx=("Sigmoid",), aliases=("sigmoid",)
+)
+log_sigmoid = _activation(
+    "nn.log_sigmoid",
+    lambda x: Sub(_zero(x), soft_plus(Sub(_zero(x), x))),
+    "The logarithm of sigmoid.",
+)
+silu = _activation(
+    "nn.silu",
+    lambda x: Div(x, Add(like(1, x), call("exp", Sub(_zero(x), x)))),
+    "x * sigmoid(x).",
+    onnx=("Swish",),
+    aliases=("nn.swish",),
+)
+softplus = _activation("nn.softplus", soft_plus, "log(1 + exp(x)).", onnx=("Softplus",))
+softsign = _activation(
+    "nn.softsign",
+    lambda x: Div(x, Add(like(1, x), call("abs", x))),
+    "x / (1 + |x|).",
+    onnx=("Softsign",),
+)
+hard_sigmoid = _activation(
+    "nn.hard_sigmoid",
+    _hard_sigmoid,
+    "alpha * x + beta between 0 and 1.",
+    _alpha(0.2),
+    attribute("beta", real, 0.5),
+    onnx=("HardSigmoid",),
+)
+hard_swish = _activation(
+    "nn.hard_swish", _hard_swish, "x * hard_sigmoid(x, 1/6, 1/2).", onnx=("HardSwish",)
+)
+hard_tanh = _activation("nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x between -1 and 1.")
+mish = _activation(
+    "nn.mish",
+    lambda x: Mul(x, call("tanh", soft_plus(x))),
+    "x * tanh(softplus(x)).",
+    onnx=("Mish",),
+)
+thresholded_relu = _activation(
+    "nn.thresholded_relu",
+    lambda attrs, x: Select(Lt(like(attrs["alpha"], x), x), x, _zero(x)),
+    "x where it is above alpha, otherwise 0.",
+    _alpha(1.0),
+    onnx=("ThresholdedRelu",),
+)
+
+# --- with a vector of weights --------------------------------------------------------------------
+
+
+def _channel_rule(name: str, attrs: Values, x: TensorType, vector: TensorType) -> TensorType:
+    at = axis_of(name, attrs["axis"], len(x.shape))
+    rank_is(name, "the vector", vector, 1)
+    same(name, "the vector and the channels", x.shape[at], vector.shape[0])
+    return x
+
+
+def _prelu_body(attrs: Values, out: TensorType, x: Buffer, slope: Buffer) -> Compute:
+    at = axis_of("nn.prelu", attrs["axis"], len(out.shape))
+
+    def element(*i: Scalar) -> Scalar:
+        value = x[i]
+        return Select(Lt(value, _zero(value)), Mul(value, slope[i[at]]), value)
+
+    return compute((x, slope), out.shape, element)
+
+
+prelu = primitive(
+    "nn.prelu",
+    ("x", "slope"),
+    lambda attrs, *types: _channel_rule("nn.prelu", attrs, *types),
+    _prelu_body,
+    "x, or slope * x below 0, with a slope for each channel.",
+    attributes=(attribute("axis", axis, 1),),
+    admits=FLOAT,
+    onnx=("PRelu",),
+)
+bias_add = composite(
+    "nn.bias_add",
+    ("x", "bias"),
+    lambda attrs, *types: _channel_rule("nn.bias_add", attrs, *types),
+    lambda attrs, x, bias: add(
+        x,
+        beside(
+            bias,
+            axis_of("nn.bias_add", attrs["axis"], len(tensor_of(x).shape)),
+            len(tensor_of(x).shape),
+        ),
+    ),
+    "x plus a bias for each channel.",
+    attributes=(attribute("axis", axis, 1),),
+    admits=NUMBER,
+)
+
+
+def _dropout_rule(attrs: Values, x: TensorType) -> TensorType:
+    if not 0 <= attrs["rate"] < 1:
+        message = "nn.dropout takes a rate from 0 up to 1."
+        refuse("bad-attribute", message, "0 <= rate < 1", repr(attrs["rate"]))
+    return x
+
+
+dropout = primitive(
+    "nn.dropout",
+    ("x",),
+    _dropout_rule,
+    lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
+    "x itself: nothing is dropped when a model is used.",
+    attributes=(attribute("rate", real, 0.5),),
+    admits=FLOAT,
+    onnx=("Dropout",),
+)

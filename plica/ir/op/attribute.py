@@ -1,0 +1,250 @@
+"""Attributes: readers that bring a setting into its one canonical form, or say why they cannot.
+
+Numpy numbers become Python's, lists become tuples, names become dtypes.  What needs the rank of an
+argument (a negative axis, one stride for all axes) stays as it was given: relations settle it.
+
+>>> axes([0, -1]), axes(2), axes(None)
+((0, -1), (2,), None)
+>>> choice("edge", "wrap")("egde").expected
+"one of 'edge', 'wrap'"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.ir.dim import dim, dim_var
+from plica.ir.dtype import DType, i64
+from plica.ir.dtype import dtype as dtype_of
+from plica.ir.operator import Attribute, Mismatch
+from plica.ir.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
+
+# Any: a reader takes whatever a user wrote and returns the form its operator works with.
+Reader: TypeAlias = Callable[[Any], Any]
+
+BAD: Final = "bad-attribute"
+
+
+def _bad(expected: str, found: object) -> Mismatch:
+    shown = repr(found)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return Mismatch(BAD, f"An attribute must be {expected}.", expected, shown)
+
+
+def integer(value: Any) -> Any:
+    """A whole number."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    return _bad("an integer", value)
+
+
+def natural(value: Any) -> Any:
+    """A whole number that is not negative."""
+    number_ = integer(value)
+    return number_ if isinstance(number_, int) and number_ >= 0 else _bad("0 or more", value)
+
+
+def positive(value: Any) -> Any:
+    """A whole number above zero."""
+    number_ = integer(value)
+    return number_ if isinstance(number_, int) and number_ > 0 else _bad("above 0", value)
+
+
+def flag(value: Any) -> Any:
+    """True or False."""
+    return bool(value) if isinstance(value, bool | np.bool_) else _bad("True or False", value)
+
+
+def number(value: Any) -> Any:
+    """A number of any kind, kept as it is."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, bool | int | float) else _bad("a number", value)
+
+
+def real(value: Any) -> Any:
+    """A floating-point number."""
+    value = number(value)
+    if isinstance(value, Mismatch | bool):
+        return _bad("a number", value)
+    return float(value)
+
+
+def dtype(value: Any) -> Any:
+    """An element type, or its name in Plica or numpy."""
+    if isinstance(value, DType):
+        return value
+    if not isinstance(value, str | type | np.dtype):
+        return _bad("a dtype", value)
+    try:
+        return dtype_of(value)
+    except (TypeError, ValueError):  # numpy's and ours for a name that means no dtype
+        return _bad("a dtype", value)
+
+
+def text(value: Any) -> Any:
+    """A string."""
+    return str(value) if isinstance(value, str) else _bad("a string", value)
+
+
+def choice(*words: str) -> Reader:
+    """One of the given words."""
+
+    def read(value: Any) -> Any:
+        if value in words:
+            return str(value)
+        return _bad(f"one of {', '.join(map(repr, words))}", value)
+
+    return read
+
+
+def optional(read: Reader) -> Reader:
+    """None, or what the other reader takes."""
+
+    def read_or_none(value: Any) -> Any:
+        return None if value is None else read(value)
+
+    return read_or_none
+
+
+def many(read: Reader) -> Reader:
+    """A sequence of what the other reader takes; a single one counts as a sequence of one."""
+
+    def read_all(value: Any) -> Any:
+        given = value if isinstance(value, list | tuple | np.ndarray) else (value,)
+        items = tuple([read(each) for each in given])
+        return next((each for each in items if isinstance(each, Mismatch)), items)
+
+    return read_all
+
+
+def per_axis(read: Reader) -> Reader:
+    """One value for every axis, or a sequence with one for each."""
+
+    def read_one_or_all(value: Any) -> Any:
+        return many(read)(value) if isinstance(value, list | tuple | np.ndarray) else read(value)
+
+    return read_one_or_all
+
+
+integers: Final = many(integer)
+naturals: Final = many(natural)
+axis: Final = integer
+axes: Final = optional(integers)
+"""Axes; None means all of them, or whatever the operator says."""
+
+
+def pairs(value: Any) -> Any:
+    """Pairs (before, after) of naturals, one per axis."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return _bad("pairs (before, after), one per axis", value)
+    items = tuple([naturals(each) for each in value])
+    if any(isinstance(each, Mismatch) or len(each) != 2 for each in items):
+        return _bad("pairs (before, after), one per axis", value)
+    return items
+
+
+def padding(value: Any) -> Any:
+    """A natural for all sides, one for both sides of each axis, or pairs (before, after)."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return natural(value)
+    if any(isinstance(each, list | tuple | np.ndarray) for each in value):
+        return pairs(value)
+    return naturals(value)
+
+
+def index(value: Any) -> Any:
+    """An index term: an integer, a symbolic term, or the text of one ("2*n+1")."""
+    if isinstance(value, Scalar):
+        return dim(value)
+    if isinstance(value, str):
+        return read_dim(value)
+    found = integer(value)
+    return found if isinstance(found, Mismatch) else Lit(found, i64)
+
+
+def size(value: Any) -> Any:
+    """A dim: an index term that is no negative number."""
+    found = index(value)
+    if isinstance(found, Lit) and found.value < 0:
+        return _bad("a dim: 0 or more", value)
+    return found
+
+
+dims: Final = many(size)
+"""A shape."""
+
+indices: Final = many(index)
+"""Index terms."""
+
+bounds: Final = many(optional(index))
+"""Ends of slices; None is the end of the axis."""
+
+
+def new_shape(value: Any) -> Any:
+    """A shape in which one dim may be -1: what is left over."""
+    found = indices(value)
+    if isinstance(found, Mismatch):
+        return found
+    numbers = [each.value for each in found if isinstance(each, Lit)]
+    if numbers.count(-1) > 1 or any(each < -1 for each in numbers):
+        return _bad("dims of which one may be -1", value)
+    return found
+
+
+_NODES: Final[dict[type[ast.operator], Callable[[Scalar, Scalar], Scalar]]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: FloorDiv,
+    ast.Mod: FloorMod,
+}
+_CALLS: Final[dict[str, Callable[[Scalar, Scalar], Scalar]]] = {"min": Min, "max": Max}
+
+
+def read_dim(source: str) -> Scalar | Mismatch:
+    """The index term a text such as `"2*n+1"` stands for; its names are symbolic dims."""
+    wrong = _bad("an index term such as '2*n+1'", source)
+    if len(source) > 1000:
+        return wrong
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser's own refusals
+        return wrong
+    done: list[Scalar] = []
+    work: list[ast.expr | Callable[[Scalar, Scalar], Scalar]] = [tree]
+    while work:
+        match work.pop():
+            case ast.Constant(int() as value) if not isinstance(value, bool) and value < 2**63:
+                done.append(Lit(value, i64))
+            case ast.Name(name):
+                done.append(dim_var(name))
+            case ast.UnaryOp(ast.USub(), operand):
+                work += [_NODES[ast.Sub], operand, ast.Constant(0)]
+            case ast.BinOp(left, op, right) if type(op) in _NODES:
+                work += [_NODES[type(op)], right, left]
+            case ast.Call(ast.Name(name), [left, right], []) if name in _CALLS:
+                work += [_CALLS[name], right, left]
+            case ast.expr():
+                return wrong
+            case build:
+                right_, left_ = done.pop(), done.pop()
+                done.append(build(left_, right_))
+    return dim(done[0])
+
+
+def attribute(name: str, read: Reader, *default: Any) -> Attribute:
+    """An attribute; without a default it must be given.
+
+    The default is read as a user's value is, so that giving it and leaving it out are one call.
+    """
+    return Attribute(name, read, *[read(each) for each in default])
+
+
+AXIS: Final = attribute("axis", axis, -1)
+AXES: Final = attribute("axis", axes, None)
+KEEPDIMS: Final = attribute("keepdims", flag, False)

@@ -1,0 +1,165 @@
+"""Convolutions of one, two or three spatial axes: (n, c, …) with (out, c / groups, …).
+
+Groups split channels and outputs; as many groups as channels make it depthwise.  Padding is zeros.
+
+>>> from plica.ir.type import tensor
+>>> _, attrs = conv.bind((1.0, 1.0), {"padding": 1, "strides": 2})
+>>> x, w = tensor((1, 3, 8, 8), "f32"), tensor((4, 3, 3, 3), "f32")
+>>> [size.value for size in conv.relation(dict(attrs), x, w).shape]
+[1, 4, 4, 4]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.ir.dim import known, normal_dim, product, quotient
+from plica.ir.op.attribute import attribute, natural, positive
+from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.join import guarded
+from plica.ir.op.linear import sum_of_products
+from plica.ir.op.record import plus, primitive, times
+from plica.ir.op.relation import NUMBER, per_axis, rank_is, refuse, same, shown
+from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
+from plica.ir.operator import Values
+from plica.ir.scalar import Buffer, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Scalar, index
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType
+
+_GROUPS = attribute("groups", positive, 1)
+
+
+def _ranks(name: str, x: TensorType, weight: TensorType) -> int:
+    rank = len(x.shape)
+    if not 3 <= rank <= 5:
+        message = f"{name} takes (n, c, …) with one to three spatial axes."
+        refuse("shape-conflict", message, "rank 3 to 5", str(x))
+    rank_is(name, "the weight", weight, rank)
+    return rank - 2
+
+
+def _share(name: str, what: str, whole: Scalar, groups: int) -> Scalar:
+    part = quotient(whole, index(groups))
+    if part is None:
+        message = f"{name}: {what} are shared out evenly among groups."
+        refuse("shape-conflict", message, f"a multiple of {groups}", shown((whole,)))
+    return part
+
+
+def _conv_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
+    rank = _ranks("nn.conv", x, weight)
+    groups = attrs["groups"]
+    channels = product((weight.shape[1], index(groups)))
+    same("nn.conv", "the channels and the weight's, times groups,", x.shape[1], channels)
+    _share("nn.conv", "outputs", weight.shape[0], groups)
+    sliding = windows("nn.conv", attrs, rank)
+    places = zip(sliding, x.shape[2:], weight.shape[2:], strict=True)
+    sizes = tuple(window.count("nn.conv", size, kernel) for window, size, kernel in places)
+    return TensorType((x.shape[0], weight.shape[0], *sizes), x.dtype)
+
+
+def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Compute:
+    sliding = windows("nn.conv", attrs, len(x.shape) - 2)
+    groups, per_group = attrs["groups"], weight.shape[1]
+    outputs = _share("nn.conv", "outputs", weight.shape[0], groups)
+
+    def factors(i: Sequence[Scalar], k: Sequence[Scalar]) -> Sequence[Scalar]:
+        n, o, *at = i
+        c, *inner = k
+        channel = c
+        if groups > 1:
+            group = o if known(outputs) == 1 else FloorDiv(o, outputs)
+            channel = plus(times(group, per_group), c)
+        places = [w.place(a, b) for w, a, b in zip(sliding, at, inner, strict=True)]
+        checks = [
+            check
+            for window, place, size in zip(sliding, places, x.shape[2:], strict=True)
+            for check in window.inside(place, size)
+        ]
+        value = guarded(checks, x[(n, channel, *places)], Lit(0, x.dtype))
+        return value, weight[(o, c, *inner)]
+
+    return sum_of_products((x, weight), out.shape, weight.shape[1:], factors)
+
+
+conv = primitive(
+    "nn.conv",
+    ("x", "weight"),
+    _conv_rule,
+    _conv_body,
+    "The cross-correlation of (n, c, …) with (out, c / groups, …).",
+    attributes=(STRIDES, PADDING, DILATION, _GROUPS),
+    admits=NUMBER,
+    onnx=("Conv",),
+    aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"),
+)
+
+# --- the transposed convolution ------------------------------------------------------------------
+
+
+def _transpose_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
+    name = "nn.conv_transpose"
+    rank = _ranks(name, x, weight)
+    same(name, "the channels and the weight's", x.shape[1], weight.shape[0])
+    _share(name, "channels", x.shape[1], attrs["groups"])
+    sliding = windows(name, attrs, rank)
+    extra = per_axis(name, "output padding", attrs["output_padding"], rank)
+    sizes = []
+    for window, size, kernel, more in zip(
+        sliding, x.shape[2:], weight.shape[2:], extra, strict=True
+    ):
+        whole = times(plus(size, -1), window.stride) + window.reach(kernel)
+        sizes.append(normal_dim(plus(whole, more - window.before - window.after)))
+    if any((known(size) or 0) < 0 for size in sizes) or any(known(s) == 0 for s in x.shape[2:]):
+        message = f"{name}: the padding leaves nothing."
+        refuse("shape-conflict", message, "less padding", str(attrs["padding"]))
+    outputs = product((weight.shape[1], index(attrs["groups"])))
+    return TensorType((x.shape[0], outputs, *sizes), x.dtype)
+
+
+def _transpose_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Compute:
+    sliding = windows("nn.conv_transpose", attrs, len(x.shape) - 2)
+    groups, outputs = attrs["groups"], weight.shape[1]
+    per_group = _share("nn.conv_transpose", "channels", x.shape[1], groups)
+
+    def factors(i: Sequence[Scalar], k: Sequence[Scalar]) -> Sequence[Scalar]:
+        n, o, *at = i
+        c, *inner = k
+        channel, own = c, o
+        if groups > 1:
+            group = o if known(outputs) == 1 else FloorDiv(o, outputs)
+            own = index(0) if known(outputs) == 1 else FloorMod(o, outputs)
+            channel = plus(times(group, per_group), c)
+        places, checks = [], []
+        for window, a, b, size in zip(sliding, at, inner, x.shape[2:], strict=True):
+            reached = plus(a, window.before) - times(b, window.dilation)
+            stride = index(window.stride)
+            place = reached if window.stride == 1 else FloorDiv(reached, stride)
+            if window.stride > 1:
+                checks.append(Eq(FloorMod(reached, stride), index(0)))
+            checks += [Le(index(0), place), Lt(place, size)]
+            places.append(place)
+        value = guarded(checks, x[(n, channel, *places)], Lit(0, x.dtype))
+        return value, weight[(channel, own, *inner)]
+
+    extents = (per_group, *weight.shape[2:])
+    return sum_of_products((x, weight), out.shape, extents, factors)
+
+
+conv_transpose = primitive(
+    "nn.conv_transpose",
+    ("x", "weight"),
+    _transpose_rule,
+    _transpose_body,
+    "The transpose of a convolution: (n, c, …) with (c, out / groups, …).",
+    attributes=(
+        STRIDES,
+        PADDING,
+        DILATION,
+        _GROUPS,
+        attribute("output_padding", per_axis_reader(natural), 0),
+    ),
+    admits=NUMBER,
+    onnx=("ConvTranspose",),
+    aliases=("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
+)

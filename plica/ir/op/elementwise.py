@@ -1,0 +1,369 @@
+"""Elementwise arithmetic: each element of the result comes from the elements at its place.
+
+Integers wrap around, division of integers by zero gives 0, floats follow IEEE 754 as numpy does;
+`plica.ir.scalar` has the laws.  Binary operators broadcast, and both sides have one dtype.
+
+>>> from plica.ir.type import tensor
+>>> str(divide.relation({}, tensor((2, 1), "f32"), tensor((3,), "f32")).dtype)
+'f32'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+from plica.ir.dtype import DType, bool_
+from plica.ir.op.attribute import attribute, dtype, number, optional
+from plica.ir.op.record import as_dtype, pointwise, primitive, read, widened
+from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
+from plica.ir.operator import Operator, Values
+from plica.ir.scalar import (
+    Add,
+    And,
+    Buffer,
+    Div,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Pow,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+    like,
+)
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+
+def call(name: str, *args: Scalar) -> Scalar:
+    """An intrinsic applied."""
+    return Intrinsic(name, args)
+
+
+def unary(
+    name: str,
+    value: Callable[[Scalar], Scalar] | str,
+    doc: str,
+    *,
+    admits: Collection[DType] = FLOAT,
+    result: DType | None = None,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
+
+    def intrinsic(x: Scalar) -> Scalar:
+        return Intrinsic(str(value), (x,))
+
+    function = intrinsic if isinstance(value, str) else value
+    return pointwise(
+        name, ("x",), function, doc, result=result, admits=admits, onnx=onnx, aliases=aliases
+    )
+
+
+def binary(
+    name: str,
+    value: Callable[[Scalar, Scalar], Scalar],
+    doc: str,
+    *,
+    admits: Collection[DType] = NUMBER,
+    result: DType | None = None,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Register an operator of two arguments that broadcast."""
+    return pointwise(
+        name, ("x", "y"), value, doc, result=result, admits=admits, onnx=onnx, aliases=aliases
+    )
+
+
+def negated(x: Scalar) -> Scalar:
+    """`-x`; of floats as a difference from -0.0, which turns 0.0 into -0.0."""
+    return Sub(like(-0.0 if dtype_of(x).is_float else 0, x), x)
+
+
+def absolute_value(x: Scalar) -> Scalar:
+    """`|x|`; the least integer stays itself."""
+    return x if dtype_of(x).kind == "uint" else call("abs", x)
+
+
+def signum(x: Scalar) -> Scalar:
+    """-1, 0 or 1; nan stays nan."""
+    if dtype_of(x).kind == "uint":
+        return Select(Eq(x, like(0, x)), like(0, x), like(1, x))
+    return call("sign", x)
+
+
+# --- one argument --------------------------------------------------------------------------------
+
+exp = unary("exp", "exp", "e to the power x.", onnx=("Exp",))
+exp2 = unary("exp2", "exp2", "2 to the power x.")
+expm1 = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.")
+log = unary("log", "log", "The natural logarithm.", onnx=("Log",))
+log2 = unary("log2", "log2", "The logarithm to base 2.")
+log10 = unary("log10", "log10", "The logarithm to base 10.")
+log1p = unary("log1p", "log1p", "log(1 + x), accurate near 0.")
+sqrt = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",))
+rsqrt = unary("rsqrt", "rsqrt", "1 / sqrt(x).")
+sin = unary("sin", "sin", "The sine.", onnx=("Sin",))
+cos = unary("cos", "cos", "The cosine.", onnx=("Cos",))
+tan = unary("tan", "tan", "The tangent.", onnx=("Tan",))
+arcsin = unary("arcsin", "asin", "The inverse sine.", onnx=("Asin",), aliases=("asin",))
+arccos = unary("arccos", "acos", "The inverse cosine.", onnx=("Acos",), aliases=("acos",))
+arctan = unary("arctan", "atan", "The inverse tangent.", onnx=("Atan",), aliases=("atan",))
+sinh = unary("sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",))
+cosh = unary("cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",))
+tanh = unary("tanh", "tanh", "The hyperbolic tangent.", onnx=("Tanh",), aliases=("nn.tanh",))
+arcsinh = unary(
+    "arcsinh", "asinh", "The inverse hyperbolic sine.", onnx=("Asinh",), aliases=("asinh",)
+)
+arccosh = unary(
+    "arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",)
+)
+arctanh = unary(
+    "arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",)
+)
+erf = unary("erf", "erf", "The error function.", onnx=("Erf",))
+floor = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",))
+ceil = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",))
+round_ = unary(
+    "round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",)
+)
+trunc = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",))
+absolute = unary(
+    "absolute",
+    absolute_value,
+    "|x|; the least integer stays itself.",
+    admits=NUMBER,
+    onnx=("Abs",),
+    aliases=("abs",),
+)
+sign = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",))
+negative = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",))
+square = unary("square", lambda x: Mul(x, x), "x * x.", admits=NUMBER)
+reciprocal = unary("reciprocal", lambda x: Div(like(1, x), x), "1 / x.", onnx=("Reciprocal",))
+degrees = unary(
+    "degrees",
+    widened(lambda x: Mul(x, like(180 / math.pi, x))),
+    "Radians as degrees.",
+    aliases=("rad2deg",),
+)
+radians = unary(
+    "radians",
+    widened(lambda x: Mul(x, like(math.pi / 180, x))),
+    "Degrees as radians.",
+    aliases=("deg2rad",),
+)
+copy = unary("copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",))
+
+isnan = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
+isinf = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
+isfinite = unary(
+    "isfinite",
+    lambda x: Not(Or(call("isnan", x), call("isinf", x))),
+    "Whether x is neither infinite nor nan.",
+    result=bool_,
+)
+signbit = unary(
+    "signbit",
+    lambda x: Lt(call("copysign", like(1, x), x), like(0, x)),
+    "Whether the sign of x is set; that of -0.0 is.",
+    result=bool_,
+)
+
+# --- two arguments -------------------------------------------------------------------------------
+
+
+def float_modulo(x: Scalar, y: Scalar) -> Scalar:
+    """Python's modulo of floats: the remainder of truncation, moved to the sign of `y`."""
+    zero = like(0, x)
+    rest = call("fmod", x, y)
+    away = Ne(Lt(rest, zero), Lt(y, zero))
+    return Select(Eq(rest, zero), call("copysign", zero, y), Select(away, Add(rest, y), rest))
+
+
+def modulo(x: Scalar, y: Scalar) -> Scalar:
+    """The remainder of division rounded down."""
+    return widened(float_modulo)(x, y) if dtype_of(x).is_float else FloorMod(x, y)
+
+
+def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """Division rounded down."""
+    return widened(float_floor_quotient)(x, y) if dtype_of(x).is_float else FloorDiv(x, y)
+
+
+def float_floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """Division of floats rounded down as Python does it: exact where the quotient is."""
+    zero, one = like(0, x), like(1, x)
+    rest = call("fmod", x, y)
+    down = And(Ne(rest, zero), Ne(Lt(rest, zero), Lt(y, zero)))
+    whole = Div(Sub(x, rest), y)
+    whole = Select(down, Sub(whole, one), whole)
+    near = call("floor", whole)
+    near = Select(Lt(like(0.5, x), Sub(whole, near)), Add(near, one), near)
+    return Select(
+        Eq(y, zero),
+        Div(x, y),
+        Select(Ne(whole, zero), near, call("copysign", zero, Div(x, y))),
+    )
+
+
+def trunc_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """Division rounded towards zero."""
+    dtype = dtype_of(x)
+    if dtype.is_float:
+        return call("trunc", Div(x, y))
+    quotient = FloorDiv(x, y)
+    if dtype.kind == "uint":
+        return quotient
+    zero, one = like(0, x), like(1, x)
+    inexact = Ne(FloorMod(x, y), zero)
+    return Select(And(inexact, Ne(Lt(x, zero), Lt(y, zero))), Add(quotient, one), quotient)
+
+
+def trunc_modulo(x: Scalar, y: Scalar) -> Scalar:
+    """The remainder of division rounded towards zero: it has the sign of `x`."""
+    dtype = dtype_of(x)
+    if dtype.is_float:
+        return call("fmod", x, y)
+    rest = FloorMod(x, y)
+    if dtype.kind == "uint":
+        return rest
+    zero = like(0, x)
+    return Select(And(Ne(rest, zero), Ne(Lt(x, zero), Lt(y, zero))), Sub(rest, y), rest)
+
+
+def ignoring_nan(combine: Callable[[Scalar, Scalar], Scalar]) -> Callable[..., Scalar]:
+    """The other side where one is nan."""
+
+    def value(x: Scalar, y: Scalar) -> Scalar:
+        if not dtype_of(x).is_float:
+            return combine(x, y)
+        return Select(call("isnan", x), y, Select(call("isnan", y), x, combine(x, y)))
+
+    return value
+
+
+def log_add_exp(x: Scalar, y: Scalar) -> Scalar:
+    """log(exp(x) + exp(y)) without overflow."""
+    both = Add(x, like(math.log(2), x))
+    apart = call("abs", Sub(x, y))
+    far = Add(Max(x, y), call("log1p", call("exp", Sub(like(0, x), apart))))
+    return Select(Eq(x, y), both, far)  # equal infinities would give inf - inf
+
+
+add = binary("add", Add, "x + y.", onnx=("Add",))
+subtract = binary("subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
+multiply = binary("multiply", Mul, "x * y.", onnx=("Mul",), aliases=("mul",))
+divide = binary(
+    "divide", Div, "x / y of floats.", admits=FLOAT, onnx=("Div",), aliases=("div", "true_divide")
+)
+floor_divide = binary(
+    "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0."
+)
+trunc_divide = binary(
+    "trunc_divide", trunc_quotient, "x / y rounded towards zero; integers by zero give 0."
+)
+mod = binary(
+    "mod",
+    modulo,
+    "The remainder of floor_divide: it has the sign of y.",
+    onnx=("Mod",),
+    aliases=("remainder", "floor_mod"),
+)
+fmod = binary(
+    "fmod",
+    trunc_modulo,
+    "The remainder of trunc_divide: it has the sign of x.",
+    aliases=("trunc_mod",),
+)
+power = binary(
+    "power",
+    Pow,
+    "x to the power y; a negative power of an integer is 0.",
+    onnx=("Pow",),
+    aliases=("pow",),
+)
+maximum = binary("maximum", Max, "The greater; nan if either is.", onnx=("Max",))
+minimum = binary("minimum", Min, "The lesser; nan if either is.", onnx=("Min",))
+fmax = binary("fmax", ignoring_nan(Max), "The greater; a nan gives way to the other side.")
+fmin = binary("fmin", ignoring_nan(Min), "The lesser; a nan gives way to the other side.")
+arctan2 = binary(
+    "arctan2",
+    lambda y, x: call("atan2", y, x),
+    "The angle of the point (second, first argument).",
+    admits=FLOAT,
+    aliases=("atan2",),
+)
+copysign = binary(
+    "copysign",
+    lambda x, y: call("copysign", x, y),
+    "The size of x with the sign of y.",
+    admits=FLOAT,
+)
+logaddexp = binary(
+    "logaddexp",
+    widened(log_add_exp),
+    "log(exp(x) + exp(y)) without overflow.",
+    admits=FLOAT,
+)
+
+# --- with attributes -----------------------------------------------------------------------------
+
+
+def _cast_rule(attrs: Values, x: TensorType) -> TensorType:
+    return TensorType(x.shape, attrs["dtype"])
+
+
+def _cast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    return compute((x,), out.shape, lambda *i: as_dtype(read(x, i, out.shape), attrs["dtype"]))
+
+
+cast = primitive(
+    "cast",
+    ("x",),
+    _cast_rule,
+    _cast_body,
+    "x in another dtype; floats saturate in integers, and nan gives 0.",
+    attributes=(attribute("dtype", dtype),),
+    onnx=("Cast",),
+    aliases=("astype",),
+)
+
+
+def _clip_bounds(attrs: Values, x: TensorType) -> None:
+    for bound in (attrs["min"], attrs["max"]):
+        if bound is not None:
+            literal("clip", bound, x.dtype)
+
+
+def _clipped(attrs: Values, x: Scalar) -> Scalar:
+    low, high = attrs["min"], attrs["max"]
+    dtype_ = dtype_of(x)
+    raised = x if low is None else Max(x, literal("clip", low, dtype_))
+    return raised if high is None else Min(raised, literal("clip", high, dtype_))
+
+
+clip = pointwise(
+    "clip",
+    ("x",),
+    _clipped,
+    "x within bounds; nan stays nan, and where min is above max the result is max.",
+    attributes=(
+        attribute("min", optional(number), None),
+        attribute("max", optional(number), None),
+    ),
+    fits=_clip_bounds,
+    admits=NUMBER,
+    onnx=("Clip",),
+)

@@ -1,0 +1,236 @@
+"""Indexing by values: which elements are read depends on other elements.
+
+Negative indices count from the end.  An index outside its axis has no meaning by default
+(`mode="raise"`): evaluation fails with `index-out-of-bounds`; `clip` takes the nearest place and
+`wrap` counts modulo the size.
+
+>>> from plica.ir.type import tensor
+>>> found = take.relation({"axis": 0, "mode": "raise"}, tensor((5, 2), "f32"), tensor((3,), "i64"))
+>>> [size.value for size in found.shape]
+[3, 2]
+"""
+
+from __future__ import annotations
+
+from plica.ir.dim import known
+from plica.ir.dtype import f32, i64
+from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
+from plica.ir.op.record import as_dtype, primitive, read
+from plica.ir.op.relation import (
+    axis_of,
+    broadcast,
+    literal,
+    rank_at_least,
+    refuse,
+    same,
+)
+from plica.ir.operator import Values
+from plica.ir.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+_MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
+
+
+def _integers(name: str, of: TensorType) -> None:
+    if not of.dtype.is_integer:
+        message = f"{name} takes integers as indices."
+        refuse("dtype-conflict", message, "an integer type", str(of.dtype))
+
+
+def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
+    """An index as it was given, brought into an axis as the mode says."""
+    at = as_dtype(value, i64)
+    if mode == "wrap":
+        return FloorMod(at, extent)
+    if mode == "clip":
+        return Max(index(0), Min(at, extent - 1))
+    return Select(Lt(at, index(0)), at + extent, at)
+
+
+# --- choosing ------------------------------------------------------------------------------------
+
+
+def _where_rule(attrs: Values, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+    if condition.dtype.kind != "bool":
+        refuse(
+            "dtype-conflict",
+            "where takes a condition of bools.",
+            "bool",
+            str(condition.dtype),
+            "Compare first: op.not_equal(x, 0).",
+        )
+    return TensorType(broadcast("where", (condition.shape, x.shape, y.shape)), x.dtype)
+
+
+def _where_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
+    return compute(
+        given, out.shape, lambda *i: Select(*[read(each, i, out.shape) for each in given])
+    )
+
+
+where = primitive(
+    "where",
+    ("condition", "x", "y"),
+    _where_rule,
+    _where_body,
+    "The element of x where the condition holds, otherwise that of y.",
+    like=(1, 2),
+    onnx=("Where",),
+)
+
+# --- gathering -----------------------------------------------------------------------------------
+
+
+def _take_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
+    _integers("take", indices)
+    at = axis_of("take", attrs["axis"], len(x.shape))
+    return TensorType((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), x.dtype)
+
+
+def _take_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+    at, rank = axis_of("take", attrs["axis"], len(x.shape)), len(indices.shape)
+
+    def element(*i: Scalar) -> Scalar:
+        chosen = place(indices[i[at : at + rank]], x.shape[at], attrs["mode"])
+        return x[(*i[:at], chosen, *i[at + rank :])]
+
+    return compute((x, indices), out.shape, element)
+
+
+take = primitive(
+    "take",
+    ("x", "indices"),
+    _take_rule,
+    _take_body,
+    "The slices of x along an axis that the indices name.",
+    attributes=(attribute("axis", axis, 0), _MODE),
+    like=(0,),
+    onnx=("Gather",),
+)
+
+
+def _along_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
+    _integers("take_along_axis", indices)
+    rank = len(x.shape)
+    at = axis_of("take_along_axis", attrs["axis"], rank)
+    if len(indices.shape) != rank:
+        message = "take_along_axis takes indices of the rank of x."
+        refuse("shape-conflict", message, f"rank {rank}", str(indices))
+    for other in range(rank):
+        if other != at and known(indices.shape[other]) is None:
+            same("take_along_axis", f"axis {other}", x.shape[other], indices.shape[other])
+        elif other != at:
+            _not_longer(other, x, indices)
+    return TensorType(indices.shape, x.dtype)
+
+
+def _not_longer(other: int, x: TensorType, indices: TensorType) -> None:
+    wanted, there = known(indices.shape[other]), known(x.shape[other])
+    if wanted is not None and (there is None or wanted > there):
+        message = f"take_along_axis: the indices are longer than x along axis {other}."
+        refuse("shape-conflict", message, str(x), str(indices))
+
+
+def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+    at = axis_of("take_along_axis", attrs["axis"], len(x.shape))
+
+    def element(*i: Scalar) -> Scalar:
+        chosen = place(indices[i], x.shape[at], attrs["mode"])
+        return x[(*i[:at], chosen, *i[at + 1 :])]
+
+    return compute((x, indices), out.shape, element)
+
+
+take_along_axis = primitive(
+    "take_along_axis",
+    ("x", "indices"),
+    _along_rule,
+    _along_body,
+    "For each index, the element of x at the same place but for that axis.",
+    attributes=(AXIS, _MODE),
+    like=(0,),
+    onnx=("GatherElements",),
+    aliases=("gather", "gather_elements"),
+)
+
+
+def _nd_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
+    _integers("gather_nd", indices)
+    rank_at_least("gather_nd", indices, 1)
+    batch, depth = attrs["batch_dims"], known(indices.shape[-1])
+    if depth is None or batch >= len(indices.shape) or batch + depth > len(x.shape):
+        refuse(
+            "shape-conflict",
+            "gather_nd takes indices whose last axis names leading axes of x.",
+            f"a last axis of {max(0, len(x.shape) - batch)} or less after {batch} batch axes",
+            str(indices),
+        )
+    for at in range(batch):
+        same("gather_nd", f"batch axis {at}", x.shape[at], indices.shape[at])
+    return TensorType((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
+
+
+def _nd_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+    batch, depth = attrs["batch_dims"], known(indices.shape[-1]) or 0
+    outer = len(indices.shape) - 1
+
+    def element(*i: Scalar) -> Scalar:
+        chosen = [
+            place(indices[(*i[:outer], index(d))], x.shape[batch + d], "raise")
+            for d in range(depth)
+        ]
+        return x[(*i[:batch], *chosen, *i[outer:])]
+
+    return compute((x, indices), out.shape, element)
+
+
+gather_nd = primitive(
+    "gather_nd",
+    ("x", "indices"),
+    _nd_rule,
+    _nd_body,
+    "The elements or slices of x at places given by the last axis of the indices.",
+    attributes=(attribute("batch_dims", natural, 0),),
+    like=(0,),
+    onnx=("GatherND",),
+)
+
+# --- one place in a row --------------------------------------------------------------------------
+
+
+def _one_hot_rule(attrs: Values, indices: TensorType) -> TensorType:
+    _integers("one_hot", indices)
+    at = axis_of("one_hot", attrs["axis"], len(indices.shape) + 1)
+    for value in (attrs["on"], attrs["off"]):
+        literal("one_hot", value, attrs["dtype"])
+    shape = (*indices.shape[:at], attrs["depth"], *indices.shape[at:])
+    return TensorType(shape, attrs["dtype"])
+
+
+def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
+    at = axis_of("one_hot", attrs["axis"], len(out.shape))
+    on, off = (literal("one_hot", attrs[each], out.dtype) for each in ("on", "off"))
+
+    def element(*i: Scalar) -> Scalar:
+        wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
+        return Select(Eq(wanted, i[at]), on, off)
+
+    return compute((indices,), out.shape, element)
+
+
+one_hot = primitive(
+    "one_hot",
+    ("indices",),
+    _one_hot_rule,
+    _one_hot_body,
+    "`on` at each index along a new axis, `off` elsewhere; an index outside gives no `on`.",
+    attributes=(
+        attribute("depth", size),
+        attribute("axis", axis, -1),
+        attribute("dtype", dtype, f32),
+        attribute("on", number, 1),
+        attribute("off", number, 0),
+    ),
+    onnx=("OneHot",),
+)

@@ -1,0 +1,332 @@
+"""Normalisation: values scaled by what their neighbours sum up to.
+
+Most are made of other operators.  16-bit floats are worked on in f32 and rounded at the end.
+
+>>> from plica.ir.type import tensor
+>>> x = tensor((2, 3), "f32")
+>>> softmax.relation({"axis": -1}, x) is x
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plica.ir.dim import known, product, quotient
+from plica.ir.dtype import DType
+from plica.ir.graph import Expr
+from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
+from plica.ir.op.elementwise import (
+    add,
+    divide,
+    exp,
+    log,
+    maximum,
+    multiply,
+    rsqrt,
+    sqrt,
+    square,
+    subtract,
+)
+from plica.ir.op.join import guarded
+from plica.ir.op.record import (
+    as_dtype,
+    composite,
+    plus,
+    primitive,
+    scalar,
+    tensor_of,
+)
+from plica.ir.op.reduction import average, max_, narrow, spread, sum_, widen
+from plica.ir.op.relation import (
+    FLOAT,
+    Shape,
+    axes_of,
+    axis_of,
+    rank_at_least,
+    rank_is,
+    refuse,
+    same,
+    shown,
+    wide,
+)
+from plica.ir.op.shape import reshape
+from plica.ir.operator import Operator, Values
+from plica.ir.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
+from plica.ir.tensor import Compute, compute, reduce
+from plica.ir.type import TensorType
+
+_EPSILON = attribute("epsilon", real, 1e-5)
+
+
+def _same_type(attrs: Values, x: TensorType, *rest: TensorType) -> TensorType:
+    return x
+
+
+# --- softmax -------------------------------------------------------------------------------------
+
+
+def _along(name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx: str) -> Operator:
+    def rule(attrs: Values, x: TensorType) -> TensorType:
+        at = axis_of(name, attrs["axis"], len(x.shape))
+        if known(x.shape[at]) == 0:
+            refuse("shape-conflict", f"{name} over an empty axis has no value.", None, str(x))
+        return x
+
+    def decomposed(attrs: Values, x: Expr) -> Expr:
+        of = tensor_of(x)
+        at = axis_of(name, attrs["axis"], len(of.shape))
+        return narrow(build(widen(x), (at,)), of.dtype)
+
+    return composite(
+        name, ("x",), rule, decomposed, doc, attributes=(AXIS,), admits=FLOAT, onnx=(onnx,)
+    )
+
+
+def _softmax(x: Expr, at: tuple[int]) -> Expr:
+    powers = exp(subtract(x, max_(x, axis=at, keepdims=True)))
+    return divide(powers, sum_(powers, axis=at, keepdims=True))
+
+
+def _log_softmax(x: Expr, at: tuple[int]) -> Expr:
+    moved = subtract(x, max_(x, axis=at, keepdims=True))
+    return subtract(moved, log(sum_(exp(moved), axis=at, keepdims=True)))
+
+
+softmax = _along("nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax")
+log_softmax = _along(
+    "nn.log_softmax", _log_softmax, "The logarithm of softmax along an axis.", "LogSoftmax"
+)
+
+# --- norms ---------------------------------------------------------------------------------------
+
+
+def beside(value: Expr, at: int, rank: int) -> Expr:
+    """A vector as a tensor that broadcasts along axis `at` of another of the given rank."""
+    (size,) = tensor_of(value).shape
+    return reshape(value, tuple(size if n == at else index(1) for n in range(rank)))
+
+
+def _vector(name: str, what: str, of: TensorType, size: Scalar) -> None:
+    rank_is(name, what, of, 1)
+    same(name, f"{what} and the channels", size, of.shape[0])
+
+
+def _scaled(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
+    """(x - mean) / sqrt(variance + epsilon) over axes."""
+    dtype = tensor_of(x).dtype
+    away = subtract(x, average(x, axes, True))
+    return multiply(away, rsqrt(add(spread(x, axes, True), scalar(epsilon, dtype))))
+
+
+def _batch_norm_rule(attrs: Values, x: TensorType, *vectors: TensorType) -> TensorType:
+    at = axis_of("nn.batch_norm", attrs["axis"], len(x.shape))
+    for what, each in zip(("gamma", "beta", "mean", "variance"), vectors, strict=True):
+        _vector("nn.batch_norm", what, each, x.shape[at])
+    return x
+
+
+def _batch_norm(attrs: Values, x: Expr, *vectors: Expr) -> Expr:
+    of = tensor_of(x)
+    at = axis_of("nn.batch_norm", attrs["axis"], len(of.shape))
+    gamma, beta, mean, variance = (widen(each) for each in vectors)
+    inner = tensor_of(gamma).dtype
+    scale = multiply(gamma, rsqrt(add(variance, scalar(attrs["epsilon"], inner))))
+    moved = subtract(widen(x), beside(mean, at, len(of.shape)))
+    scaled = multiply(moved, beside(scale, at, len(of.shape)))
+    return narrow(add(scaled, beside(beta, at, len(of.shape))), of.dtype)
+
+
+batch_norm = composite(
+    "nn.batch_norm",
+    ("x", "gamma", "beta", "mean", "variance"),
+    _batch_norm_rule,
+    _batch_norm,
+    "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with given statistics.",
+    attributes=(attribute("axis", axis, 1), _EPSILON),
+    admits=FLOAT,
+    onnx=("BatchNormalization",),
+)
+
+
+def _tail(name: str, attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
+    at = axis_of(name, attrs["axis"], len(x.shape))
+    for each in weights:
+        rank_is(name, "a weight", each, len(x.shape) - at)
+        for mine, other in zip(x.shape[at:], each.shape, strict=True):
+            same(name, "a weight and the normalised axes", mine, other)
+    return x
+
+
+def _layer_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
+    of = tensor_of(x)
+    first = axis_of("nn.layer_norm", attrs["axis"], len(of.shape))
+    axes = tuple(range(first, len(of.shape)))
+    scaled = multiply(_scaled(widen(x), axes, attrs["epsilon"]), widen(gamma))
+    return narrow(add(scaled, widen(beta)), of.dtype)
+
+
+def _rms_norm(attrs: Values, x: Expr, gamma: Expr) -> Expr:
+    of = tensor_of(x)
+    first = axis_of("nn.rms_norm", attrs["axis"], len(of.shape))
+    axes = tuple(range(first, len(of.shape)))
+    inner = widen(x)
+    epsilon = scalar(attrs["epsilon"], tensor_of(inner).dtype)
+    factor = rsqrt(add(average(square(inner), axes, True), epsilon))
+    return narrow(multiply(multiply(inner, factor), widen(gamma)), of.dtype)
+
+
+layer_norm = composite(
+    "nn.layer_norm",
+    ("x", "gamma", "beta"),
+    lambda attrs, *types: _tail("nn.layer_norm", attrs, *types),
+    _layer_norm,
+    "x normalised over the axes from `axis` on, times gamma plus beta.",
+    attributes=(AXIS, _EPSILON),
+    admits=FLOAT,
+    onnx=("LayerNormalization",),
+)
+rms_norm = composite(
+    "nn.rms_norm",
+    ("x", "gamma"),
+    lambda attrs, *types: _tail("nn.rms_norm", attrs, *types),
+    _rms_norm,
+    "x divided by its root mean square over the axes from `axis` on, times gamma.",
+    attributes=(AXIS, _EPSILON),
+    admits=FLOAT,
+    onnx=("RMSNormalization",),
+)
+
+
+def _channels(name: str, x: TensorType, weights: tuple[TensorType, ...]) -> None:
+    rank_at_least(name, x, 3)
+    for what, each in zip(("gamma", "beta"), weights, strict=True):
+        _vector(name, what, each, x.shape[1])
+
+
+def _instance_rule(attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
+    _channels("nn.instance_norm", x, weights)
+    return x
+
+
+def _instance_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
+    of = tensor_of(x)
+    rank = len(of.shape)
+    scaled = _scaled(widen(x), tuple(range(2, rank)), attrs["epsilon"])
+    scaled = multiply(scaled, beside(widen(gamma), 1, rank))
+    return narrow(add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+
+
+def _grouped(x: TensorType, groups: int) -> Shape:
+    """Batch, groups, channels of a group, and what a channel holds."""
+    n, c, *rest = x.shape
+    own = quotient(c, index(groups))
+    if own is None:
+        message = "nn.group_norm shares out channels evenly among groups."
+        refuse("shape-conflict", message, f"a multiple of {groups}", shown((c,)))
+    return n, index(groups), own, product(rest)
+
+
+def _group_rule(attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
+    _channels("nn.group_norm", x, weights)
+    _grouped(x, attrs["groups"])
+    return x
+
+
+def _group_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
+    of = tensor_of(x)
+    rank = len(of.shape)
+    groups = reshape(widen(x), _grouped(of, attrs["groups"]))
+    scaled = reshape(_scaled(groups, (2, 3), attrs["epsilon"]), of.shape)
+    scaled = multiply(scaled, beside(widen(gamma), 1, rank))
+    return narrow(add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+
+
+instance_norm = composite(
+    "nn.instance_norm",
+    ("x", "gamma", "beta"),
+    _instance_rule,
+    _instance_norm,
+    "Each channel of each example normalised by itself, times gamma plus beta.",
+    attributes=(_EPSILON,),
+    admits=FLOAT,
+    onnx=("InstanceNormalization",),
+)
+group_norm = composite(
+    "nn.group_norm",
+    ("x", "gamma", "beta"),
+    _group_rule,
+    _group_norm,
+    "Groups of channels of each example normalised together, times gamma plus beta.",
+    attributes=(attribute("groups", positive), _EPSILON),
+    admits=FLOAT,
+    onnx=("GroupNormalization",),
+)
+
+
+def _l2_rule(attrs: Values, x: TensorType) -> TensorType:
+    axes_of("nn.l2_normalize", attrs["axis"], len(x.shape))
+    return x
+
+
+def _l2_normalize(attrs: Values, x: Expr) -> Expr:
+    of = tensor_of(x)
+    axes = axes_of("nn.l2_normalize", attrs["axis"], len(of.shape))
+    inner = widen(x)
+    least = scalar(attrs["epsilon"], tensor_of(inner).dtype)
+    total = sum_(square(inner), axis=axes, keepdims=True)
+    return narrow(divide(inner, sqrt(maximum(total, least))), of.dtype)
+
+
+l2_normalize = composite(
+    "nn.l2_normalize",
+    ("x",),
+    _l2_rule,
+    _l2_normalize,
+    "x / sqrt(max(sum(x²), epsilon)) over axes.",
+    attributes=(attribute("axis", integers, (-1,)), attribute("epsilon", real, 1e-12)),
+    admits=FLOAT,
+)
+
+
+def _lrn_rule(attrs: Values, x: TensorType) -> TensorType:
+    rank_at_least("nn.lrn", x, 2)
+    return x
+
+
+def _lrn_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    inner: DType = wide(x.dtype)
+    size = attrs["size"]
+
+    def number(value: float) -> Lit:
+        return Lit(value, inner)
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        def load(k: Scalar) -> Scalar:
+            channel = plus(c + k, -((size - 1) // 2))
+            inside = [Le(index(0), channel), Lt(channel, x.shape[1])]
+            value = as_dtype(guarded(inside, x[(n, channel, *at)], Lit(0, x.dtype)), inner)
+            return Mul(value, value)
+
+        total = Mul(number(attrs["alpha"] / size), reduce("sum", (size,), load))
+        below = Pow(Add(number(attrs["bias"]), total), number(attrs["beta"]))
+        return as_dtype(Div(as_dtype(x[(n, c, *at)], inner), below), x.dtype)
+
+    return compute((x,), out.shape, element)
+
+
+lrn = primitive(
+    "nn.lrn",
+    ("x",),
+    _lrn_rule,
+    _lrn_body,
+    "x / (bias + alpha / size * sum of squares over near channels) ** beta.",
+    attributes=(
+        attribute("size", positive),
+        attribute("alpha", real, 1e-4),
+        attribute("beta", real, 0.75),
+        attribute("bias", real, 1.0),
+    ),
+    admits=FLOAT,
+    onnx=("LRN",),
+)

@@ -1,0 +1,215 @@
+"""Records: how the operators of this package are made, each in a few lines.
+
+A *primitive* operator has a rule for its type and a body: the element of the result as a scalar
+term.  The shape is said once, by the rule; the body receives it.  A *composite* operator is a term
+over other operators, built for arguments of known types.
+
+Scalar laws and loads stay visible to every derivation (kind, shape function, numpy meaning, loops),
+so a record here is all there is to an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeAlias
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import known
+from plica.ir.dtype import DType
+from plica.ir.graph import Const, Expr, const
+from plica.ir.op.relation import ANY, Rule, Shape, broadcast, fitting, wide
+from plica.ir.operator import Attribute, Mismatch, Operator, Values, register
+from plica.ir.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType, TupleType
+
+# Any: the result type is a TensorType where there is one output, a TupleType of them where several.
+Body: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, result type, *buffers)
+Build: TypeAlias = Callable[..., Expr]  # (attrs, *typed expressions)
+
+
+def primitive(
+    name: str,
+    inputs: tuple[str, ...],
+    rule: Rule,
+    body: Body,
+    doc: str,
+    *,
+    attributes: tuple[Attribute, ...] = (),
+    admits: Collection[DType] = ANY,
+    like: tuple[int, ...] | None = None,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Register an operator given by a tensor expression."""
+    relation = fitting(name, inputs, rule, admits, like)
+
+    def definition(attrs: Values, *buffers: Buffer) -> Compute | tuple[Compute, ...]:
+        result = relation(attrs, *(TensorType(each.shape, each.dtype) for each in buffers))
+        if isinstance(result, Mismatch):
+            raise CompilerBug(f"{name} is defined for ill-typed arguments: {result.message}")
+        return body(attrs, result, *buffers)
+
+    return register(
+        Operator(
+            name,
+            inputs,
+            relation,
+            compute=definition,
+            attributes=attributes,
+            like=like,
+            doc=doc,
+            onnx=onnx,
+            aliases=aliases,
+        )
+    )
+
+
+def composite(
+    name: str,
+    inputs: tuple[str, ...],
+    rule: Rule,
+    build: Build,
+    doc: str,
+    *,
+    attributes: tuple[Attribute, ...] = (),
+    admits: Collection[DType] = ANY,
+    like: tuple[int, ...] | None = None,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Register an operator given by a term over other operators."""
+    return register(
+        Operator(
+            name,
+            inputs,
+            fitting(name, inputs, rule, admits, like),
+            decompose=build,
+            attributes=attributes,
+            like=like,
+            doc=doc,
+            onnx=onnx,
+            aliases=aliases,
+        )
+    )
+
+
+def pointwise(
+    name: str,
+    inputs: tuple[str, ...],
+    value: Callable[..., Scalar],
+    doc: str,
+    *,
+    result: DType | None = None,
+    fits: Callable[..., None] | None = None,
+    attributes: tuple[Attribute, ...] = (),
+    admits: Collection[DType] = ANY,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Register an operator whose element depends on the elements at the same place.
+
+    `value` takes one scalar per input, and the attributes first if there are any; `fits` refuses
+    what broadcasting alone would let through.
+    """
+
+    def rule(attrs: Values, *types: TensorType) -> TensorType:
+        first = types[0]
+        if fits is not None:
+            fits(attrs, *types)
+        shape = broadcast(name, (each.shape for each in types))
+        if shape == first.shape and result in (None, first.dtype):
+            return first
+        return TensorType(shape, first.dtype if result is None else result)
+
+    def body(attrs: Values, out: TensorType, *buffers: Buffer) -> Compute:
+        def element(*axes: Scalar) -> Scalar:
+            loads = [read(each, axes, out.shape) for each in buffers]
+            return value(attrs, *loads) if attributes else value(*loads)
+
+        return compute(buffers, out.shape, element)
+
+    return primitive(
+        name,
+        inputs,
+        rule,
+        body,
+        doc,
+        attributes=attributes,
+        admits=admits,
+        onnx=onnx,
+        aliases=aliases,
+    )
+
+
+def widened(value: Callable[..., Scalar]) -> Callable[..., Scalar]:
+    """The same function, computed in f32 for 16-bit floats and rounded once at the end."""
+
+    def rounded(*args: Any) -> Scalar:
+        dtype = dtype_of(args[-1])
+        inner = [as_dtype(each, wide(dtype)) if isinstance(each, Scalar) else each for each in args]
+        return as_dtype(value(*inner), dtype)
+
+    return rounded
+
+
+def read(buffer: Buffer, axes: Sequence[Scalar], shape: Shape) -> Scalar:
+    """The element that broadcasting `buffer` to `shape` has at `axes`."""
+    skip = len(axes) - len(buffer.shape)
+    return buffer[
+        tuple(
+            [
+                index(0) if known(size) == 1 and known(whole) != 1 else axis
+                for size, axis, whole in zip(buffer.shape, axes[skip:], shape[skip:], strict=True)
+            ]
+        )
+    ]
+
+
+def as_dtype(value: Scalar, dtype: DType) -> Scalar:
+    """A scalar in a dtype; no cast where it has it already."""
+    if dtype_of(value) is dtype:
+        return value
+    return Lit(value.value, dtype) if isinstance(value, Lit) else Cast(value, dtype)
+
+
+def plus(a: Scalar, b: Scalar | int) -> Scalar:
+    """A sum of index terms without additions of zero."""
+    if isinstance(b, Lit):
+        b = int(b.value)
+    if isinstance(b, int):
+        if isinstance(a, Lit):
+            return index(int(a.value) + b)
+        return a if b == 0 else (a + b if b > 0 else a - (-b))
+    return b if known(a) == 0 else a + b
+
+
+def times(a: Scalar, b: Scalar | int) -> Scalar:
+    """A product of index terms without multiplications by one or zero."""
+    if isinstance(b, Lit):
+        b = int(b.value)
+    if isinstance(b, int):
+        if isinstance(a, Lit):
+            return index(int(a.value) * b)
+        return a if b == 1 else (index(0) if b == 0 else a * b)
+    return times(b, a) if isinstance(a, Lit) else a * b
+
+
+def tensor_of(value: Expr) -> TensorType:
+    """The type of a typed tensor expression."""
+    from plica.ir.infer import type_of  # inference reads the records, so it comes after them
+
+    found = type_of(value)
+    if not isinstance(found, TensorType):
+        raise CompilerBug(f"A decomposition takes the shape of a {type(found).__name__}.")
+    return found
+
+
+def scalar(value: bool | int | float, dtype: DType) -> Const:
+    """A constant of rank 0."""
+    return const(value, dtype)
+
+
+def tuple_of(items: Sequence[TensorType]) -> TupleType:
+    """The type of several results."""
+    return TupleType(tuple(items))

@@ -1,0 +1,361 @@
+"""Reductions: axes folded away by an associative operation.
+
+Sums and products keep the dtype of their argument: integers wrap around, and 16-bit floats are
+summed in f32 and rounded once.  Over an empty axis a sum is 0, a product 1, `all` true and `any`
+false; a maximum or minimum over an axis known to be empty is refused.
+
+>>> from plica.ir.type import tensor
+>>> str(sum_.relation({"axis": (0,), "keepdims": False}, tensor((2, 3), "f32")).shape[0].value)
+'3'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from plica.ir.dim import known, product
+from plica.ir.dtype import DType, f32, i64
+from plica.ir.graph import Expr
+from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
+from plica.ir.op.comparison import equal, logical_or
+from plica.ir.op.create import iota_like, size
+from plica.ir.op.elementwise import (
+    add,
+    cast,
+    divide,
+    exp,
+    isfinite,
+    isnan,
+    log,
+    maximum,
+    sqrt,
+    square,
+    subtract,
+)
+from plica.ir.op.index import where
+from plica.ir.op.record import as_dtype, composite, primitive, scalar, tensor_of
+from plica.ir.op.relation import (
+    BOOL,
+    FLOAT,
+    NUMBER,
+    Rule,
+    Shape,
+    axes_of,
+    axis_of,
+    refuse,
+    wide,
+)
+from plica.ir.op.shape import reshape
+from plica.ir.operator import Operator, Values
+from plica.ir.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
+from plica.ir.tensor import Compute, compute, reduce
+from plica.ir.type import TensorType
+
+
+def reduced(shape: Shape, axes: Collection[int], keepdims: bool) -> Shape:
+    """A shape without the axes, or with ones in their place."""
+    if keepdims:
+        return tuple(index(1) if at in axes else size for at, size in enumerate(shape))
+    return tuple(size for at, size in enumerate(shape) if at not in axes)
+
+
+def _rule(name: str, result: DType | None = None, nonempty: bool = False) -> Rule:
+    def rule(attrs: Values, x: TensorType) -> TensorType:
+        axes = axes_of(name, attrs["axis"], len(x.shape))
+        if nonempty:
+            _not_empty(name, x, axes)
+        shape = reduced(x.shape, axes, attrs["keepdims"])
+        return TensorType(shape, x.dtype if result is None else result)
+
+    return rule
+
+
+def _not_empty(name: str, x: TensorType, axes: Collection[int]) -> None:
+    if any(known(x.shape[at]) == 0 for at in axes):
+        refuse(
+            "shape-conflict",
+            f"{name} over an empty axis has no value.",
+            "axes of size 1 or more",
+            str(x),
+        )
+
+
+def folded(
+    x: Buffer, combiner: Combiner, axes: Collection[int], keepdims: bool, out: Shape
+) -> Compute:
+    """The tensor expression that folds the axes of `x`."""
+    inner = wide(x.dtype) if combiner in ("sum", "prod") else x.dtype
+    extents = [x.shape[at] for at in axes]
+
+    def element(*outer: Scalar) -> Scalar:
+        def load(*folding: Scalar) -> Scalar:
+            kept, gone = iter(outer), iter(folding)
+            at = []
+            for number in range(len(x.shape)):
+                if number in axes:
+                    at.append(next(gone))
+                    if keepdims:
+                        next(kept)
+                else:
+                    at.append(next(kept))
+            return as_dtype(x[tuple(at)], inner)
+
+        total = reduce(combiner, extents, load) if axes else load()
+        return as_dtype(total, x.dtype)
+
+    return compute((x,), out, element)
+
+
+def _reduction(
+    name: str,
+    combiner: Combiner,
+    doc: str,
+    admits: Collection[DType],
+    *,
+    nonempty: bool = False,
+    onnx: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+        axes = axes_of(name, attrs["axis"], len(x.shape))
+        return folded(x, combiner, axes, attrs["keepdims"], out.shape)
+
+    return primitive(
+        name,
+        ("x",),
+        _rule(name, nonempty=nonempty),
+        body,
+        doc,
+        attributes=(AXES, KEEPDIMS),
+        admits=admits,
+        onnx=onnx,
+        aliases=aliases,
+    )
+
+
+sum_ = _reduction(
+    "sum", "sum", "The sum over axes, in the dtype of x.", NUMBER, onnx=("ReduceSum",)
+)
+prod = _reduction(
+    "prod", "prod", "The product over axes, in the dtype of x.", NUMBER, onnx=("ReduceProd",)
+)
+max_ = _reduction(
+    "max",
+    "max",
+    "The greatest over axes; nan if any is.",
+    NUMBER,
+    nonempty=True,
+    onnx=("ReduceMax",),
+    aliases=("amax",),
+)
+min_ = _reduction(
+    "min",
+    "min",
+    "The least over axes; nan if any is.",
+    NUMBER,
+    nonempty=True,
+    onnx=("ReduceMin",),
+    aliases=("amin",),
+)
+all_ = _reduction("all", "all", "Whether all hold.", BOOL)
+any_ = _reduction("any", "any", "Whether any holds.", BOOL)
+
+# --- running totals ------------------------------------------------------------------------------
+
+
+def _running(name: str, combiner: Combiner, doc: str, onnx: tuple[str, ...] = ()) -> Operator:
+    def rule(attrs: Values, x: TensorType) -> TensorType:
+        axis_of(name, attrs["axis"], len(x.shape))
+        return x
+
+    def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+        at = axis_of(name, attrs["axis"], len(x.shape))
+        inner = wide(x.dtype)
+        neutral = Lit(0 if combiner == "sum" else 1, inner)
+
+        def element(*i: Scalar) -> Scalar:
+            def load(k: Scalar) -> Scalar:
+                value = as_dtype(x[(*i[:at], k, *i[at + 1 :])], inner)
+                first, last = (i[at], k) if attrs["reverse"] else (k, i[at])
+                within = Le(first + 1, last) if attrs["exclusive"] else Le(first, last)
+                return Select(within, value, neutral)
+
+            return as_dtype(reduce(combiner, (x.shape[at],), load), x.dtype)
+
+        return compute((x,), out.shape, element)
+
+    return primitive(
+        name,
+        ("x",),
+        rule,
+        body,
+        doc,
+        attributes=(
+            attribute("axis", axis),
+            attribute("exclusive", flag, False),
+            attribute("reverse", flag, False),
+        ),
+        admits=NUMBER,
+        onnx=onnx,
+    )
+
+
+cumsum = _running("cumsum", "sum", "The sum up to each place along an axis.", onnx=("CumSum",))
+cumprod = _running("cumprod", "prod", "The product up to each place along an axis.")
+
+# --- statistics ----------------------------------------------------------------------------------
+
+
+def widen(x: Expr) -> Expr:
+    """16-bit floats as f32."""
+    dtype = tensor_of(x).dtype
+    return x if wide(dtype) is dtype else cast(x, f32)
+
+
+def narrow(x: Expr, dtype: DType) -> Expr:
+    """Back to the dtype things came in."""
+    return x if tensor_of(x).dtype is dtype else cast(x, dtype)
+
+
+def count(x: Expr, axes: tuple[int, ...], dtype: DType) -> Expr:
+    """How many elements lie along the axes: a number where it is known."""
+    whole = known(product(tensor_of(x).shape[at] for at in axes))
+    return cast(size(x, axis=axes), dtype) if whole is None else scalar(whole, dtype)
+
+
+def average(x: Expr, axes: tuple[int, ...], keepdims: bool, less_by: int = 0) -> Expr:
+    """The sum over axes divided by the count, less a correction."""
+    dtype = tensor_of(x).dtype
+    number = count(x, axes, dtype)
+    if less_by:
+        number = maximum(subtract(number, scalar(less_by, dtype)), scalar(0, dtype))
+    return divide(sum_(x, axis=axes, keepdims=keepdims), number)
+
+
+def spread(x: Expr, axes: tuple[int, ...], keepdims: bool, ddof: int = 0) -> Expr:
+    """The mean square distance from the mean."""
+    away = subtract(x, average(x, axes, True))
+    return average(square(away), axes, keepdims, ddof)
+
+
+def _statistic(
+    name: str,
+    build: Callable[[Values, Expr, tuple[int, ...]], Expr],
+    doc: str,
+    *,
+    ddof: bool = False,
+    nonempty: bool = False,
+    onnx: tuple[str, ...] = (),
+) -> Operator:
+    def decomposed(attrs: Values, x: Expr) -> Expr:
+        of = tensor_of(x)
+        axes = axes_of(name, attrs["axis"], len(of.shape))
+        return narrow(build(attrs, widen(x), axes), of.dtype)
+
+    extra = (attribute("ddof", integer, 0),) if ddof else ()
+    return composite(
+        name,
+        ("x",),
+        _rule(name, nonempty=nonempty),
+        decomposed,
+        doc,
+        attributes=(AXES, KEEPDIMS, *extra),
+        admits=FLOAT,
+        onnx=onnx,
+    )
+
+
+def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
+    top = max_(x, axis=axes, keepdims=True)
+    top = where(isfinite(top), top, scalar(0, tensor_of(x).dtype))  # inf - inf would be nan
+    total = log(sum_(exp(subtract(x, top)), axis=axes, keepdims=attrs["keepdims"]))
+    kept = reduced(tensor_of(x).shape, axes, attrs["keepdims"])
+    return add(total, reshape(top, kept))
+
+
+mean = _statistic(
+    "mean",
+    lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
+    "The mean over axes of floats; of nothing it is nan.",
+    onnx=("ReduceMean",),
+)
+var = _statistic(
+    "var",
+    lambda attrs, x, axes: spread(x, axes, attrs["keepdims"], attrs["ddof"]),
+    "The variance over axes; ddof is subtracted from the count.",
+    ddof=True,
+)
+std = _statistic(
+    "std",
+    lambda attrs, x, axes: sqrt(spread(x, axes, attrs["keepdims"], attrs["ddof"])),
+    "The standard deviation over axes; ddof is subtracted from the count.",
+    ddof=True,
+)
+logsumexp = _statistic(
+    "logsumexp",
+    _log_sum_exp,
+    "log(sum(exp(x))) over axes without overflow.",
+    nonempty=True,
+    onnx=("ReduceLogSumExp",),
+)
+
+
+# --- where the extreme is ------------------------------------------------------------------------
+
+
+def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
+    def rule(attrs: Values, x: TensorType) -> TensorType:
+        rank = len(x.shape)
+        axes = (
+            tuple(range(rank)) if attrs["axis"] is None else (axis_of(name, attrs["axis"], rank),)
+        )
+        _not_empty(name, x, axes)
+        return TensorType(reduced(x.shape, axes, attrs["keepdims"]), i64)
+
+    def build(attrs: Values, x: Expr) -> Expr:
+        of = tensor_of(x)
+        at = attrs["axis"]
+        if at is None:
+            flat = reshape(x, (product(of.shape),))
+            shape = reduced(of.shape, range(len(of.shape)), attrs["keepdims"])
+            return reshape(along(flat, 0, attrs["last"], False), shape)
+        return along(x, axis_of(name, at, len(of.shape)), attrs["last"], attrs["keepdims"])
+
+    def along(x: Expr, at: int, last: bool, keepdims: bool) -> Expr:
+        top = extreme(x, axis=(at,), keepdims=True)
+        hit = equal(x, top)
+        if tensor_of(x).dtype.is_float:
+            hit = logical_or(hit, isnan(x))  # the extreme is nan where any element is
+        places = iota_like(x, axis=at)
+        nowhere = scalar(-1 if last else i64.bounds[1], i64)
+        pick = max_ if last else min_
+        return pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims)
+
+    return composite(
+        name,
+        ("x",),
+        rule,
+        build,
+        doc,
+        attributes=(
+            attribute("axis", optional(axis), None),
+            KEEPDIMS,
+            attribute("last", flag, False),
+        ),
+        admits=NUMBER,
+        onnx=(onnx,),
+    )
+
+
+argmax = _position(
+    "argmax",
+    max_,
+    "The first place of the greatest along an axis (or the last); nan counts as greatest.",
+    "ArgMax",
+)
+argmin = _position(
+    "argmin",
+    min_,
+    "The first place of the least along an axis (or the last); nan counts as least.",
+    "ArgMin",
+)

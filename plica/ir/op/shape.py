@@ -1,0 +1,461 @@
+"""Shapes: the same elements in another arrangement.
+
+Nothing is computed here: every element of a result is one element of an argument (or padding), so
+all of these are injective index maps.
+
+>>> from plica.ir.type import tensor
+>>> n = dim_var("n")
+>>> wanted = {"shape": (index(-1), index(2))}
+>>> same_dim(reshape.relation(wanted, tensor((n, 4), "f32")).shape[0], 2 * n)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.ir.dim import dim_var, known, normal_dim, product, quotient, same_dim
+from plica.ir.op.attribute import (
+    AXES,
+    attribute,
+    axes,
+    axis,
+    dims,
+    integers,
+    natural,
+    naturals,
+    new_shape,
+)
+from plica.ir.op.record import composite, plus, primitive, read, tensor_of, times
+from plica.ir.op.relation import (
+    Shape,
+    axes_of,
+    axis_of,
+    broadcast,
+    refuse,
+    shown,
+)
+from plica.ir.operator import Values
+from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+__all__ = ["dim_var", "same_dim"]
+
+# --- reshape -------------------------------------------------------------------------------------
+
+
+def new_shape_of(shape: Shape, wanted: Shape) -> Shape:
+    """The shape asked for, with -1 replaced by what is left over."""
+    whole = product(shape)
+    rest = [each for each in wanted if known(each) != -1]
+    if len(rest) < len(wanted):
+        part = product(rest)
+        left = None if known(part) == 0 else quotient(whole, part)
+        if left is None:
+            refuse(
+                "shape-conflict",
+                "reshape cannot tell what -1 stands for.",
+                f"a divisor of the {shown((whole,))} elements of {shown(shape)}",
+                shown(rest),
+            )
+        return tuple(left if known(each) == -1 else normal_dim(each) for each in wanted)
+    if not same_dim(whole, product(wanted)):
+        refuse(
+            "shape-conflict",
+            "reshape keeps the number of elements.",
+            f"{shown((whole,))} elements, as in {shown(shape)}",
+            shown(wanted),
+        )
+    return tuple(map(normal_dim, wanted))
+
+
+def _reshape_rule(attrs: Values, x: TensorType) -> TensorType:
+    return TensorType(new_shape_of(x.shape, attrs["shape"]), x.dtype)
+
+
+def regroup(axes_: Sequence[Scalar], shape: Shape, into: Shape) -> list[Scalar]:
+    """The place in `into` of the element at `axes_` of `shape`: both hold the same elements.
+
+    Axes are taken in the smallest groups that hold equally many elements on both sides, so that an
+    axis the reshape does not touch stays plain.
+    """
+    if known(product(into)) == 0:
+        return [index(0)] * len(into)  # nothing is ever read
+    places: list[Scalar] = []
+    i = j = 0
+    while i < len(shape) or j < len(into):
+        low, row = i, j
+        here, i = (shape[i], i + 1) if i < len(shape) else (index(1), i)
+        there, j = (into[j], j + 1) if j < len(into) else (index(1), j)
+        while not same_dim(here, there) and (i < len(shape) or j < len(into)):
+            if j == len(into) or (i < len(shape) and not _covers(here, there)):
+                here, i = product((here, shape[i])), i + 1
+            else:
+                there, j = product((there, into[j])), j + 1
+        places += _unravel(_ravel(axes_[low:i], shape[low:i]), into[row:j])
+    return places
+
+
+def _covers(large: Scalar, small: Scalar) -> bool:
+    a, b = known(large), known(small)
+    if a is not None and b is not None:
+        return a >= b
+    return quotient(large, small) is not None
+
+
+def _ravel(axes_: Sequence[Scalar], sizes: Shape) -> Scalar:
+    flat: Scalar = index(0)
+    for at, extent in zip(axes_, sizes, strict=True):
+        flat = plus(times(flat, extent), at) if known(extent) != 1 else flat
+    return flat
+
+
+def _unravel(flat: Scalar, sizes: Shape) -> list[Scalar]:
+    wide = [at for at, extent in enumerate(sizes) if known(extent) != 1]
+    places: list[Scalar] = [index(0)] * len(sizes)
+    for at in wide:
+        inner = product(sizes[at + 1 :])
+        place = flat if known(inner) == 1 else FloorDiv(flat, inner)
+        places[at] = place if at == wide[0] else FloorMod(place, sizes[at])
+    return places
+
+
+def _reshape_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    return compute((x,), out.shape, lambda *i: x[tuple(regroup(i, out.shape, x.shape))])
+
+
+reshape = primitive(
+    "reshape",
+    ("x",),
+    _reshape_rule,
+    _reshape_body,
+    "The elements of x in row-major order in another shape; one dim may be -1.",
+    attributes=(attribute("shape", new_shape),),
+    onnx=("Reshape",),
+)
+ravel = composite(
+    "ravel",
+    ("x",),
+    lambda attrs, x: TensorType((product(x.shape),), x.dtype),
+    lambda attrs, x: reshape(x, (product(tensor_of(x).shape),)),
+    "The elements of x in row-major order as a vector.",
+)
+
+
+def _flat_shape(shape: Shape, at: int) -> Shape:
+    if not -len(shape) <= at <= len(shape):
+        message = f"nn.flatten has no axis {at} in a tensor of rank {len(shape)}."
+        refuse("bad-attribute", message, f"from {-len(shape)} to {len(shape)}", str(at))
+    at = at + len(shape) if at < 0 else at
+    return product(shape[:at]), product(shape[at:])
+
+
+flatten = composite(
+    "nn.flatten",
+    ("x",),
+    lambda attrs, x: TensorType(_flat_shape(x.shape, attrs["axis"]), x.dtype),
+    lambda attrs, x: reshape(x, _flat_shape(tensor_of(x).shape, attrs["axis"])),
+    "A matrix: the axes before `axis` as rows, the others as columns.",
+    attributes=(attribute("axis", axis, 1),),
+    onnx=("Flatten",),
+    aliases=("nn.batch_flatten",),
+)
+
+# --- order of axes -------------------------------------------------------------------------------
+
+
+def _permutation(attrs: Values, rank: int) -> tuple[int, ...]:
+    given = attrs["axes"]
+    if given is None:
+        return tuple(reversed(range(rank)))
+    order = tuple(axis_of("transpose", at, rank) for at in given)
+    if sorted(order) != list(range(rank)):
+        message = "transpose names each axis once."
+        refuse("bad-attribute", message, f"the axes 0 to {rank - 1}", str(given))
+    return order
+
+
+def _transpose_rule(attrs: Values, x: TensorType) -> TensorType:
+    order = _permutation(attrs, len(x.shape))
+    return TensorType(tuple(x.shape[at] for at in order), x.dtype)
+
+
+def _transpose_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    order = _permutation(attrs, len(x.shape))
+    back = [order.index(at) for at in range(len(order))]
+    return compute((x,), out.shape, lambda *i: x[tuple(i[at] for at in back)])
+
+
+transpose = primitive(
+    "transpose",
+    ("x",),
+    _transpose_rule,
+    _transpose_body,
+    "x with its axes in another order; reversed where none is given.",
+    attributes=(attribute("axes", axes, None),),
+    onnx=("Transpose",),
+    aliases=("permute_dims",),
+)
+
+
+def _swapped(attrs: Values, rank: int) -> tuple[int, ...]:
+    a, b = (axis_of("swapaxes", attrs[name], rank) for name in ("axis1", "axis2"))
+    order = list(range(rank))
+    order[a], order[b] = b, a
+    return tuple(order)
+
+
+def _moved(attrs: Values, rank: int) -> tuple[int, ...]:
+    source = [axis_of("moveaxis", at, rank) for at in attrs["source"]]
+    target = [axis_of("moveaxis", at, rank) for at in attrs["destination"]]
+    if not len(set(source)) == len(source) == len(target) == len(set(target)):
+        message = "moveaxis names as many different sources as destinations."
+        refuse("bad-attribute", message, str(attrs["source"]), str(attrs["destination"]))
+    order = [at for at in range(rank) if at not in source]
+    for to, at in sorted(zip(target, source, strict=True)):
+        order.insert(to, at)
+    return tuple(order)
+
+
+def _permuted(shape: Shape, order: tuple[int, ...]) -> Shape:
+    return tuple(shape[at] for at in order)
+
+
+swapaxes = composite(
+    "swapaxes",
+    ("x",),
+    lambda attrs, x: TensorType(_permuted(x.shape, _swapped(attrs, len(x.shape))), x.dtype),
+    lambda attrs, x: transpose(x, _swapped(attrs, len(tensor_of(x).shape))),
+    "x with two axes exchanged.",
+    attributes=(attribute("axis1", axis), attribute("axis2", axis)),
+)
+moveaxis = composite(
+    "moveaxis",
+    ("x",),
+    lambda attrs, x: TensorType(_permuted(x.shape, _moved(attrs, len(x.shape))), x.dtype),
+    lambda attrs, x: transpose(x, _moved(attrs, len(tensor_of(x).shape))),
+    "x with axes moved to other places, the others in their order.",
+    attributes=(attribute("source", integers), attribute("destination", integers)),
+)
+
+# --- axes of size one ----------------------------------------------------------------------------
+
+
+def _squeezed(attrs: Values, shape: Shape) -> tuple[int, ...]:
+    if attrs["axis"] is None:
+        return tuple(at for at, extent in enumerate(shape) if known(extent) == 1)
+    chosen = axes_of("squeeze", attrs["axis"], len(shape))
+    for at in chosen:
+        if known(shape[at]) != 1:
+            message = f"squeeze removes axes of size 1, and axis {at} is not."
+            refuse("shape-conflict", message, "1", shown((shape[at],)))
+    return chosen
+
+
+def _squeeze_rule(attrs: Values, x: TensorType) -> TensorType:
+    gone = _squeezed(attrs, x.shape)
+    return TensorType(tuple(s for at, s in enumerate(x.shape) if at not in gone), x.dtype)
+
+
+def _squeeze_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    gone = _squeezed(attrs, x.shape)
+
+    def element(*i: Scalar) -> Scalar:
+        kept = iter(i)
+        return x[tuple(index(0) if at in gone else next(kept) for at in range(len(x.shape)))]
+
+    return compute((x,), out.shape, element)
+
+
+squeeze = primitive(
+    "squeeze",
+    ("x",),
+    _squeeze_rule,
+    _squeeze_body,
+    "x without axes of size 1; without all that are known to be where none is given.",
+    attributes=(AXES,),
+    onnx=("Squeeze",),
+)
+
+
+def _expanded(attrs: Values, rank: int) -> tuple[int, ...]:
+    return axes_of("expand_dims", attrs["axis"], rank + len(attrs["axis"]))
+
+
+def _expand_rule(attrs: Values, x: TensorType) -> TensorType:
+    new = _expanded(attrs, len(x.shape))
+    old = iter(x.shape)
+    whole = len(x.shape) + len(new)
+    return TensorType(tuple(index(1) if at in new else next(old) for at in range(whole)), x.dtype)
+
+
+def _expand_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    new = _expanded(attrs, len(x.shape))
+    return compute(
+        (x,), out.shape, lambda *i: x[tuple(a for at, a in enumerate(i) if at not in new)]
+    )
+
+
+expand_dims = primitive(
+    "expand_dims",
+    ("x",),
+    _expand_rule,
+    _expand_body,
+    "x with new axes of size 1 at the given places of the result.",
+    attributes=(attribute("axis", integers),),
+    onnx=("Unsqueeze",),
+    aliases=("unsqueeze",),
+)
+
+# --- repetition ----------------------------------------------------------------------------------
+
+
+def _broadcast_rule(attrs: Values, x: TensorType) -> TensorType:
+    wanted = tuple(map(normal_dim, attrs["shape"]))
+    found = broadcast("broadcast_to", (wanted, x.shape))
+    if len(found) != len(wanted) or not all(map(same_dim, found, wanted)):
+        message = "broadcast_to cannot make this shape."
+        refuse("shape-conflict", message, shown(wanted), shown(x.shape))
+    return TensorType(wanted, x.dtype)
+
+
+def _broadcast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    return compute((x,), out.shape, lambda *i: read(x, i, out.shape))
+
+
+broadcast_to = primitive(
+    "broadcast_to",
+    ("x",),
+    _broadcast_rule,
+    _broadcast_body,
+    "x repeated along new axes and axes of size 1.",
+    attributes=(attribute("shape", dims),),
+    onnx=("Expand",),
+)
+
+
+def _tile_rule(attrs: Values, x: TensorType) -> TensorType:
+    shape, reps = _aligned(x.shape, attrs["reps"])
+    return TensorType(
+        tuple(product((s, index(r))) for s, r in zip(shape, reps, strict=True)), x.dtype
+    )
+
+
+def _aligned(shape: Shape, reps: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    rank = max(len(shape), len(reps))
+    ones = (index(1),) * (rank - len(shape))
+    return (*ones, *shape), (1,) * (rank - len(reps)) + reps
+
+
+def _tile_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    _, reps = _aligned(x.shape, attrs["reps"])
+    skip = len(reps) - len(x.shape)
+
+    def element(*i: Scalar) -> Scalar:
+        own = zip(i[skip:], x.shape, reps[skip:], strict=True)
+        return x[tuple(at if rep == 1 else FloorMod(at, extent) for at, extent, rep in own)]
+
+    return compute((x,), out.shape, element)
+
+
+tile = primitive(
+    "tile",
+    ("x",),
+    _tile_rule,
+    _tile_body,
+    "x repeated as a whole along each axis; more repetitions than axes add axes in front.",
+    attributes=(attribute("reps", naturals),),
+    onnx=("Tile",),
+)
+
+
+def _repeat_rule(attrs: Values, x: TensorType) -> TensorType:
+    at = axis_of("repeat", attrs["axis"], len(x.shape))
+    longer = product((x.shape[at], index(attrs["repeats"])))
+    return TensorType((*x.shape[:at], longer, *x.shape[at + 1 :]), x.dtype)
+
+
+def _repeat_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    at = axis_of("repeat", attrs["axis"], len(x.shape))
+    times_ = index(attrs["repeats"])
+    return compute((x,), out.shape, lambda *i: x[(*i[:at], FloorDiv(i[at], times_), *i[at + 1 :])])
+
+
+repeat = primitive(
+    "repeat",
+    ("x",),
+    _repeat_rule,
+    _repeat_body,
+    "Each element of x several times in a row along an axis.",
+    attributes=(attribute("repeats", natural), attribute("axis", axis)),
+)
+
+# --- turning -------------------------------------------------------------------------------------
+
+
+def _flip_rule(attrs: Values, x: TensorType) -> TensorType:
+    axes_of("flip", attrs["axis"], len(x.shape))
+    return x
+
+
+def _flip_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    turned = axes_of("flip", attrs["axis"], len(x.shape))
+
+    def element(*i: Scalar) -> Scalar:
+        return x[tuple(x.shape[n] - 1 - a if n in turned else a for n, a in enumerate(i))]
+
+    return compute((x,), out.shape, element)
+
+
+flip = primitive(
+    "flip",
+    ("x",),
+    _flip_rule,
+    _flip_body,
+    "x backwards along axes, all of them where none is given.",
+    attributes=(AXES,),
+)
+
+
+def _rolled(attrs: Values, rank: int) -> dict[int, int]:
+    shifts, given = attrs["shift"], attrs["axis"]
+    if len(shifts) == 1:
+        shifts = shifts * len(given)
+    if len(shifts) != len(given):
+        message = "roll takes one shift for each axis."
+        refuse("bad-attribute", message, f"{len(given)} shifts", str(len(shifts)))
+    total: dict[int, int] = {}
+    for shift, at in zip(shifts, given, strict=True):
+        at = axis_of("roll", at, rank)
+        total[at] = total.get(at, 0) + shift
+    return total
+
+
+def _roll_rule(attrs: Values, x: TensorType) -> TensorType:
+    _rolled(attrs, len(x.shape))
+    return x
+
+
+def _roll_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    shifts = _rolled(attrs, len(x.shape))
+
+    def element(*i: Scalar) -> Scalar:
+        return x[
+            tuple(
+                FloorMod(plus(a, -shifts[n]), x.shape[n]) if shifts.get(n) else a
+                for n, a in enumerate(i)
+            )
+        ]
+
+    return compute((x,), out.shape, element)
+
+
+roll = primitive(
+    "roll",
+    ("x",),
+    _roll_rule,
+    _roll_body,
+    "x with its elements moved along axes, around the end.",
+    attributes=(attribute("shift", integers), attribute("axis", integers)),
+)

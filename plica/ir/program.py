@@ -1,0 +1,242 @@
+"""Programs: an inferred module made ready to run, once for all its runs.
+
+A function becomes `Code`: its parameters, its body with every binder apart, the variables its
+closures capture, and where its dims are found in its arguments.  An operator applied to arrays of
+known shapes becomes an executor: the prepared tensor expression, or the code of its decomposition.
+
+Nothing here has a second opinion on what an operator means: the tensor expression of its record is
+evaluated, or the decomposition interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import attrs
+
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.apart import rename_apart
+from plica.ir.dim import normal_dim
+from plica.ir.dtype import dtype, i64
+from plica.ir.evaluate import prepare
+from plica.ir.graph import Apply, Attrs, Const, Expr, Function, Var
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.op import find
+from plica.ir.operator import Mismatch, Operator
+from plica.ir.scalar import Buffer, Lit, Scalar, ScalarVar
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.value import Array, Value
+from plica.runtime.error import Diagnostic, Place
+
+Signature: TypeAlias = tuple[Any, ...]  # shape, numpy dtype, shape, numpy dtype, …
+Run: TypeAlias = Callable[[list[Array]], Value]
+
+
+@attrs.frozen(eq=False)
+class Code:
+    """A function ready to be entered."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    captured: tuple[Term, ...]
+    measured: tuple[tuple[ScalarVar, int, tuple[int, ...], int], ...]
+    """Dims that stand alone: the parameter, the way through its tuple, and the axis."""
+    unmeasured: tuple[ScalarVar, ...]
+    """Dims that stand in sums, products or data only."""
+
+
+Executor: TypeAlias = Code | Run
+
+
+@attrs.frozen(eq=False)
+class Site:
+    """One operator call of the program: the dims in its attributes, and how it was run before."""
+
+    dims: tuple[ScalarVar, ...]
+    executors: dict[Signature, Executor]
+
+
+class Program:
+    """What all runs of one module share; it only ever remembers, and never changes its mind."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.table = module.definitions()
+        self.codes: dict[Function, Code] = {}
+        self.constants: dict[Const, Array] = {}
+        self.sites: dict[Apply, Site] = {}
+        self._globals: dict[Function, Function] = {}
+
+    def apart(self, function: Function) -> Function:
+        """A definition of the module with its binders apart."""
+        known = self._globals.get(function)
+        if known is None:
+            known = self._globals[function] = rename_apart(function, self.table)
+        return known
+
+    def code(self, function: Function) -> Code:
+        """The code of a function whose binders are apart."""
+        known = self.codes.get(function)
+        if known is None:
+            known = self.codes[function] = _code(function, self.table)
+        return known
+
+    def constant(self, node: Const) -> Array:
+        """The array of a constant, which nobody may write to."""
+        known = self.constants.get(node)
+        if known is None:
+            known = self.constants[node] = node.numpy()
+        return known
+
+    def site(self, node: Apply) -> Site:
+        """What is remembered about an operator call."""
+        known = self.sites.get(node)
+        if known is None:
+            known = self.sites[node] = Site(_dims_in(node), {})
+        return known
+
+
+@lru_cache(maxsize=32)
+def program_of(given: Module) -> Program:
+    """The program of a module, inferred first; the last few are remembered."""
+    inferred = infer(given)
+    return Program(inferred) if inferred is given else program_of(inferred)
+
+
+def executor_at(node: Apply, site: Site, signature: Signature, env: Mapping[Any, Any]) -> Executor:
+    """What runs an operator call on arrays of these shapes, where dims have the values in `env`.
+
+    The signature ends with those values, so that the site can remember the answer.
+    """
+    attributes = _at_sizes(node, site.dims, env) if site.dims else node.attrs
+    found = executor(Apply(node.op, (), attributes), signature[: 2 * len(node.args)])
+    site.executors[signature] = found
+    return found
+
+
+@lru_cache(maxsize=4096)
+def executor(head: Apply, signature: Signature) -> Executor:
+    """What runs the operator of `head`, with its attributes, on arrays of these shapes."""
+    record = find(head.op)
+    if record is None:
+        raise CompilerBug(f"The operator {head.op} of an inferred module does not exist.")
+    pairs = zip(signature[::2], signature[1::2], strict=True)
+    types = [TensorType(tuple([Lit(n, i64) for n in s]), dtype(d)) for s, d in pairs]
+    values = dict(head.attrs)
+    result = record.relation(values, *types)
+    if isinstance(result, Mismatch):
+        raise _refusal(head.op, result)
+    if record.compute is None:
+        return _decomposed(record, values, types)
+    buffers = [Buffer(Name("x", i), type.shape, type.dtype) for i, type in enumerate(types)]
+    computed = record.compute(values, *buffers)
+    if isinstance(computed, Compute):
+        return _prepared(computed, buffers)
+    parts = [_prepared(each, buffers) for each in computed]
+    return lambda args: tuple([part(args) for part in parts])
+
+
+def _prepared(compute: Compute, buffers: list[Buffer]) -> Run:
+    """The evaluator of a tensor expression on the arrays of all buffers."""
+    run = prepare(compute)
+    if compute.inputs == tuple(buffers):
+        return run
+    order = [buffers.index(each) for each in compute.inputs]
+    return lambda args: run([args[i] for i in order])
+
+
+def _decomposed(record: Operator, values: Mapping[str, Any], types: list[TensorType]) -> Code:
+    """The code of an operator that is defined by others."""
+    if record.decompose is None:
+        raise CompilerBug(f"The operator {record.name} has neither compute nor decompose.")
+    params = tuple([Var(Name("x", i), type) for i, type in enumerate(types)])
+    body = record.decompose(values, *params)
+    name = Var(Name("decomposition"), None)
+    inferred = infer(module({name: Function((), (), params, None, body)}, name))
+    return _code(rename_apart(inferred.main_function(), inferred.definitions()), {})
+
+
+def _code(function: Function, table: Mapping[Term, Any]) -> Code:
+    captured = [
+        variable
+        for variable in free_vars(function)
+        if isinstance(variable, Var | ScalarVar) and variable not in table
+    ]
+    measured: dict[Term, tuple[ScalarVar, int, tuple[int, ...], int]] = {}
+    if function.dims:
+        for i, param in enumerate(function.params):
+            _measure(param.type, i, (), function.dims, measured)
+    rest = tuple([each for each in function.dims if each not in measured])
+    return Code(function.params, function.body, tuple(captured), tuple(measured.values()), rest)
+
+
+def _measure(
+    type: Type | None,
+    param: int,
+    path: tuple[int, ...],
+    dims: tuple[ScalarVar, ...],
+    found: dict[Term, tuple[ScalarVar, int, tuple[int, ...], int]],
+) -> None:
+    if isinstance(type, TensorType):
+        for axis, dim in enumerate(type.shape):
+            if isinstance(dim, ScalarVar) and dim in dims:
+                found.setdefault(dim, (dim, param, path, axis))
+    elif isinstance(type, TupleType):
+        for i, item in enumerate(type.items):
+            _measure(item, param, (*path, i), dims, found)
+
+
+def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
+    """The symbolic dims in the attributes of an operator call, in a fixed order."""
+    found: dict[ScalarVar, None] = {}
+    for kid in node._children[len(node.args) :]:
+        found |= {each: None for each in free_vars(kid) if isinstance(each, ScalarVar)}
+    return tuple(sorted(found, key=lambda variable: variable.name))
+
+
+def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
+    """The attributes of a node with numbers for the dims in them, in canonical form."""
+    unknown = [str(each.name) for each in dims if each not in env]
+    if unknown:
+        raise EvaluationError(
+            Diagnostic(
+                "cannot-infer",
+                f"An attribute of {node.op} needs a dim that no argument determines.",
+                Place(node=node.op),
+                expected=f"a tensor with the dim {' and one with the dim '.join(unknown)}",
+                suggestion="Pass a tensor that has the dim as a parameter.",
+            )
+        )
+    numbers: dict[Term, Term] = {each: Lit(env[each], i64) for each in dims}
+    record = find(node.op)
+    readers = {each.name: each.read for each in record.attributes} if record else {}
+    found = []
+    for name, value in node.attrs:
+        value = readers[name](_with_numbers(value, numbers))
+        if isinstance(value, Mismatch):
+            raise _refusal(node.op, value)
+        found.append((name, value))
+    return tuple(found)
+
+
+def _refusal(op: str, why: Mismatch) -> EvaluationError:
+    message = f"{op}: {why.message}"
+    place = Place(node=op)
+    return EvaluationError(
+        Diagnostic(why.code, message, place, why.expected, why.found, why.suggestion)
+    )
+
+
+def _with_numbers(value: Any, numbers: Mapping[Term, Term]) -> Any:
+    if isinstance(value, Scalar):
+        return normal_dim(substitute(value, numbers))
+    if isinstance(value, tuple):
+        return tuple([_with_numbers(item, numbers) for item in value])
+    return value

@@ -1,0 +1,97 @@
+"""Origins: where a text comes from, what is wrong in it, and which term stands where.
+
+>>> import ast
+>>> origin = Origin("f.py", "x = 1\\ny = z\\n")
+>>> str(origin.place(ast.parse(origin.text).body[1].value))
+'f.py:2:5'
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from plica.core.diagnostic import ScriptError
+from plica.core.term import Term
+from plica.runtime.error import Diagnostic, Place
+
+Node: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.pattern | ast.keyword | ast.alias
+
+
+class Origin:
+    """A piece of text: its file, and the line of the file it begins on."""
+
+    def __init__(self, file: str, text: str, first_line: int = 1) -> None:
+        self.file = file
+        self.text = text
+        self.shift = first_line - 1
+        self._lines: list[str] | None = None
+
+    def place(self, node: Node) -> Place:
+        """Where a node of the syntax tree begins."""
+        return self.at(node.lineno, node.col_offset)
+
+    def at(self, line: int, offset: int) -> Place:
+        """The place of a line of the text and an offset in bytes; columns count characters."""
+        if self._lines is None:
+            self._lines = self.text.split("\n")
+        source = self._lines[line - 1] if line <= len(self._lines) else ""
+        column = offset if source.isascii() else len(source.encode()[:offset].decode())
+        return Place(self.file, line + self.shift, column + 1)
+
+
+class Problems:
+    """What is wrong, in the order in which it was found; everything is reported together."""
+
+    def __init__(self) -> None:
+        self.found: list[Diagnostic] = []
+
+    def add(
+        self,
+        place: Place,
+        code: str,
+        message: str,
+        expected: str | None = None,
+        found: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        """Note one thing that is wrong; the same thing at the same place is noted once."""
+        problem = Diagnostic(code, message, place, expected, found, suggestion)
+        if problem not in self.found[-8:]:
+            self.found.append(problem)
+
+    def refuse(self) -> None:
+        """Raise all problems, in the order of the text, if there are any."""
+        if self.found:
+            raise ScriptError(*sorted(self.found, key=_position))
+
+
+def _position(problem: Diagnostic) -> tuple[str, int, int]:
+    place = problem.place or Place()
+    return place.file or "", place.line or 0, place.column or 0
+
+
+class PlaceTable(Mapping[Term, Place]):
+    """From terms to where they were first written; places are made when asked for."""
+
+    def __init__(self) -> None:
+        self.table: dict[Term, tuple[Origin, int, int]] = {}
+
+    def note(self, term: Term, origin: Origin, node: Node) -> None:
+        """The term was written here; the first place counts."""
+        if term not in self.table:
+            self.table[term] = origin, node.lineno, node.col_offset
+
+    def __getitem__(self, term: Term) -> Place:
+        origin, line, offset = self.table[term]
+        return origin.at(line, offset)
+
+    def __contains__(self, term: object) -> bool:
+        return term in self.table
+
+    def __iter__(self) -> Iterator[Term]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)

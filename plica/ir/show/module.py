@@ -1,0 +1,174 @@
+"""Modules in print: text that reads back to the same module, big constants in a table beside it.
+
+The last graph function of a text is the module's main.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from plica.core.binding import variables_of
+from plica.core.collector import paused
+from plica.core.encode import to_json
+from plica.ir.graph import Const, Expr, Function, Let, Match
+from plica.ir.loop import Kernel
+from plica.ir.module import DataDef, Defined, Definition, Extern, Module
+from plica.ir.scalar import ScalarVar
+from plica.ir.show.attribute import string_text
+from plica.ir.show.distinct import distinct
+from plica.ir.show.expression import Body
+from plica.ir.show.layout import Parts, lay_out, parts
+from plica.ir.show.name import Supply
+from plica.ir.show.statement import Writer, dims_of, heading
+from plica.ir.show.type import TypePrinter, quantifier
+from plica.ir.type import FuncType, Type
+from plica.ir.word import MAIN, SCRIPT_WORDS, VERSION, WORDS
+
+_KINDS: Final = (DataDef, Extern, Kernel, Function)
+"""In this order the definitions stand."""
+
+
+@attrs.frozen
+class Source:
+    """The text of a module, and the constants that are too big for it by their keys."""
+
+    text: str
+    constants: Mapping[str, Const]
+
+
+def show_module(module: Module) -> Source:
+    """The module as Python source.  `digest(from_text(*show_module(m))) == digest(m)`."""
+    with paused():
+        return _Printer(module).source()
+
+
+def show_type(of: Type) -> str:
+    """A type as it is written in scripts."""
+    return TypePrinter().show(of)
+
+
+def show_expr(of: Expr) -> str:
+    """An expression; one that needs statements ends with a `return`."""
+    with paused():
+        expr = distinct(of)
+        types = TypePrinter()
+        lines, _ = _body(expr, parts(expr), Supply(WORDS), types, None)
+    only = lines[0].removeprefix("return ")
+    return only if len(lines) == 1 else "\n".join(lines)
+
+
+class _Printer:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.supply = Supply(WORDS)
+        self.types = TypePrinter()
+        self.constants: dict[str, Const] = {}
+        for name, _ in module.items():
+            self.types.names[name] = self.supply.draw(name.name)
+        for name, value in module.items():
+            if isinstance(value, DataDef):
+                for index, each in enumerate(value.constructors):
+                    word = self.supply.draw(each.name)
+                    self.types.constructors[name, index] = word  # type: ignore[index]  # a DataName
+
+    def source(self) -> Source:
+        main = self.module.main
+
+        def place(item: tuple[Defined, Definition]) -> tuple[int, bool]:
+            return _KINDS.index(type(item[1])), item[0] is main
+
+        texts = [self._definition(*item) for item in sorted(self.module.items(), key=place)]
+        functions = self.module.functions()
+        if functions if main is None else all(name is not main for name, _ in functions):
+            word = "None" if main is None else self.types.names.get(main, str(main.name))
+            texts.append(f"{MAIN} = {word}")
+        # The words are known only now that everything is printed.
+        return Source("\n\n\n".join([self._header(bool(texts)), *texts]) + "\n", self.constants)
+
+    def _header(self, used: bool) -> str:
+        lines = [f"# plica {VERSION}", "from __future__ import annotations"]
+        words = self.types.words
+        if used:
+            lines += ["", "import plica"]
+        if "op" in words:
+            lines.append("from plica import op")
+        if "nn" in words:
+            lines.append("from plica.op import nn")
+        script = sorted((words & SCRIPT_WORDS) - {"bool"})
+        if script:
+            lines.append(f"from plica.script import {', '.join(script)}")
+        return "\n".join(lines)
+
+    def _definition(self, name: Defined, value: Definition) -> str:
+        word = self.types.names[name]
+        match value:
+            case DataDef():
+                return self._data(name, word, value)
+            case Extern():
+                return f"{word} = plica.extern({string_text(value.symbol)}, {self._extern(value.type)})"
+            case Kernel():
+                self.types.words.add("encoded")
+                return f"{word} = encoded({string_text(to_json(value))})"
+            case Function():
+                return self._function(word, value)
+
+    def _data(self, name: Defined, word: str, value: DataDef) -> str:
+        types = TypePrinter(self.types)
+        supply = Supply((), self.supply)
+        for each in value.types:
+            types.names[each] = supply.draw(each.name)
+        forall = " ".join([types.names[each] for each in value.types])
+        lines = [f'@plica.data(forall="{forall}")' if forall else "@plica.data", f"class {word}:"]
+        for index, each_ in enumerate(value.constructors):
+            constructor = types.constructors[name, index]  # type: ignore[index]  # a DataName
+            lines.append(f"    {constructor}: {types.show_tuple(each_.fields)}")
+        return "\n".join(lines if value.constructors else [*lines, "    pass"])
+
+    def _extern(self, of: FuncType) -> str:
+        """The type of an extern: the dims in its parameters are bound without saying so."""
+        if of.types or tuple(dims_of(of.params)) != of.dims:
+            return self.types.show(of)
+        types = TypePrinter(self.types)
+        supply = Supply({"min", "max"})
+        for each in of.dims:
+            types.names[each] = supply.draw(each.name)
+        return types.show(FuncType((), (), of.params, of.ret))
+
+    def _function(self, word: str, value: Function) -> str:
+        function = distinct(value, self.module.names)
+        types = TypePrinter(self.types)
+        found = parts(function)
+        lines, constants = _body(function.body, found, Supply((), self.supply), types, function)
+        self.constants |= constants
+        head = heading(function, word, types, {}, "@plica.function")
+        return "\n".join([*head, *lines])
+
+
+def _body(
+    value: Expr, found: Parts, supply: Supply, types: TypePrinter, function: Function | None
+) -> tuple[list[str], dict[str, Const]]:
+    """The lines of a function's body, or of an expression."""
+    dims = Supply({"min", "max"})
+    owners: dict[ScalarVar, Function] = {}
+    for node in found.binders:
+        match node:
+            case Function():
+                for size in node.dims:
+                    types.names[size] = dims.draw(size.name)
+                    owners[size] = node
+                for each in (*node.types, *node.params):
+                    types.names[each] = supply.draw(each.name)
+            case Let():
+                types.names[node.var] = supply.draw(node.var.name)
+            case Match():
+                for clause in node.clauses:
+                    for var in variables_of(clause.pattern):
+                        types.names[var] = supply.draw(var.name)  # type: ignore[attr-defined]  # a Var
+    order = found.order if function is None else found.order[:-1]
+    body = Body(lay_out(value, order), types, inferred=not found.surface)
+    body.render()
+    writer = Writer(body, owners)
+    return writer.lines(value, 0 if function is None else 1), body.constants

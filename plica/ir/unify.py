@@ -1,0 +1,476 @@
+"""Unification: what is known so far about the unknown types and dims of one inference.
+
+An `Unknown` stands for a type to be found, a dim variable hinted `?` for a size to be found; every
+other dim variable is rigid: it is what a caller gives, and it never becomes a number.  Dims are
+equal as polynomials; an equation with one unknown in it is solved where the division is exact, and
+any other waits until something more is known.  A number without a dtype has a *weak* type.
+
+>>> from plica.ir.type import tensor
+>>> solver = Solver()
+>>> n = solver.fresh_dim()
+>>> solver.unify(tensor((2 * n + 1,), "f32"), tensor((7,), "f32")) is None, known(solver.size(n))
+(True, 3)
+>>> solver.unify(tensor(("m",), "f32"), tensor((7,), "f32")).code
+'shape-conflict'
+
+A clash is a value; who asked turns it into an error with a place.  Nothing here looks at programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term, rebuild
+from plica.ir.dim import dim_var, from_polynomial, known, polynomial, quotient, same_dim
+from plica.ir.dtype import DType, f32, i64
+from plica.ir.scalar import Lit, Scalar, ScalarVar, Sub
+from plica.ir.type import (
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    Unknown,
+)
+
+Number: TypeAlias = bool | int | float
+
+POISON: Final = Unknown(Name("?error"))
+"""The type of what is in error already: it agrees with everything, so that no error follows."""
+
+
+@attrs.frozen
+class Clash:
+    """Two types that do not agree, and the parts in which they do not."""
+
+    code: str
+    found: Type
+    expected: Type
+    why: str
+    site: Term | None = None  # where the found or expected type was decided, if it was inferred
+
+
+@attrs.frozen
+class Weak:
+    """What is known of a number without a dtype: whether it is a float, and its range."""
+
+    is_float: bool
+    low: float
+    high: float
+
+    def joined(self, other: Weak) -> Weak:
+        return Weak(
+            self.is_float or other.is_float, min(self.low, other.low), max(self.high, other.high)
+        )
+
+    def default(self) -> DType:
+        return f32 if self.is_float else i64
+
+    def fits(self, dtype: DType) -> bool:
+        """Whether every number met so far is a value of the dtype, up to rounding."""
+        if dtype.is_float:
+            limit = _GREATEST[dtype.name]
+            return -limit <= self.low and self.high <= limit
+        if self.is_float or not dtype.is_integer:
+            return False
+        low, high = dtype.bounds
+        return low <= self.low and self.high <= high
+
+
+# Past these a finite number would silently become infinite.
+_GREATEST: Final = {"f16": 65519.0, "bf16": 3.3961e38, "f32": 3.4028235e38, "f64": float("inf")}
+
+
+def weak(value: Number) -> Weak:
+    """The weak type of a number; infinities and nan are values of every float dtype."""
+    finite = value if abs(value) < float("inf") else 0  # also for nan
+    return Weak(isinstance(value, float), finite, finite)
+
+
+class Solver:
+    """The growing knowledge of one inference: bindings of unknowns, and who waits for which."""
+
+    __slots__ = (
+        "_known",
+        "count",
+        "equations",
+        "ready",
+        "site",
+        "sites",
+        "sizes",
+        "types",
+        "waiting",
+        "weak",
+    )
+
+    def __init__(self) -> None:
+        self.types: dict[Unknown, Type] = {}
+        self.sizes: dict[Term, Scalar] = {}
+        self.weak: dict[Unknown, Weak] = {}
+        self.count = 0
+        self.site: Term | None = None  # the expression whose demand is being met
+        self.sites: dict[Unknown, Term | None] = {}  # where each unknown was decided
+        self.waiting: dict[Term, list[Any]] = {}  # Any: whatever the caller waits with
+        self.ready: list[Any] = []
+        self.equations: list[tuple[Scalar, Scalar, Type, Type, Term | None]] = []
+        self._known: dict[Term, bool] = {}
+
+    # --- unknowns --------------------------------------------------------------------------
+
+    def fresh(self) -> Unknown:
+        """A new unknown type; its name counts on, so older ones can be told from newer."""
+        self.count += 1
+        return Unknown(Name("?", self.count))
+
+    def fresh_weak(self, value: Number) -> Unknown:
+        """The unknown type of a number."""
+        unknown = self.fresh()
+        self.weak[unknown] = weak(value)
+        return unknown
+
+    def fresh_dim(self) -> ScalarVar:
+        """A new unknown dim."""
+        self.count += 1
+        return dim_var(Name("?", self.count))
+
+    def wait(self, until: Term, what: Any) -> None:
+        """Put `what` into `ready` as soon as something is known of the unknown `until`."""
+        self.waiting.setdefault(until, []).append(what)
+
+    # --- looking things up -----------------------------------------------------------------
+
+    def find(self, of: Type) -> Type:
+        """The type as far as its outermost part is known."""
+        if of.__class__ is not Unknown:
+            return of
+        trail: list[Unknown] = []
+        while isinstance(of, Unknown):
+            bound = self.types.get(of)
+            if bound is None:
+                break
+            trail.append(of)
+            of = bound
+        for passed in trail[:-1]:
+            self.types[passed] = of
+        return of
+
+    def size(self, of: Scalar) -> Scalar:
+        """A dim with everything known put in."""
+        while self.sizes and of.__class__ is not Lit:
+            solved = {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}
+            if not solved:
+                break
+            of = from_polynomial(polynomial(substitute(of, solved)))
+        return of
+
+    def is_known(self, of: Type) -> bool:
+        """Whether a type holds no unknown of either kind, not even a solved one."""
+        answer = self._known.get(of)
+        if answer is None:
+            answer = next(unknowns(of), None) is None
+            self._known[of] = answer
+        return answer
+
+    def resolve(self, of: Type) -> Type:
+        """A type with everything known put in, in all its parts."""
+        of = self.find(of)
+        if self.is_known(of):
+            return of
+        memo: dict[Term, Term] = {}
+        stack: list[tuple[Term, bool]] = [(of, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                memo[node] = rebuild(node, tuple([memo[kid] for kid in node._children]))
+            elif node in memo:
+                continue
+            elif isinstance(node, Unknown):
+                found = self.find(node)
+                if found is node:
+                    memo[node] = node
+                elif found in memo:
+                    memo[node] = memo[found]
+                else:
+                    stack.append((node, False))
+                    stack.append((found, False))
+            elif isinstance(node, Scalar):
+                memo[node] = self.size(node)
+            elif node._children:
+                stack.append((node, True))
+                stack.extend((kid, False) for kid in node._children)
+            else:
+                memo[node] = node
+        result = memo[of]
+        assert isinstance(result, TYPES)
+        return result
+
+    def first_unknown(self, of: Type) -> Term | None:
+        """The first part of a resolved type that is not known yet."""
+        return None if self.is_known(of) else next(unknowns(of), None)
+
+    # --- unification -----------------------------------------------------------------------
+
+    def unify(self, found: Type, expected: Type) -> Clash | None:
+        """Make two types one, or say why they cannot be."""
+        stack: list[tuple[Type, Type, Term | None]] = [(found, expected, None)]
+        seen: set[tuple[Type, Type]] = set()
+        while stack:
+            a, b, site = stack.pop()
+            if a is b:
+                continue
+            if isinstance(a, Unknown):
+                site = self.sites.get(a, site)
+                a = self.find(a)
+            if isinstance(b, Unknown):
+                site = self.sites.get(b, site)
+                b = self.find(b)
+            if a is b or (a, b) in seen:
+                continue
+            if isinstance(a, Unknown) or isinstance(b, Unknown):
+                why = self._bind(a, b)
+            elif isinstance(a, TensorType) and isinstance(b, TensorType):
+                why = self._tensors(a, b, found, expected)
+            else:
+                seen.add((a, b))
+                why = self._parts(a, b, stack, site)
+            if why is not None:
+                return Clash(why[0], self.resolve(found), self.resolve(expected), why[1], site)
+        return None
+
+    def instantiate(
+        self, of: FuncType, types: tuple[Type, ...] | None = None
+    ) -> tuple[FuncType, tuple[Type, ...]]:
+        """A polymorphic function at new unknowns (or the given types); also its type arguments."""
+        given = tuple([self.fresh() for _ in of.types]) if types is None else types
+        mapping: dict[Term, Term] = dict(zip(of.types, given, strict=True))
+        mapping |= {each: self.fresh_dim() for each in of.dims}
+        bare = FuncType((), (), of.params, of.ret)
+        result = substitute(bare, mapping) if mapping else bare
+        assert isinstance(result, FuncType)
+        return result, given
+
+    def default(self, of: Unknown) -> None:
+        """Decide a weak type that nothing else decides."""
+        self._set(of, TensorType((), self.weak[of].default()))
+
+    def recheck(self) -> Iterator[tuple[Clash, Term | None]]:
+        """Look again at the equations between dims that had to wait; those that fail."""
+        waiting, self.equations = self.equations, []
+        for a, b, found, expected, site in waiting:
+            why = self._dims(a, b, found, expected, site)
+            if why is not None:
+                yield Clash(why[0], self.resolve(found), self.resolve(expected), why[1]), site
+
+    def _bind(self, a: Type, b: Type) -> tuple[str, str] | None:
+        if not isinstance(a, Unknown) or (isinstance(b, Unknown) and b.name < a.name):
+            a, b = b, a
+        assert isinstance(a, Unknown)
+        if a is POISON or b is POISON:
+            other = b if a is POISON else a
+            if isinstance(other, Unknown):
+                self._set(other, POISON)
+            return None
+        if isinstance(b, Unknown):
+            # The younger gives way to the older, which then has the weakness of both.
+            a, b = b, a
+            ours, theirs = self.weak.get(a), self.weak.get(b)
+            if ours is not None:
+                self.weak[b] = ours if theirs is None else ours.joined(theirs)
+            self._set(a, b)
+            return None
+        number = self.weak.get(a)
+        if number is not None:
+            if not isinstance(b, TensorType):
+                return "type-conflict", "A number is a tensor of rank 0."
+            if b.shape:
+                return "shape-conflict", "A number is a tensor of rank 0."
+            if not number.fits(b.dtype):
+                return "dtype-conflict", _unfit(number, b.dtype)
+        elif not self.is_known(b) and any(each is a for each in unknowns(self.resolve(b))):
+            return "type-conflict", "A type cannot be a part of itself."
+        self._set(a, b)
+        return None
+
+    def _set(self, unknown: Unknown, to: Type) -> None:
+        self.types[unknown] = to
+        self.sites[unknown] = self.site
+        if self.waiting:
+            self.ready.extend(self.waiting.pop(unknown, ()))
+
+    def _parts(
+        self, a: Type, b: Type, stack: list[tuple[Type, Type, Term | None]], site: Term | None
+    ) -> tuple[str, str] | None:
+        """Types of one kind agree when their parts do."""
+        if isinstance(a, TupleType) and isinstance(b, TupleType):
+            if len(a.items) != len(b.items):
+                return "type-conflict", _counts("tuple", "items", len(a.items), len(b.items))
+            pairs = zip(a.items, b.items, strict=True)
+        elif isinstance(a, DataType) and isinstance(b, DataType) and a.data is b.data:
+            if len(a.args) != len(b.args):
+                return "type-conflict", _counts("type", "arguments", len(a.args), len(b.args))
+            pairs = zip(a.args, b.args, strict=True)
+        elif isinstance(a, FuncType) and isinstance(b, FuncType):
+            if len(a.params) != len(b.params):
+                return "type-conflict", _counts("function", "params", len(a.params), len(b.params))
+            if (len(a.dims), len(a.types)) != (len(b.dims), len(b.types)):
+                return "type-conflict", "One function is more general than the other."
+            if a.dims or a.types:
+                a, b = self._rigid(a, b)
+            pairs = zip((*a.params, a.ret), (*b.params, b.ret), strict=True)
+        else:
+            return "type-conflict", ""
+        stack.extend(reversed([(x, y, site) for x, y in pairs]))
+        return None
+
+    def _rigid(self, a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
+        """Two polymorphic functions over the same new rigid variables."""
+        self.count += 1
+        number = self.count
+        types = [TypeVar(Name(f"!{i}", number)) for i in range(len(a.types))]
+        dims = [dim_var(Name(f"!{i}", number)) for i in range(len(a.dims))]
+        opened = []
+        for each in (a, b):
+            mapping: dict[Term, Term] = dict(zip(each.types, types, strict=True))
+            mapping |= dict(zip(each.dims, dims, strict=True))
+            bare = substitute(FuncType((), (), each.params, each.ret), mapping)
+            assert isinstance(bare, FuncType)
+            opened.append(bare)
+        return opened[0], opened[1]
+
+    def _tensors(
+        self, a: TensorType, b: TensorType, found: Type, expected: Type
+    ) -> tuple[str, str] | None:
+        if len(a.shape) != len(b.shape):
+            why = f"One has rank {len(a.shape)}, the other rank {len(b.shape)}."
+            return "shape-conflict", why
+        if a.dtype is not b.dtype:
+            return "dtype-conflict", f"One holds {a.dtype}, the other {b.dtype}."
+        for x, y in zip(a.shape, b.shape, strict=True):
+            if x is not y:
+                why_not = self._dims(x, y, found, expected, self.site)
+                if why_not is not None:
+                    return why_not
+        return None
+
+    def _dims(
+        self, x: Scalar, y: Scalar, found: Type, expected: Type, site: Term | None
+    ) -> tuple[str, str] | None:
+        """Solve `x == y` for an unknown dim, note it for later, or say why it cannot hold."""
+        x, y = self.size(x), self.size(y)
+        if x is y or same_dim(x, y):
+            return None
+        open_ = [v for v in (*variables(x), *variables(y)) if is_open(v)]
+        if not open_:
+            return "shape-conflict", _unequal(x, y)
+        for unknown in open_:
+            solution = _solved(Sub(x, y), unknown)
+            if solution is not None:
+                number = known(solution)
+                if number is not None and number < 0:
+                    return "shape-conflict", f"A dim would have to be {number}."
+                self.sizes[unknown] = solution
+                if self.waiting:
+                    self.ready.extend(self.waiting.pop(unknown, ()))
+                return None
+        self.equations.append((x, y, found, expected, site))
+        return None
+
+
+TYPES: Final = (TensorType, TupleType, FuncType, DataType, TypeVar, Unknown)
+
+
+def is_open(variable: Term) -> bool:
+    """Whether a dim variable is one that inference looks for."""
+    return isinstance(variable, ScalarVar) and variable.name.hint == "?"
+
+
+def unknowns(of: Type) -> Iterator[Term]:
+    """The unknown types and dims in a type, in order of occurrence, each once."""
+    seen: set[Term] = set()
+    stack: list[Term] = [of]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Unknown) or is_open(node):
+            yield node
+        elif isinstance(node, TensorType):
+            stack.extend([each for each in reversed(node.shape) if each.__class__ is not Lit])
+        else:
+            stack.extend(reversed(node._children))
+
+
+def variables(of: Scalar) -> list[ScalarVar]:
+    """The variables of a dim in order of occurrence."""
+    if isinstance(of, Lit):
+        return []
+    return [node for node in post_order(of) if isinstance(node, ScalarVar)]
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether two known types are equal whatever their dims are, and up to bound names."""
+    return a is b or Solver().unify(a, b) is None
+
+
+def rename_types(of: Type, mapping: Mapping[Term, Term]) -> Type:
+    """A type with variables or unknowns replaced; unknowns are no variables of core."""
+    memo: dict[Term, Term] = {}
+    for node in post_order(of):
+        found = mapping.get(node)
+        memo[node] = (
+            rebuild(node, tuple([memo[kid] for kid in node._children])) if found is None else found
+        )
+    result = memo[of]
+    assert isinstance(result, TYPES)
+    return result
+
+
+def _solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
+    """`unknown` from `zero == 0`, where it occurs once, linearly, and the division is exact."""
+    rest = dict(polynomial(zero))
+    factor = 0
+    for key, (atoms, coefficient) in tuple(rest.items()):
+        if atoms == (unknown,):
+            factor = coefficient
+            del rest[key]
+        elif any(unknown in free_vars(atom) for atom in atoms):
+            return None
+    if factor == 0:
+        return None
+    return quotient(from_polynomial(rest), Lit(-factor, i64))
+
+
+def _unfit(number: Weak, dtype: DType) -> str:
+    if number.is_float and not dtype.is_float:
+        return f"A number with a fraction is no {dtype}."
+    if not dtype.is_float and not dtype.is_integer:
+        return f"A number is no {dtype}."
+    return f"The number {number.low if number.low < 0 else number.high} is outside {dtype}."
+
+
+def _counts(what: str, of: str, a: int, b: int) -> str:
+    return f"One {what} has {a} {of}, the other {b}."
+
+
+def _unequal(x: Scalar, y: Scalar) -> str:
+    """Why two dims without unknowns do not agree."""
+    a, b = shown(x), shown(y)
+    rigid: Iterable[ScalarVar] = (*variables(x), *variables(y))
+    if not rigid:
+        return f"One dim is {a}, the other {b}."
+    names = " and ".join(dict.fromkeys(str(each.name) for each in rigid))
+    return f"One dim is {a}, the other {b}, and {names} may be any size."
+
+
+def shown(of: Scalar) -> str:
+    """A dim as people write it."""
+    text = str(TensorType((of,), f32)).removeprefix("Tensor[(").removesuffix(",), f32]")
+    return text.strip('"')

@@ -1,0 +1,34 @@
+"""The operators by name: `op.add(x, y)`, `op.nn.relu(x)`.
+
+Each name is a record of the registry, callable to build a term; aliases give the same record.
+
+>>> from plica import op
+>>> op.subtract is op.sub, op.nn.conv.name
+(True, 'nn.conv')
+>>> op.nn.sofmax
+Traceback (most recent call last):
+...
+AttributeError: There is no operator nn.sofmax. Did you mean 'softmax'?
+"""
+
+from __future__ import annotations
+
+from plica.core.diagnostic import did_you_mean
+from plica.ir.op import Operator, aliases, find, names
+from plica.op import nn
+
+__all__ = ["nn"]
+
+
+def __getattr__(name: str) -> Operator:
+    """The record of that name."""
+    found = None if name.startswith("_") else find(name)
+    if found is None:
+        hint = did_you_mean(name, (*__dir__(), *(each for each in aliases() if "." not in each)))
+        raise AttributeError(" ".join(filter(None, (f"There is no operator {name}.", hint))))
+    return found
+
+
+def __dir__() -> list[str]:
+    """Every name outside of `nn`, aliases left out."""
+    return sorted(["nn", *(name for name in names() if "." not in name)])

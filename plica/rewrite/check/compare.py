@@ -1,0 +1,71 @@
+"""Comparison of two values under a float contract.
+
+Integers and bools must be equal.  Floats: bit-equal up to nan payloads (`exact`), up to the sign of
+zeros (`signless_zero`), or within a tolerance scaled by the sum of the magnitudes that went into
+the result (`fused`, `reassociates`), or relative in max-norm (`approx`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plica.ir.dtype import dtype
+from plica.rewrite.contract import APPROX, Contract, exact, signless_zero
+
+SLACK = 8.0
+"""Roundings per operator that a reassociating rule may add, in units of the dtype's epsilon."""
+
+
+def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> str | None:
+    """Why the two values differ under the contract, None where they agree.
+
+    `magnitude` is the largest sum of magnitudes met while computing them (infinite: overflow).
+    """
+    if isinstance(left, tuple) or isinstance(right, tuple):
+        if not isinstance(left, tuple) or not isinstance(right, tuple) or len(left) != len(right):
+            return "one side is a tuple, the other is not the like"
+        reasons = (difference(a, b, contract, magnitude) for a, b in zip(left, right, strict=True))
+        return next((reason for reason in reasons if reason is not None), None)
+    a, b = np.asarray(left), np.asarray(right)
+    if a.dtype != b.dtype:
+        return f"the dtypes differ: {a.dtype} and {b.dtype}"
+    if a.shape != b.shape:
+        return f"the shapes differ: {a.shape} and {b.shape}"
+    if not dtype(a.dtype).is_float:
+        return _first(a != b, a, b)
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    both_nan = np.isnan(wide_a) & np.isnan(wide_b)
+    if contract <= exact:
+        same_sign = np.signbit(wide_a) == np.signbit(wide_b)
+        return _first(~(both_nan | ((wide_a == wide_b) & same_sign)), a, b)
+    if contract <= signless_zero:
+        return _first(~(both_nan | (wide_a == wide_b)), a, b)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(wide_a - wide_b)
+    scale = magnitude
+    if contract.level == APPROX:
+        finite = np.abs(wide_a[np.isfinite(wide_a)])
+        allowed = contract.rel * max(float(finite.max(initial=0.0)), scale)
+    else:
+        allowed = SLACK * epsilon(a.dtype) * scale + tiny(a.dtype)
+    return _first(~(both_nan | (wide_a == wide_b) | (gap <= allowed)), a, b)
+
+
+def epsilon(of: np.dtype[Any]) -> float:
+    """The distance from 1 to the next number."""
+    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(str(of), 2.0**-7)
+
+
+def tiny(of: np.dtype[Any]) -> float:
+    """The least normal number: below it precision is lost."""
+    return {"float64": 2.0**-1022, "float16": 2.0**-14}.get(str(of), 2.0**-126)
+
+
+def _first(wrong: Any, a: Any, b: Any) -> str | None:
+    if not np.any(wrong):
+        return None
+    place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(wrong)))
+    here = place if a.shape else ()
+    return f"element {here} is {a[here]!r} on the left and {b[here]!r} on the right"

@@ -1,0 +1,140 @@
+"""Checking rules: instances of the left side, both sides interpreted, compared under the contract.
+
+check(rule)  -> Proved | Tested(n) | Refuted(counterexample)
+check(pack)  -> a verdict for each rule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, overload
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from plica.core.diagnostic import EvaluationError
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph import Apply, Const, Expr, Tuple
+from plica.ir.infer import type_of
+from plica.ir.interpret import interpret
+from plica.ir.scalar import Scalar
+from plica.ir.type import TensorType
+from plica.rewrite.check.compare import difference
+from plica.rewrite.check.index import check_index
+from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.probe import types_differ
+from plica.rewrite.check.report import as_pytest, closed
+from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Verdict
+from plica.rewrite.contract import signless_zero
+from plica.rewrite.pack import Pack
+from plica.rewrite.rule import Rule
+
+
+@overload
+def check(of: Rule, examples: int = 200, seed: int = 0) -> Verdict: ...
+@overload
+def check(of: Pack | Iterable[Rule], examples: int = 200, seed: int = 0) -> tuple[Verdict, ...]: ...
+def check(
+    of: Rule | Pack | Iterable[Rule], examples: int = 200, seed: int = 0
+) -> Verdict | tuple[Verdict, ...]:
+    """What can be said of a rule, or of each rule of a pack."""
+    if not isinstance(of, Rule):
+        return tuple(check(rule, examples, seed) for rule in of)
+    if isinstance(of.left, Scalar):
+        return check_index(of, examples, seed)
+    return _test(of, examples, seed)
+
+
+class Differs(AssertionError):
+    """Raised inside hypothesis where the sides of a rule differ."""
+
+    def __init__(self, counterexample: Counterexample) -> None:
+        super().__init__(counterexample.reason)
+        self.counterexample = counterexample
+
+
+def _test(rule: Rule, examples: int, seed: int) -> Verdict:
+    seen, overflowed = 0, 0
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        suppress_health_check=list(hypothesis.HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @hypothesis.given(st.data())
+    def compare(data: st.DataObject) -> None:
+        nonlocal seen, overflowed
+        made = instance(rule.left, lambda options: data.draw(st.sampled_from(options)))
+        if made is None:
+            hypothesis.reject()
+        after = rule.at(made.term)
+        if after is None:
+            hypothesis.reject()
+        verdict = sides_differ(rule, made, after)
+        if isinstance(verdict, Counterexample):
+            raise Differs(verdict)
+        seen += 1
+        overflowed += verdict
+
+    try:
+        compare()
+    except Differs as found:
+        return Refuted(rule.name, found.counterexample)
+    except hypothesis.errors.Unsatisfiable:
+        return Tested(rule.name, seen, overflowed, "hardly any instance satisfies the guard")
+    return Tested(rule.name, seen, overflowed)
+
+
+def sides_differ(rule: Rule, made: Instance, after: Term) -> Counterexample | bool:
+    """A counterexample where the sides differ; otherwise whether something overflowed."""
+    wrong = types_differ(made.term, after)
+    if wrong is not None:
+        return _counterexample(rule, made, after, None, wrong)
+    assert isinstance(after, Expr)
+    left, heavy = _evaluate(made.term, made)
+    try:
+        right, heavier = _evaluate(after, made)
+    except EvaluationError as error:
+        return _counterexample(rule, made, after, (left, None), f"the right side fails: {error}")
+    magnitude = max(heavy, heavier)
+    if signless_zero < rule.contract and not np.isfinite(magnitude):
+        return True
+    reason = difference(left, right, rule.contract, magnitude)
+    if reason is None:
+        return False
+    return _counterexample(rule, made, after, (left, right), reason)
+
+
+def _evaluate(term: Expr, made: Instance) -> tuple[Any, float]:
+    """The value of a term, and the largest sum of magnitudes among its parts and inputs."""
+    parts = [
+        node
+        for node in post_order(term)
+        if isinstance(node, Apply | Const) and isinstance(type_of(node), TensorType)
+    ]
+    values = interpret(closed(Tuple((term, *parts)), made), *(array for _, array in made.inputs))
+    heaviest = 0.0
+    for value in (*values[1:], *(array for _, array in made.inputs)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            weight = float(np.abs(value.astype(np.float64)).sum())
+        if not weight <= heaviest:  # nan counts as too heavy to compare
+            heaviest = float("inf") if np.isnan(weight) else weight
+    return values[0], heaviest * max(1, len(parts))
+
+
+def _counterexample(
+    rule: Rule, made: Instance, after: Term, values: tuple[Any, Any] | None, reason: str
+) -> Counterexample:
+    inputs = tuple((str(var.name), array) for var, array in made.inputs)
+    left, right = values or (None, None)
+    typed = types_differ(made.term, after) is None
+    text = as_pytest(rule, made, after, reason, typed)
+    return Counterexample(made.term, after, inputs, left, right, reason, text)

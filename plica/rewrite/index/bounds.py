@@ -1,0 +1,275 @@
+"""Bounds: the constant integer interval of an index term.
+
+>>> from plica.ir.dim import dim_var
+>>> from plica.rewrite.index.context import EMPTY
+>>> i, j = dim_var("i"), dim_var("j")
+>>> nest = EMPTY.loop(i, 4).loop(j, 8)
+>>> bounds(i * 8 + j, nest), bounds(i - i, nest), bounds((i * 8 + j) // 8 % 3, nest)
+(Interval(low=0, high=31), Interval(low=0, high=0), Interval(low=0, high=2))
+
+Sound: every value the term takes at a point that the context allows lies in the interval.  Tight
+for affine terms over constant ranges, since sums are gathered first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.ir.dtype import bool_, i64
+from plica.ir.scalar import (
+    Add,
+    And,
+    Cast,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.rewrite.index.context import EMPTY, Context
+from plica.rewrite.index.interval import EVERYTHING, WORD, Interval
+from plica.rewrite.index.knowledge import Knowledge, knowledge
+from plica.rewrite.index.polynomial import Key, Polynomial, Product
+
+
+def bounds(term: Scalar, context: Context = EMPTY) -> Interval:
+    """The interval of an index term under the context."""
+    return of_term(term, knowledge(context))
+
+
+def of_term(term: Scalar, known: Knowledge) -> Interval:
+    """As `bounds`, with the tables of the context at hand."""
+    memo = known.bounds
+    found = memo.get(term)
+    if found is not None:
+        return found
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        missing = [kid for kid in _parts(node, known) if kid not in memo]
+        if missing:
+            stack += missing
+        else:
+            stack.pop()
+            memo[node] = _of_node(node, known)
+    return memo[term]
+
+
+def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
+    """The interval of a polynomial: the sum of its parts, and what is known of its form."""
+    total = Interval(of.constant, of.constant)
+    for key, coefficient in of.terms.items():
+        total += of_key(key, known).scaled(coefficient)
+    if known.forms and len(of.terms) > 1:
+        content = of.content()
+        form = frozenset((k, c // content) for k, c in of.terms.items())
+        said = known.forms.get(form)
+        if said is not None:
+            total = total.meet(said.scaled(content).shifted(of.constant))
+    return total
+
+
+def of_key(key: Key, known: Knowledge) -> Interval:
+    """The interval of an atom or a product of atoms."""
+    if isinstance(key, Product):
+        found = Interval(1, 1)
+        powers: dict[Scalar, int] = {}
+        for atom in key.atoms:
+            powers[atom] = powers.get(atom, 0) + 1
+        for atom, power in powers.items():
+            found = found.times(_power(of_term(atom, known), power))
+        said = known.forms.get(frozenset({(key, 1)})) if known.forms else None
+        return found if said is None else found.meet(said)
+    return of_term(key, known)
+
+
+def wraps(term: Scalar, known: Knowledge) -> bool:
+    """Whether some part of an index term that depends on data may leave 64 bits.
+
+    Where it may, arithmetic is that of the machine, and no law of the integers is used on it.
+    """
+    if not mentions_data(term, known):
+        return False
+    stack, seen = [term], {term}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+            low, high = of_term(node, known)
+            if low not in WORD or high not in WORD:
+                return True
+        for kid in _arithmetic_parts(node):
+            if kid not in seen:
+                seen.add(kid)
+                stack.append(kid)
+    return False
+
+
+ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod)
+_LOGIC: Final = (Eq, Ne, Lt, Le, And, Or, Not)
+
+
+def mentions_data(term: Scalar, known: Knowledge) -> bool:
+    """Whether the value of an index term depends on anything but variables."""
+    memo = known.data
+    found = memo.get(term)
+    if found is not None:
+        return found
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        kids = _arithmetic_parts(node)
+        missing = [kid for kid in kids if kid not in memo]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if kids:
+            memo[node] = any([memo[kid] for kid in kids])
+        else:
+            memo[node] = dtype_of(node) is i64 and not isinstance(node, Lit | ScalarVar)
+            memo[node] &= not type(node).hole
+    return memo[term]
+
+
+def _arithmetic_parts(node: Scalar) -> tuple[Scalar, ...]:
+    """The parts that laws of the integers may look at."""
+    match node:
+        case Add() | Sub() | Mul() | FloorDiv() | FloorMod() | Min() | Max():
+            return (node.left, node.right) if dtype_of(node) is i64 else ()
+        case Select(condition, a, b):
+            return (condition, a, b)
+        case _ if isinstance(node, _LOGIC):
+            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+        case _:
+            return ()
+
+
+def _power(base: Interval, power: int) -> Interval:
+    result = base
+    for _ in range(power - 1):
+        result = result.times(base)
+    if power % 2 == 0 and (result.low is None or result.low < 0):
+        result = Interval(0, result.high)
+    return result
+
+
+def _parts(node: Scalar, known: Knowledge) -> list[Scalar]:
+    """The terms whose intervals give that of `node`."""
+    match node:
+        case Add() | Sub() | Mul() if dtype_of(node) is i64:
+            of = known.polynomial(node)
+            if of.terms.get(node) == 1:  # a product too big to multiply out
+                return [node.left, node.right]
+            return list(of.atoms())
+        case FloorDiv(a, b) | FloorMod(a, b) | Min(a, b) | Max(a, b) if dtype_of(node) is i64:
+            return [a, b]
+        case Select(_, a, b) if dtype_of(node) is i64:
+            return [a, b]
+        case _:
+            return []
+
+
+def _of_node(node: Scalar, known: Knowledge) -> Interval:
+    memo = known.bounds
+    match node:
+        case Add() | Sub() | Mul() if dtype_of(node) is i64:
+            of = known.polynomial(node)
+            if of.terms.get(node) == 1:
+                found = memo[node.left].times(memo[node.right])
+            else:
+                found = of_polynomial(of, known)
+            if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
+                return WORD  # it may wrap
+            if of.terms.get(node) != 1:
+                return found
+        case FloorDiv(a, b) if dtype_of(node) is i64:
+            found = _quotient(memo[a], memo[b])
+        case FloorMod(a, b) if dtype_of(node) is i64:
+            found = _remainder(node, memo[a], memo[b], known)
+        case Min(a, b) if dtype_of(node) is i64:
+            found = memo[a].least(memo[b])
+        case Max(a, b) if dtype_of(node) is i64:
+            found = memo[a].greatest(memo[b])
+        case Select(_, a, b) if dtype_of(node) is i64:
+            found = memo[a].hull(memo[b])
+        case Lit(value, dtype) if dtype.is_integer:
+            return Interval(int(value), int(value))
+        case ScalarVar():
+            found = EVERYTHING
+        case Cast(value, dtype) if dtype is i64 and dtype_of(value).is_integer:
+            low, high = dtype_of(value).bounds
+            found = Interval(low, high).meet(WORD) if high <= (1 << 63) - 1 else WORD
+        case Cast(value, dtype) if dtype is i64 and dtype_of(value) is bool_:
+            found = Interval(0, 1)
+        case _ if type(node).hole:
+            found = EVERYTHING
+        case _:
+            found = WORD if dtype_of(node) is i64 else EVERYTHING
+    if known.forms:
+        said = known.forms.get(frozenset({(node, 1)}))
+        if said is not None:
+            return found.meet(said)
+    return found
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b.low is not None and b.low == b.high:
+        return a // b.low
+    if b.low is not None and b.low > 0:
+        # For a positive divisor the quotient lies between those by the ends of the divisor.
+        low = None if a.low is None else _least_quotient(a.low, b.low, b.high)
+        high = None if a.high is None else -_least_quotient(-a.high - 1, b.low, b.high) - 1
+        return Interval(low, high)
+    if a.low is None or a.high is None:
+        return EVERYTHING
+    size = max(abs(a.low), abs(a.high))
+    return Interval(-size, size)
+
+
+def _least_quotient(value: int, low: int, high: int | None) -> int:
+    """The least `value // d` for `low <= d <= high`."""
+    if value < 0:
+        return value // low
+    return 0 if high is None else value // high
+
+
+def _remainder(node: FloorMod, a: Interval, b: Interval, known: Knowledge) -> Interval:
+    if b.low is not None and b.low == b.high:
+        size = b.low
+        found = a % size
+        if size > 1 and found == Interval(0, size - 1):
+            from plica.rewrite.index.modular import residue  # which looks up bounds nowhere
+
+            step, base = residue(node, known)
+            if step > 1:
+                return Interval(base % step, size - step + base % step)
+        return found
+    if b.low is not None and b.low > 0:
+        if a.low is not None and a.low >= 0:
+            high = a.high
+            if b.high is not None and (high is None or high > b.high - 1):
+                high = b.high - 1
+            return Interval(0, high)
+        return Interval(0, None if b.high is None else b.high - 1)
+    if b.high is not None and b.high < 0:
+        return Interval(None if b.low is None else b.low + 1, 0)
+    low = None if b.low is None else min(0, b.low + 1)
+    return Interval(low, None if b.high is None else max(0, b.high - 1))

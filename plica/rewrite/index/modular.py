@@ -1,0 +1,172 @@
+"""Modular sets: the numbers `coefficient * k + base` that an index term can be.
+
+>>> from plica.ir.dim import dim_var
+>>> i, j = dim_var("i"), dim_var("j")
+>>> modular(i * 4 + j * 6 + 3), modular((i * 8 + 5) // 4), modular((i * 8 + 5) % 4)
+(Residue(coefficient=2, base=1), Residue(coefficient=2, base=1), Residue(coefficient=0, base=1))
+
+Sound: every value the term takes at a point that the context allows is such a number.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Final
+
+from plica.ir.dtype import i64
+from plica.ir.scalar import (
+    Add,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.rewrite.index.bounds import mentions_data
+from plica.rewrite.index.context import EMPTY, Context
+from plica.rewrite.index.knowledge import Knowledge, Residue, knowledge
+from plica.rewrite.index.polynomial import Key, Polynomial, Product
+
+ANY: Final = Residue(1, 0)
+
+
+def modular(term: Scalar, context: Context = EMPTY) -> Residue:
+    """The modular set of an index term under the context."""
+    return residue(term, knowledge(context))
+
+
+def residue(term: Scalar, known: Knowledge) -> Residue:
+    """As `modular`, with the tables of the context at hand."""
+    memo = known.residue_of
+    found = memo.get(term)
+    if found is not None:
+        return found
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        missing = [kid for kid in _parts(node, known) if kid not in memo]
+        if missing:
+            stack += missing
+        else:
+            stack.pop()
+            memo[node] = _of_node(node, known)
+    return memo[term]
+
+
+def residue_of_polynomial(of: Polynomial, known: Knowledge) -> Residue:
+    """The modular set of a polynomial."""
+    step, base = 0, of.constant
+    for key, coefficient in of.terms.items():
+        theirs = _of_key(key, known)
+        step = gcd(step, theirs.coefficient * coefficient)
+        base += theirs.base * coefficient
+    found = _reduced(step, base)
+    if known.residues:
+        said = known.residues.get(of.form)
+        if said is not None:
+            found = _meet(found, _reduced(said.coefficient, said.base + of.constant))
+    return found
+
+
+def _of_key(key: Key, known: Knowledge) -> Residue:
+    if not isinstance(key, Product):
+        return residue(key, known)
+    found = Residue(0, 1)
+    for atom in key.atoms:
+        found = _times(found, residue(atom, known))
+    return found
+
+
+def _times(a: Residue, b: Residue) -> Residue:
+    """(m*k + p) * (n*l + q): every part but `p*q` is a multiple of the divisor of the others."""
+    step = gcd(a.coefficient * b.coefficient, a.coefficient * b.base, b.coefficient * a.base)
+    return _reduced(step, a.base * b.base)
+
+
+def _parts(node: Scalar, known: Knowledge) -> list[Scalar]:
+    match node:
+        case Add() | Sub() | Mul() if dtype_of(node) is i64:
+            of = known.polynomial(node)
+            if of.terms.get(node) == 1:  # a product too big to multiply out
+                return [node.left, node.right]
+            return list(of.atoms())
+        case FloorDiv(a, Lit()) | FloorMod(a, Lit()) if dtype_of(node) is i64:
+            return [a]
+        case Min(a, b) | Max(a, b) | Select(_, a, b) if dtype_of(node) is i64:
+            return [a, b]
+        case _:
+            return []
+
+
+def _of_node(node: Scalar, known: Knowledge) -> Residue:
+    memo = known.residue_of
+    if dtype_of(node) is not i64:
+        return ANY
+    match node:
+        case Lit(value):
+            return Residue(0, int(value))
+        case Add() | Sub() | Mul():
+            of = known.polynomial(node)
+            if of.terms.get(node) != 1:
+                found = residue_of_polynomial(of, known)
+            else:
+                found = _times(memo[node.left], memo[node.right])
+            if mentions_data(node, known):  # it may wrap
+                return _reduced(gcd(found.coefficient, 1 << 64), found.base)
+        case FloorDiv(a, Lit(divisor)):
+            found = _quotient(memo[a], int(divisor))
+        case FloorMod(a, Lit(divisor)):
+            found = _remainder(memo[a], int(divisor))
+        case Min(a, b) | Max(a, b) | Select(_, a, b):
+            left, right = memo[a], memo[b]
+            step = gcd(left.coefficient, right.coefficient, left.base - right.base)
+            found = _reduced(step, left.base)
+        case _:
+            found = ANY
+    if known.residues:
+        said = known.residues.get(frozenset({(node, 1)}))
+        if said is not None:
+            found = _meet(found, said)
+    return found
+
+
+def _quotient(of: Residue, divisor: int) -> Residue:
+    if divisor == 0:
+        return Residue(0, 0)
+    if of.coefficient % divisor == 0:
+        return _reduced(of.coefficient // divisor, of.base // divisor)
+    return ANY
+
+
+def _remainder(of: Residue, divisor: int) -> Residue:
+    if divisor == 0:
+        return Residue(0, 0)
+    if of.coefficient % divisor == 0:
+        return Residue(0, of.base % divisor)
+    return _reduced(gcd(of.coefficient, divisor), of.base)
+
+
+def _reduced(step: int, base: int) -> Residue:
+    step = abs(step)
+    return Residue(step, base % step if step else base)
+
+
+def _meet(a: Residue, b: Residue) -> Residue:
+    """Numbers in both: the finer of the two where one holds the other, otherwise by remainders."""
+    if a.coefficient == 0 or b.coefficient == 0:
+        return a if a.coefficient == 0 else b
+    common = gcd(a.coefficient, b.coefficient)
+    if (a.base - b.base) % common:
+        return a  # a contradiction: the context allows no point, and anything is true
+    step = a.coefficient // common * b.coefficient
+    inverse = pow(a.coefficient // common, -1, b.coefficient // common)
+    shift = (b.base - a.base) // common * inverse % (b.coefficient // common)
+    return _reduced(step, a.base + a.coefficient * shift)

@@ -1,0 +1,221 @@
+"""Executables: compiled models one can call with arrays.
+
+The native code is one function `i64 main(void **table)`: the table holds the addresses of the
+inputs, the outputs, the constants and one workspace.  Every call has its own table and workspace,
+and Python's lock is released while it runs, so an executable may be called from many threads.
+
+Not here: how native code is made.  This file needs numpy, ctypes and the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.port import Array, Port
+
+Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
+
+_MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a caller sees: parameters made of inputs, outputs, and whether they are one array."""
+
+    params: tuple[tuple[str, Shape], ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    single: bool
+
+
+class Executable:
+    """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
+
+    def __init__(
+        self,
+        address: int,
+        interface: Interface,
+        *,
+        constants: Sequence[Array] = (),
+        workspace: int = 0,
+        sources: Sequence[str] = (),
+        texts: Mapping[str, Callable[[], str]] | None = None,
+        target: str = "cpu",
+        keep: object = None,
+    ) -> None:
+        self._interface = interface
+        self._main: Callable[[int], int] = _MAIN(address)
+        self._constants = tuple(constants)
+        self._size = workspace
+        self._sources = tuple(sources)
+        self._texts = dict(texts or {})
+        self._target = target
+        self._keep = keep  # the machine code lives as long as this object
+        self._free: list[Array] = []  # workspaces no call is using
+        first = len(interface.inputs) + len(interface.outputs)
+        self._table = np.zeros(first + len(self._constants) + 1, np.uintp)
+        for place, constant in enumerate(self._constants, first):
+            self._table[place] = _address(constant)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """The tensors the model takes, in order."""
+        return self._interface.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The tensors the model gives, in order."""
+        return self._interface.outputs
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory a call needs beside its inputs, outputs and constants."""
+        return self._size
+
+    @property
+    def target(self) -> str:
+        """What the code was made for."""
+        return self._target
+
+    def source(self, kind: str = "llvm") -> str:
+        """The code at one stage: the kernels, LLVM's text, or assembly."""
+        if kind not in self._texts:
+            raise InputError(
+                Diagnostic(
+                    "input-unknown",
+                    f"There is no source of kind {kind!r}.",
+                    expected=", ".join(self._texts),
+                    found=kind,
+                )
+            )
+        return self._texts[kind]()
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by name."""
+        arrays = self._arrays(args, named)
+        outputs = [port.empty() for port in self._interface.outputs]
+        table = self._table.copy()
+        place = 0
+        for array in arrays:
+            table[place] = _address(array)
+            place += 1
+        for array in outputs:
+            table[place] = _address(array)
+            place += 1
+        workspace = self._borrow()
+        table[-1] = _aligned(workspace)
+        try:
+            code = self._main(_address(table))
+        finally:
+            self._free.append(workspace)
+        if code:
+            raise self._failure(code)
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.inputs))
+        gives = ", ".join(port.type for port in self.outputs)
+        gives = gives if self._interface.single else f"({gives})"
+        return f"<Executable ({takes}) -> {gives} on {self._target}>"
+
+    def _borrow(self) -> Array:
+        """A workspace of this call's own; lists pop and append in one step for all threads."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return np.empty(self._size + _ALIGNMENT, np.uint8)
+
+    def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
+        interface = self._interface
+        found: list[Array] = []
+        wrong: list[Diagnostic] = []
+        if named or len(args) != len(interface.params):
+            args = self._in_order(args, named)
+        for (name, shape), value in zip(interface.params, args, strict=True):
+            if shape.__class__ is int:
+                taken = interface.inputs[shape].take(value)
+                if isinstance(taken, Diagnostic):
+                    wrong.append(taken)
+                else:
+                    found.append(taken)
+            else:
+                self._take(name, shape, value, found, wrong)
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return found
+
+    def _take(
+        self, name: str, shape: Shape, value: Any, found: list[Array], wrong: list[Diagnostic]
+    ) -> None:
+        """The tensors of a parameter that is a tuple."""
+        if isinstance(shape, int):
+            taken = self._interface.inputs[shape].take(value)
+            if isinstance(taken, Diagnostic):
+                wrong.append(taken)
+            else:
+                found.append(taken)
+        elif isinstance(value, tuple) and len(value) == len(shape):
+            for number, (inside, item) in enumerate(zip(shape, value, strict=True)):
+                self._take(f"{name}[{number}]", inside, item, found, wrong)
+        else:
+            found_here = f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(type(value))
+            wrong.append(
+                Diagnostic(
+                    "input-type",
+                    f"Input {name!r} is not the tuple it must be.",
+                    Place(node=name),
+                    f"a tuple of {len(shape)}",
+                    found_here,
+                )
+            )
+
+    def _in_order(self, args: Sequence[object], named: Mapping[str, object]) -> list[object]:
+        """The values of the parameters, those given by name in their places."""
+        names = [name for name, _ in self._interface.params]
+        wrong: list[Diagnostic] = []
+        if len(args) > len(names):
+            message = "More values are given than there are inputs."
+            expected = f"{len(names)} ({', '.join(names)})"
+            wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
+        values = dict(zip(names, args, strict=False))
+        for name, value in named.items():
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                hint = f"Did you mean '{near[0]}'?" if near else None
+                message = f"There is no input {name!r}."
+                expected = ", ".join(names) or "no inputs"
+                wrong.append(Diagnostic("input-unknown", message, None, expected, name, hint))
+            elif name in values:
+                message = f"Input {name!r} is given twice, by position and by name."
+                wrong.append(Diagnostic("input-unknown", message, Place(node=name)))
+            else:
+                values[name] = value
+        for name in names:
+            if name not in values:
+                message = f"Input {name!r} is not given."
+                wrong.append(Diagnostic("input-missing", message, Place(node=name)))
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return [values[name] for name in names]
+
+    def _failure(self, code: int) -> EvaluationError:
+        source = self._sources[code - 1]
+        message = f"An index that {source} was given is outside the tensor it selects from."
+        return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _aligned(workspace: Array) -> int:
+    return -(-_address(workspace) // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,86 @@
+"""Ports: the inputs and outputs of a compiled model, and how arrays are taken in.
+
+>>> import numpy as np
+>>> x = Port("x", (2, 3), "f32", np.dtype("float32"))
+>>> print(x)
+x: Tensor[(2, 3), f32]
+>>> x.take(np.ones((2, 3), np.float32)).shape
+(2, 3)
+>>> print(x.take(np.ones((3, 2), np.float32)))
+x: Input 'x' has the wrong shape. [input-shape]
+  expected: (2, 3)
+  found: (3, 2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, Place
+
+Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output: its name, shape, Plica's name of its dtype, and numpy's dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    numpy: np.dtype[Any]
+
+    @property
+    def type(self) -> str:
+        """The type as scripts write it."""
+        return f"Tensor[{self.shape!r}, {self.dtype}]"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    def empty(self) -> Array:
+        """A new array for the port, its elements not set."""
+        return np.empty(self.shape, self.numpy)
+
+    def take(self, value: object) -> Array | Diagnostic:
+        """The value as an array native code can read, copied only if it must be."""
+        if isinstance(value, bool | int | float):
+            if not self._holds(value):
+                found = f"{value!r} ({type(value).__name__})"
+                return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
+            array = np.asarray(value, self.numpy)
+        elif isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+        elif hasattr(value, "__dlpack__"):
+            array = np.from_dlpack(value)
+        else:
+            kind = type(value).__name__
+            return self._refuse("input-type", "is not a tensor", self.type, kind)
+        if array.dtype != self.numpy:
+            if array.dtype.newbyteorder("=") != self.numpy:
+                found = str(array.dtype)
+                return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
+            array = array.astype(self.numpy)
+        if array.shape != self.shape:
+            shape = str(array.shape)
+            return self._refuse("input-shape", "has the wrong shape", str(self.shape), shape)
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            array = np.require(array, requirements=("C", "A")).reshape(self.shape)
+        return array
+
+    def _holds(self, value: bool | int | float) -> bool:
+        """Whether a Python number is a value of the dtype; a float may be rounded."""
+        if self.dtype == "bool":
+            return isinstance(value, bool)
+        if self.dtype[0] in "iu":
+            info = np.iinfo(self.numpy)
+            return not isinstance(value, bool | float) and info.min <= value <= info.max
+        return not isinstance(value, bool)
+
+    def _refuse(self, code: str, what: str, expected: str, found: str) -> Diagnostic:
+        place = Place(node=self.name)
+        return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found)

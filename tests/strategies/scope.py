@@ -1,0 +1,79 @@
+"""What is known while a program grows: expressions with their types, dims, type variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.graph import Expr, Let, Var
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import Type, TypeVar
+
+
+@attrs.frozen
+class Known:
+    """An expression that may be used here, and its type."""
+
+    expr: Expr
+    type: Type
+
+
+@attrs.define
+class Scope:
+    """A place in a program: what may be used there, and the lets written there so far.
+
+    Whatever is taken from `pool` twice is shared in the result.
+    """
+
+    pool: list[Known]
+    dims: tuple[ScalarVar, ...] = ()
+    types: tuple[TypeVar, ...] = ()
+    lets: list[tuple[Var, Expr]] = attrs.field(factory=list)
+
+    def inner(
+        self,
+        variables: Iterable[Var] = (),
+        dims: tuple[ScalarVar, ...] = (),
+        types: tuple[TypeVar, ...] = (),
+    ) -> Scope:
+        """A scope inside this one; what the new variables shadow is out of reach in it."""
+        new = [Known(var, typed(var)) for var in variables]
+        shadow = {each.expr for each in new}
+        pool = self.pool
+        if any(each.expr in shadow for each in pool):
+            pool = [each for each in pool if free_vars(each.expr).isdisjoint(shadow)]
+        return Scope([*pool, *new], (*self.dims, *dims), (*self.types, *types))
+
+    def add(self, expr: Expr, type: Type) -> Known:
+        """Make an expression known."""
+        known = Known(expr, type)
+        self.pool.append(known)
+        return known
+
+    def of(self, type: Type) -> list[Known]:
+        """What has exactly this type."""
+        return [each for each in self.pool if each.type is type]
+
+    def having(self, wanted: Callable[[Type], bool]) -> list[Known]:
+        """What has a type of this kind."""
+        return [each for each in self.pool if wanted(each.type)]
+
+    def close(self, result: Expr) -> Expr:
+        """The lets of this scope around a result."""
+        for var, value in reversed(self.lets):
+            result = Let(var, value, result)
+        return result
+
+
+def typed(var: Var) -> Type:
+    """The type of a variable that has one."""
+    assert var.type is not None
+    return var.type
+
+
+def mentions(term: Term, variables: Iterable[Term]) -> bool:
+    """Whether any of the variables is free in the term."""
+    return not free_vars(term).isdisjoint(variables)
