@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica import __version__
-from plica.cli import demo, doctor
+from plica.cli import demo, doctor, rules
 from plica.cli.command import Command
 from plica.runtime.error import PlicaError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
-COMMANDS: Final[tuple[Command, ...]] = (demo.COMMAND, doctor.COMMAND)
+COMMANDS: Final[tuple[Command, ...]] = (demo.COMMAND, doctor.COMMAND, rules.COMMAND)
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
@@ -31,6 +31,8 @@ examples:
   plica demo                 compile a small model, check it, time it
   plica doctor               versions, targets that work here, why others do not
   plica doctor --json        the same, for programs
+  plica rules list           the rule packs
+  plica rules check algebra  test or prove every rule of a pack
   plica COMMAND --help       all options of a command
 """
 

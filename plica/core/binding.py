@@ -40,7 +40,7 @@ def variables_of(value: Term | tuple[Term, ...]) -> list[Term]:
         node = stack.pop()
         if type(node).variable:
             found[node] = None
-        else:
+        elif not type(node).mentioned:
             stack.extend(reversed(node._children))
     return list(found)
 
@@ -133,6 +133,8 @@ def _free_here(node: Term) -> frozenset[Any]:
             result = free
         elif not free <= result:
             result = result | free
+            if len(result) > LIMIT:
+                return LARGE
     return result
 
 
@@ -251,7 +253,7 @@ class _Scopes:
         known = self.known[context]
         hidden = shadowed_in(node)
         bound = list(dict.fromkeys(v for _, _, variables in bound_by(node) for v in variables))
-        renamed = self.renamings(node, context, bound)
+        renamed = self.renamings(node, context, bound, hidden)
         made: dict[frozenset[Term], int] = {}
         plan = []
         for name, _ in fields_of_children(node):
@@ -269,7 +271,9 @@ class _Scopes:
             plan.append(made[shadow])
         return tuple(plan)
 
-    def renamings(self, node: Term, context: int, bound: list[Term]) -> dict[Term, Term]:
+    def renamings(
+        self, node: Term, context: int, bound: list[Term], hidden: dict[str, frozenset[Term]]
+    ) -> dict[Term, Term]:
         """New names for bound variables that would capture: something that arrives, or, where
         the substitution changes the variable itself (its type), something that was here."""
         known = self.known[context]
@@ -281,12 +285,15 @@ class _Scopes:
         relevant = known.keys() if free is LARGE else free.intersection(known)
         arriving = _all_free(known[v] for v in relevant)
         renamed: dict[Term, Term] = {}
-        for variable in bound:
-            inside = tuple([substitute(kid, known) for kid in variable._children])
-            moved = rebuild(variable, inside)
-            others = arriving if moved is variable else arriving.union(self.everything())
-            if variable in arriving or moved in others:
-                renamed[variable] = rename(moved, self.unused(variable))
+        for own, _, variables in bound_by(node):
+            # A variable's type may mention variables bound with it: `fn[n](x: Tensor[n])`.
+            inner = {v: e for v, e in known.items() if v not in hidden[own]} | renamed
+            for variable in variables:
+                inside = tuple([substitute(kid, inner) for kid in variable._children])
+                moved = rebuild(variable, inside)
+                others = arriving if moved is variable else arriving.union(self.everything())
+                if variable not in renamed and (variable in arriving or moved in others):
+                    renamed[variable] = rename(moved, self.unused(variable))
         return renamed
 
     def everything(self) -> set[Term]:

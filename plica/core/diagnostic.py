@@ -29,6 +29,9 @@ CODES: Final[dict[str, str]] = {
     "duplicate-name": "A name is bound twice where it must be unique.",
     "syntax": "The text is not valid Python, so it is not a script either.",
     "unsupported-syntax": "This is valid Python, but not a part of Plica's syntax.",
+    "no-source": "The source of a decorated function cannot be found.",
+    "bad-constant": "A constant does not fit its element type, or has no shape.",
+    "missing-constant": "A text refers to a constant that was not given with it.",
     # calls and attributes
     "wrong-arity": "A call gives too many or too few arguments.",
     "unknown-attribute": "The operator has no attribute of this name.",

@@ -13,11 +13,12 @@ Laws: `digest(a) == digest(b)` iff `a` and `b` differ only in the names of bound
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
+
+from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children, name_of
-from plica.core.summary import own_data, plain, same, summaries
-from plica.core.summary import finish as finish_summary
+from plica.core.summary import finish, own_data, plain, same, summaries
 from plica.core.term import Term, field_names
 
 Path = tuple[str | int, ...]
@@ -28,7 +29,7 @@ def digest(term: Term) -> str:
     term = term.canonical()
     summary = summaries(term)[term]
     # A free variable has no binder: its name is all it has.
-    return finish_summary(summary, {v: plain(tuple(name_of(v))) for v in summary[1]})
+    return finish(summary, {v: plain(tuple(name_of(v))) for v in summary[1]})
 
 
 def alpha_equal(a: Term, b: Term) -> bool:
@@ -39,33 +40,32 @@ def alpha_equal(a: Term, b: Term) -> bool:
 def first_difference(a: Term, b: Term) -> Path | None:
     """The path to the first subterm in which `a` and `b` differ, None where they are equal.
 
-    `at(a, path)` is that subterm of `a`.
+    `at(a, path)` is that subterm of `a`; two modules are compared definition by definition in the
+    order of their names.
     """
-    if a is b:
+    if a is b or (a.canonical() is not a and alpha_equal(a, b)):
         return None
-    whole, a, b = a, a.canonical(), b.canonical()
     left, right = summaries(a), summaries(b)
-    ours: dict[Term, Term] = {}  # bound variables of one, and which of the other they stand for
-    theirs: dict[Term, Term] = {}
+    scope: _Scope = pmap(), pmap()
     path: list[str | int] = []
-    if same(left[a], right[b], ours, theirs):
+    if same(left[a], right[b], *scope):
         return None
     while type(a) is type(b) and own_data(a) == own_data(b):
         if len(a._children) != len(b._children):
             break
         found = None
-        scopes = _scopes(a, b, ours, theirs)
+        scopes = _scopes(a, b, scope)
         pairs = zip(steps(a), steps(b), fields_of_children(a), strict=True)
         for (step, x), (_, y), (name, _) in pairs:
-            inner = scopes.get(name, (ours, theirs))
+            inner = scopes.get(name, scope)
             if not same(left[x], right[y], *inner):
                 found = step, x, y, inner
                 break
         if found is None:
             break  # the same parts, another binding: the difference is here
-        step, a, b, (ours, theirs) = found
+        step, a, b, scope = found
         path.extend(step)
-    return whole.original_path(tuple(path))
+    return tuple(path)
 
 
 def at(term: Term, path: Path) -> Term:
@@ -84,16 +84,20 @@ def steps(node: Term) -> list[tuple[Path, Term]]:
     return found
 
 
-def _scopes(
-    a: Term, b: Term, ours: dict[Term, Term], theirs: dict[Term, Term]
-) -> dict[str, tuple[dict[Term, Term], dict[Term, Term]]]:
+# Bound variables of one term and those of the other they stand for, there and back.
+_Scope: TypeAlias = "tuple[PMap[Term, Term], PMap[Term, Term]]"
+
+
+def _scopes(a: Term, b: Term, scope: _Scope) -> dict[str, _Scope]:
     """For each field in which variables are bound: what stands for what inside it."""
-    found: dict[str, tuple[dict[Term, Term], dict[Term, Term]]] = {}
-    for (own, scope, mine), (_, _, others) in zip(bound_by(a), bound_by(b), strict=True):
-        for name in (own, *scope):
-            there, back = found.setdefault(name, (dict(ours), dict(theirs)))
-            there.update(zip(mine, others, strict=False))
-            back.update(zip(others, mine, strict=False))
+    found: dict[str, _Scope] = {}
+    for (own, fields, mine), (_, _, others) in zip(bound_by(a), bound_by(b), strict=True):
+        for name in (own, *fields):
+            there, back = found.get(name, scope)
+            found[name] = (
+                there.update(dict(zip(mine, others, strict=False))),
+                back.update(dict(zip(others, mine, strict=False))),
+            )
     return found
 
 

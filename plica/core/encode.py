@@ -10,14 +10,13 @@ Laws: `from_json(to_json(t)) is t`; a file that is not one of ours, or newer tha
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import struct
 import types
 import typing
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
-from plica.core.diagnostic import Malformed
+from plica.core.diagnostic import IllFormed, Malformed
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, TermMeta, class_of, field_names
@@ -25,6 +24,8 @@ from plica.runtime.error import Diagnostic, Place
 
 FORMAT: Final = "plica-term"
 VERSION: Final = 1
+MOST_NESTED: Final = 100  # tuples in tuples of plain data
+MOST_BITS: Final = 4096  # of an integer: Python reads no longer ones as decimal digits
 
 
 class Ref(NamedTuple):
@@ -51,14 +52,29 @@ def to_rows(root: Term) -> tuple[Row, ...]:
 def from_rows(rows: tuple[Row, ...]) -> Term:
     """The term whose flat form is `rows`; it comes back interned."""
     terms: list[Term] = []
+    used: set[int] = set()
     for row, (tag, *values) in enumerate(rows):
         cls = class_of(tag) if isinstance(tag, str) else None
         if cls is None:
-            _refuse("unknown-class", f"No imported module declares the term class {tag!r}.", row)
-        terms.append(_build(cls, [_term(value, terms, row) for value in values], row))
+            _refuse("unknown-class", f"No imported module declares the term class {_brief(tag)}.", row)
+        terms.append(_build(cls, [_term(value, terms, used, row) for value in values], row))
     if not terms:
-        _refuse("bad-json", "A term has at least one row, found none.", 0)
+        _refuse("bad-json", "A term has at least one row, found none.")
+    if len(used) < len(terms) - 1:  # the end is missing, or somebody added what nobody needs
+        unused = next(row for row in range(len(terms)) if row not in used)
+        _refuse("bad-json", f"Row {unused} is used by no later row and is not the last.", unused)
     return terms[-1]
+
+
+def to_pickle(root: Term) -> tuple[tuple[Row, ...], tuple[TermMeta, ...]]:
+    """The flat form, and the classes in it: naming them makes pickle import their modules."""
+    classes = dict.fromkeys(type(node) for node in post_order(root))
+    return to_rows(root), tuple(classes)
+
+
+def unpickle(rows: tuple[Row, ...], classes: tuple[TermMeta, ...]) -> Term:
+    """What `to_pickle` took apart."""
+    return from_rows(rows)
 
 
 def to_json(root: Term) -> str:
@@ -71,14 +87,17 @@ def to_json(root: Term) -> str:
 def from_json(text: str | bytes) -> Term:
     """Read what `to_json` wrote."""
     try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as reason:
+        document = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as reason:  # no JSON, no Unicode, too long an integer
         _refuse("bad-json", f"The text is not JSON that Plica writes: {reason}.")
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, _Object) or len({key for key, _ in document}) < len(document):
+        _refuse("bad-json", "Expected an object whose keys differ.")
+    found = dict(document)
+    if found.get("format") != FORMAT:
         _refuse("bad-json", f'Expected an object with "format": "{FORMAT}".')
-    version = document.get("version")
+    version = found.get("version")
     if type(version) is not int or version < 1:
-        _refuse("bad-json", f"The version must be a positive integer, found {version!r}.")
+        _refuse("bad-json", f"The version must be a positive integer, found {_brief(version)}.")
     if version > VERSION:
         raise Malformed(
             Diagnostic(
@@ -89,17 +108,17 @@ def from_json(text: str | bytes) -> Term:
                 suggestion="Upgrade plica to read this file.",
             )
         )
-    unknown = document.keys() - {"format", "version", "rows"}
+    unknown = found.keys() - {"format", "version", "rows"}
     if unknown:
-        _refuse("bad-json", f"Unknown keys {', '.join(sorted(unknown))}.")
-    rows = document.get("rows")
+        _refuse("bad-json", f"Unknown keys {', '.join(sorted(map(repr, unknown)))}.")
+    rows = found.get("rows")
     if not isinstance(rows, list):
         _refuse("bad-json", "The rows must be a list.")
     for number, row in enumerate(rows):
         if not isinstance(row, list) or not row:
             _refuse("bad-json", "A row is a list that begins with a class tag.", number)
     return from_rows(
-        tuple(tuple(_from_data(value, i) for value in row) for i, row in enumerate(rows))
+        tuple(tuple([_from_data(value, i) for value in row]) for i, row in enumerate(rows))
     )
 
 
@@ -111,14 +130,15 @@ def _plain(value: Any, number: dict[Term, Ref]) -> Any:
     return value
 
 
-def _term(value: Any, terms: list[Term], row: int) -> Any:
+def _term(value: Any, terms: list[Term], used: set[int], row: int) -> Any:
     if type(value) is Ref:
         if not 0 <= value.row < len(terms):
             message = f"Row {row} refers to row {value.row}, which does not come before it."
             _refuse("cyclic-data", message, row)
+        used.add(value.row)
         return terms[value.row]
     if type(value) is tuple:
-        return tuple([_term(item, terms, row) for item in value])
+        return tuple([_term(item, terms, used, row) for item in value])
     return value
 
 
@@ -130,7 +150,12 @@ def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
     for name, value, hint in zip(names, values, _hints(cls), strict=True):
         if not _conforms(value, hint):
             _refuse("bad-json", f"{cls.__name__}.{name} cannot be {_brief(value)}.", row)
-    return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
+    try:
+        return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
+    except IllFormed as reason:
+        _refuse(
+            "bad-json", f"{cls.__name__} refuses its fields: {reason.diagnostics[0].message}", row
+        )
 
 
 def _hints(cls: TermMeta) -> tuple[Any, ...]:
@@ -177,30 +202,57 @@ def _to_data(value: Any) -> Any:
         return {"b": base64.b64encode(value).decode()}
     if kind is Name:
         return {"n": [value.hint, value.index]}
+    if kind is str:
+        if not _is_text(value):
+            _refuse("bad-json", f"{value!a} is no Unicode text, so JSON cannot hold it.")
+    elif kind is int and value.bit_length() > MOST_BITS:
+        _refuse("bad-json", f"An integer of {value.bit_length()} bits is too long for JSON.")
     return value
 
 
-def _from_data(value: Any, row: int) -> Any:
-    if isinstance(value, list):
-        return tuple([_from_data(item, row) for item in value])
-    if isinstance(value, float):
+class _Object(tuple[tuple[str, Any], ...]):
+    """A JSON object as it was written: a dict would lose keys that occur twice."""
+
+    __slots__ = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Object | Ref:
+    if len(pairs) == 1 and pairs[0][0] == "t" and type(pairs[0][1]) is int:
+        return Ref(pairs[0][1])
+    return _Object(pairs)
+
+
+def _from_data(value: Any, row: int, depth: int = 0) -> Any:
+    kind = type(value)
+    if kind is list:
+        if depth == MOST_NESTED:
+            _refuse("bad-json", f"Lists are nested deeper than {MOST_NESTED}.", row)
+        return tuple([_from_data(item, row, depth + 1) for item in value])
+    if kind is float:
         _refuse("bad-json", f"Numbers with a fraction are written as bits, found {value}.", row)
-    if not isinstance(value, dict):
+    if kind is int and value.bit_length() > MOST_BITS:
+        _refuse("bad-json", f"An integer of {value.bit_length()} bits is too long.", row)
+    if kind is str and not _is_text(value):
+        _refuse("bad-json", f"{value!a} is no Unicode text.", row)
+    if kind is not _Object:
         return value
-    match list(value.items()):
-        case [("t", int(number))] if type(number) is int:
-            return Ref(number)
-        case [("f", str(digits))] if len(digits) == 16 and _is_hex(digits):
+    match tuple(value):
+        case (("f", str(digits)),) if len(digits) == 16 and _is_hex(digits):
             return struct.unpack(">d", bytes.fromhex(digits))[0]
-        case [("b", str(text))]:
+        case (("b", str(text)),):
             try:
                 return base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError) as reason:
+            except ValueError as reason:
                 _refuse("bad-json", f"Bytes are written in base64: {reason}.", row)
-        case [("n", [str(hint), int(index)])]:
-            return Name(hint, index)
-        case _:
-            _refuse("bad-json", f"{_brief(value)} is no value of a term.", row)
+        case (("n", [str(hint), index]),) if type(index) is int:
+            if _is_text(hint) and index.bit_length() <= MOST_BITS:
+                return Name(hint, index)
+    _refuse("bad-json", f"{_brief(value)} is no value of a term.", row)
+
+
+def _is_text(value: str) -> bool:
+    """Whether the string has no lone half of a surrogate pair."""
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _is_hex(digits: str) -> bool:
@@ -208,7 +260,7 @@ def _is_hex(digits: str) -> bool:
 
 
 def _brief(value: object) -> str:
-    text = repr(value)
+    text = ascii(value)  # a message must be printable wherever it goes
     return text if len(text) <= 80 else text[:76] + " ..."
 
 

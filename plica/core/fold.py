@@ -1,18 +1,25 @@
 """Folds: every whole-term function, iterative and once per shared node.
 
->>> from plica.core.fold import fold
->>> def size(node, kids):
-...     return 1 + sum(kids)
+>>> from attrs import frozen
+>>> @frozen(eq=False)
+... class Knot(Term):
+...     parts: tuple[Term, ...]
+>>> term = Knot(())
+>>> for _ in range(60):
+...     term = Knot((term, term))
+>>> fold(lambda node, kids: 1 + sum(kids), term)
+2305843009213693951
 
-`fold(size, t)` counts the nodes of the unfolded tree without unfolding it.  Nothing here recurses
-on Python's stack, so depth is bounded by memory alone.
+That counted the nodes of the unfolded tree without unfolding it.  Nothing here recurses on
+Python's stack, so depth is bounded by memory alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 
 R = TypeVar("R")
@@ -75,7 +82,10 @@ def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
         if node.__class__ is tuple:
             node = node[0]
             new = head[node]
-            memo[node] = rebuild(new, tuple([memo[kid] for kid in new._children]))
+            kids = tuple([memo.get(kid, None) for kid in new._children])
+            if None in kids:
+                raise CompilerBug(f"map_top_down never ends: {node!r} becomes a part of itself.")
+            memo[node] = rebuild(new, cast("tuple[Term, ...]", kids))
         elif node not in head:
             head[node] = new = f(node)
             stack.append((node,))

@@ -29,6 +29,7 @@ Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
 
 LIMIT: Final = 256
+SELF: Final = bytes(16)  # stands before a variable's own name among many
 NO_BINDER: Final[Mapping[Term, int]] = {}
 
 word: Final = struct.Struct("<I").pack
@@ -65,7 +66,10 @@ def summaries(root: Term) -> dict[Term, Summary]:
             free = (node, *free)
             free = pool.setdefault(free, free)
         if free.__class__ is not tuple or len(free) > LIMIT:
-            memo[node] = _large(parts, [(memo[kid], NO_BINDER) for kid in kids], pool)
+            own = [(SELF, (node,))] if cls.variable else []
+            memo[node] = _large(
+                parts, [(each, NO_BINDER) for each in (*own, *(memo[kid] for kid in kids))], pool
+            )
             continue
         place: dict[Term, int] | None = None
         for kid in kids:

@@ -26,7 +26,7 @@ import threading
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, TypeVar, Union, cast
 
 import attrs
@@ -107,15 +107,14 @@ class TermMeta(type):
         entry = _Entry(node, _forget)
         entry.key = key
         entry.table = table = cls._table
-        first = table.setdefault(key, entry)
-        if first is entry:
-            return node
-        with _lock:  # another thread was quicker, or a dead node has not left yet
+        while True:
+            first = table.setdefault(key, entry)
+            if first is entry:
+                return node
             other = first()
-            if other is not None:
+            if other is not None:  # another thread was quicker
                 return other
-            table[key] = entry
-            return node
+            _forget(first)  # a dead node has not left yet
 
     def tag(cls) -> str:
         """The name under which the class is written down: its room's path without `plica.`."""
@@ -127,7 +126,8 @@ _classes: Final[dict[str, TermMeta]] = {}
 
 def class_of(tag: str) -> TermMeta | None:
     """The term class written down as `tag`, if some imported module declares it."""
-    return _classes.get(tag)
+    found = _classes.get(tag)
+    return found if found is not None and "__attrs_attrs__" in found.__dict__ else None
 
 
 class Term(metaclass=TermMeta):
@@ -143,6 +143,10 @@ class Term(metaclass=TermMeta):
     variable: ClassVar[bool] = False
     """Whether terms of this class are variables, identified by their `name` field."""
 
+    mentioned: ClassVar[bool] = False
+    """Whether a term of this class in a binding field (a constructor in a pattern) is only
+    mentioned there: no variable in it is introduced."""
+
     normal: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
     """Brings the arguments into normal form before they are interned, and checks them; a class
     that has one declares it as a static method."""
@@ -154,10 +158,6 @@ class Term(metaclass=TermMeta):
         """An equal term whose digest does not depend on names: most terms are their own."""
         return self
 
-    def original_path(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """A path in `canonical()` as one in the term itself."""
-        return path
-
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """For pretty printers (IPython's, hypothesis's), which would walk the fields for ever."""
         printer.text(repr(self))
@@ -168,10 +168,10 @@ class Term(metaclass=TermMeta):
     def __deepcopy__(self: T, memo: object) -> T:
         return self
 
-    def __reduce__(self) -> tuple[Callable[[Any], Term], tuple[Any]]:
-        from plica.core.encode import from_rows, to_rows  # pickling is rare, and encode needs Term
+    def __reduce__(self) -> tuple[Callable[..., Term], tuple[Any, ...]]:
+        from plica.core.encode import to_pickle, unpickle  # pickling is rare, encode needs Term
 
-        return from_rows, (to_rows(self),)
+        return unpickle, to_pickle(self)
 
 
 # Through the slot's own setter, since the classes are frozen.
@@ -234,21 +234,40 @@ def leaf_key(value: Any) -> Any:
 
 def _bounded_repr(term: Term) -> str:
     """At most a few levels and a few hundred characters, whatever hangs below."""
-    text = _sketch(term, 4)
-    return text if len(text) <= 400 else text[:396] + " ...)"
+    shown: list[str] = []
+    length = 0
+    for piece in _sketch(term, 4):
+        shown.append(piece)
+        length += len(piece)
+        if length > 400:
+            return "".join(shown)[:395] + " ...)"
+    return "".join(shown)
 
 
-def _sketch(value: Any, depth: int) -> str:
+def _sketch(value: Any, depth: int) -> Iterator[str]:
+    """The pieces of a repr, made only as far as somebody reads them."""
     if isinstance(value, Term):
+        yield f"{type(value).__name__}("
         if depth == 0:
-            return f"{type(value).__name__}(...)"
-        inside = (_sketch(getattr(value, name), depth - 1) for name in field_names(type(value)))
-        return f"{type(value).__name__}({', '.join(inside)})"
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        shown = [_sketch(item, depth) for item in value[:6]]
-        return f"({', '.join(shown)}{', ...' if len(value) > 6 else ''})"
-    text = repr(value) if not isinstance(value, bytes) else f"<{len(value)} bytes>"
-    return text if len(text) <= 60 else text[:56] + " ..."
+            yield "..."
+        else:
+            for i, name in enumerate(field_names(type(value))):
+                yield ", " if i else ""
+                yield from _sketch(getattr(value, name), depth - 1)
+        yield ")"
+    elif isinstance(value, tuple) and not hasattr(value, "_fields"):
+        yield "("
+        for i, item in enumerate(value[:6]):
+            yield ", " if i else ""
+            yield from _sketch(item, depth)
+        yield ", ...)" if len(value) > 6 else ")"
+    elif isinstance(value, bytes):
+        yield f"<{len(value)} bytes>"
+    elif isinstance(value, int) and value.bit_length() > 200:
+        yield f"<an integer of {value.bit_length()} bits>"
+    else:
+        text = repr(value)
+        yield text if len(text) <= 60 else text[:56] + " ..."
 
 
 def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:
@@ -347,7 +366,7 @@ def _gather(value: Any, kids: list[Term]) -> None:
             _gather(item, kids)
 
 
-def _refill(value: Any, rest: typing.Iterator[Term]) -> Any:
+def _refill(value: Any, rest: Iterator[Term]) -> Any:
     if isinstance(value, Term):
         return next(rest)
     if value.__class__ is tuple:

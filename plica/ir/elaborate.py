@@ -45,7 +45,8 @@ class Elaborator:
 
     def __init__(self, state: Judgement, names: Mapping[Var, Var] | None = None) -> None:
         self.state = state
-        self.finals: dict[Var, Var] = dict(names or {})
+        self.names = {} if names is None else names
+        self.finals: dict[Var, Var] = {}
         self._taken: dict[Term, Term] = {}
         self._types: dict[Type, Type] = {}
 
@@ -81,7 +82,7 @@ class Elaborator:
 
     def variable(self, var: Var) -> Var:
         """A variable with its type.  Two variables of the program never become one."""
-        final = self.finals.get(var)
+        final = self.finals.get(var) or self.names.get(var)
         if final is not None:
             return final
         if not is_untyped(var):
@@ -98,7 +99,7 @@ class Elaborator:
 
     def _keep(self) -> None:
         """Variables that have a type already keep their names."""
-        for final in self.finals.values():
+        for final in self.names.values():
             self._taken[final] = final
         for each in self.state.refresher.typed:
             self._taken.setdefault(each, each)

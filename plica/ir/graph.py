@@ -218,6 +218,7 @@ class Project(Expr):
 class Constructor(Expr):
     """A constructor of a data type, as a function; its type is the polymorphic one."""
 
+    mentioned = True  # a pattern introduces its variables, not those in its constructors' types
     data: DataName
     index: int
     name: Name

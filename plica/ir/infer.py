@@ -34,7 +34,8 @@ from plica.ir.graph import Apply, Expr, Function, Let, Match, Tuple, Var, rememb
 from plica.ir.judge import Judge
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
-from plica.ir.operator import Mismatch, find
+from plica.ir.op import find
+from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Places, Report
 from plica.ir.type import FuncType, TensorType, TupleType, Type
@@ -71,7 +72,7 @@ def type_of(expr: Expr) -> Type:
     if report.errors:
         raise IllTyped(*report.errors)
     for instance, node in enumerate(judge.nodes):
-        if getattr(node, "_type", None) is None:
+        if getattr(node, "_type", None) is None and judge.is_shared(instance):
             level = 1 if isinstance(node, Match) else 2
             parts = [judge.nodes[kid]._settled for kid in judge.kids[instance]]
             level = min([level, *parts]) if is_explicit(judge, instance) else 0
@@ -113,6 +114,8 @@ class _Inference:
     def __init__(self, module: Module, places: Places) -> None:
         self.module = module
         self.places = places
+        self.names = frozenset(module.names)
+        self.table = module.definitions()
         self.errors: dict[Diagnostic, None] = {}
         self.signatures: dict[Var, Type] = {}  # of the definitions, as soon as they are known
         self.finals: dict[Var, Var] = {}
@@ -134,8 +137,7 @@ class _Inference:
                     self._declare(name, of, value)
             else:
                 self.values[name] = value
-        table = self.module.definitions()
-        for group in components(open_, table):
+        for group in components(open_, self.table):
             self._group(group)
         for name, value in self.module.items():
             if name not in self.values and isinstance(name, Var):
@@ -171,18 +173,17 @@ class _Inference:
 
     def _group(self, group: Sequence[Var]) -> None:
         """Infer functions that use one another."""
-        table = self.module.definitions()
+        table = self.table
         functions = [table[name] for name in group]
         if all(getattr(each, "_settled", 0) for each in functions):
             self.values.update(zip(group, functions, strict=True))
             return
         report = Report(str(group[0].name), functions, self.places)
-        outer = {name: of for name, of in self.signatures.items() if is_untyped(name)}
-        judge = Judge(report, outer, self.bad)
+        judge = Judge(report, self.signatures, self.bad)
         separated: list[Function] = []
         for each in functions:
             assert isinstance(each, Function)
-            apart = judge.refresher.separated(each, self.finals.keys() | set(group))
+            apart = judge.refresher.separated(each, self.names)
             assert isinstance(apart, Function)
             separated.append(apart)
         whole = [judge.signature(each) for each in separated]
@@ -281,8 +282,9 @@ def components(names: Sequence[Var], table: Any) -> list[list[Var]]:
                 if stack:
                     low[stack[-1][0]] = min(low[stack[-1][0]], low[name])
                 if low[name] == order[name]:
-                    cut = waiting.index(name)
-                    group, waiting = waiting[cut:], waiting[:cut]
+                    group = [waiting.pop()]
+                    while group[-1] is not name:
+                        group.append(waiting.pop())
                     placed.update(group)
-                    groups.append(group)
+                    groups.append(group[::-1])
     return groups

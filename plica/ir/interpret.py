@@ -26,6 +26,7 @@ import attrs
 import numpy as np
 
 from plica.core.binding import free_vars
+from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.graph import (
@@ -111,13 +112,16 @@ class Machine:
         code = self.program.code(function)
         env: Env = {**captured, **sizes}
         env.update(zip(code.params, values, strict=True))
-        return self.run(code.body, env)
+        with paused():  # no cycles are made here, and a deep stack is long to trace
+            return self.run(code.body, env)
 
     def call(self, closure: Closure, args: tuple[Any, ...]) -> Value:
         """A closure called from Python."""
         function, captured = closure.function, closure.captured
         known = {key: size for key, size in captured.items() if isinstance(key, ScalarVar)}
         values, sizes = read_inputs(function.params, args, {}, self.program.module, known)
+        if closure.itself is not None:
+            captured = {**captured, closure.itself: closure}
         return self.enter(function, captured, values, sizes)
 
     def run(self, root: Term, env: Env) -> Value:  # noqa: C901  # one loop over the grammar
@@ -208,6 +212,8 @@ class Machine:
                             if callee.__class__ is Closure:
                                 code = codes.get(callee.function) or program.code(callee.function)
                                 inner = dict(callee.captured)
+                                if callee.itself is not None:
+                                    inner[callee.itself] = callee
                             elif callee.__class__ is Constructor:
                                 env[node] = DataValue(
                                     callee.data, callee.index, callee.name, tuple(args)
@@ -309,10 +315,7 @@ class Machine:
         """A closure over just the variables the function uses; `itself` is the let that binds it."""
         code = self.program.codes.get(function) or self.program.code(function)
         captured = {each: env[each] for each in code.captured if each in env}
-        closure = Closure(function, captured, self.call)
-        if itself is not None and itself in code.captured:
-            captured[itself] = closure
-        return closure
+        return Closure(function, captured, self.call, itself)
 
     def definition(self, name: Var) -> Value:
         """The value of a definition of the module."""

@@ -127,6 +127,10 @@ class Judge(Judgement):
                 self.settle()
         return values[-1]
 
+    def is_shared(self, instance: Instance) -> bool:
+        """Whether the type of an instance is that of its node, wherever it is used."""
+        return self._shared.get(self.nodes[instance]) == instance
+
     def _enter(self, node: Expr, signature: FuncType | None, stack: list[Any]) -> None:
         """Queue the parts of a node, and what has to happen between them."""
         entry = self.solver.count
@@ -215,7 +219,7 @@ class Judge(Judgement):
         return instance
 
     def _variable(self, var: Var) -> Instance:
-        slot = self.slots.get(var)
+        slot = self.slots.get(var) or self.outer.get(var)
         if slot is not None:
             return self._leaf(var, slot)
         if is_untyped(var):  # nothing binds it, which `check` reports

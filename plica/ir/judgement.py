@@ -31,7 +31,8 @@ class Judgement:
         self.report = report
         self.solver = Solver()
         self.refresher = Refresher()
-        self.slots: dict[Var, Type] = dict(outer or {})  # the types of untyped variables
+        self.outer = {} if outer is None else outer  # the types of untyped definitions
+        self.slots: dict[Var, Type] = {}  # the types of untyped variables
         self.nodes: list[Expr] = []
         self.types: list[Type | None] = []  # None: a number that has not been used yet
         self.kids: list[tuple[Instance, ...]] = []
@@ -213,7 +214,8 @@ class Judgement:
             return
         for instance, found in enumerate(self.types):
             assert found is not None
-            if not solver.is_known(found) and not solver.is_known(solver.resolve(found)):
+            open_ = solver.first_unknown(solver.resolve(found))
+            if open_ is not None and open_ is not POISON:
                 self._cannot("The type of this cannot be inferred.", self.nodes[instance])
                 return
 

@@ -134,21 +134,21 @@ class Numbered(Term):
     names: tuple[Defined, ...]
     values: tuple[Definition, ...]
     main: Defined | None
+    rest: tuple[Numbered, ...] = ()
 
 
 def _numbered(of: Module) -> Numbered:
     table = of.definitions()
-    order = _reached(of.main, table) if of.main is not None else {}
-    # What main does not reach comes by the digest of what it reaches: names do not matter.
-    rest = [name for name in of.names if name not in order]
-    for name in sorted(rest, key=lambda name: _digest_from(name, table)):
-        order |= _reached(name, table)
-    return Numbered(tuple(order), tuple(table[name] for name in order), of.main)
+    order = {} if of.main is None else _reached(of.main, table)
+    # What main does not reach has no order: each comes with what it reaches, sorted by digest.
+    rest = [_numbered_from(name, table) for name in of.names if name not in order]
+    values = tuple(table[name] for name in order if name in table)
+    return Numbered(tuple(order), values, of.main, tuple(sorted(rest, key=digest)))
 
 
-def _digest_from(name: Defined, table: Mapping[Term, Definition]) -> str:
+def _numbered_from(name: Defined, table: Mapping[Term, Definition]) -> Numbered:
     order = _reached(name, table)
-    return digest(Numbered(tuple(order), tuple(table[each] for each in order), name))
+    return Numbered(tuple(order), tuple(table[each] for each in order), name)
 
 
 def _reached(root: Defined, table: Mapping[Term, Definition]) -> dict[Defined, None]:

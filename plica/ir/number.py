@@ -4,7 +4,7 @@ Integers are Python's, wrapped to their dtype; floats are Python's, rounded to t
 Python's.  The laws stand in `plica.ir.scalar`; `plica.ir.evaluate` has the same meaning on whole
 arrays, and a property test holds the two against each other.
 
->>> from plica.ir.dtype import f32, i8
+>>> from plica.ir.dtype import i8
 >>> binary(Add, i8)(127, 1), binary(FloorDiv, i8)(5, 0), binary(Div, f32)(1.0, 0.0)
 (-128, 0, inf)
 >>> cast(f32, i8)(300.0), cast(f32, i8)(float("nan"))
@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, f64
+from plica.ir.dtype import DType, bf16, bool_, f32, f64
 from plica.ir.scalar import (
     Add,
     BitAnd,
@@ -193,10 +193,11 @@ def _shift_right(a: int, b: int, bits: int) -> int:
 
 
 def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
-    """An integer rounded once, also where a double cannot hold it."""
+    """An integer rounded as arrays are: 16-bit floats come by way of f32."""
+    exact = 1 << (24 if target.bits == 16 else 53)
 
     def convert(x: int) -> float:
-        if -(1 << 53) <= x <= 1 << 53:
+        if -exact <= x <= exact:
             return narrow(float(x))  # type: ignore[no-any-return]  # a float
         return float(np.asarray(x, source.numpy).astype(target.numpy))
 
@@ -205,8 +206,8 @@ def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
 
 def _by_numpy(function: Any, dtype: DType) -> Function:
     """A function of numpy at the dtype itself, so that it rounds as arrays do."""
-    kind = dtype.numpy.type
-    return lambda *args: float(function(*[kind(each) for each in args]))
+    kind, narrow = (f32 if dtype is bf16 else dtype).numpy.type, rounding(dtype)
+    return lambda *args: narrow(function(*[kind(each) for each in args]))
 
 
 _COMPARE: Final[dict[type[Scalar], Function]] = {

@@ -22,7 +22,8 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Apply, Const, Constructor, Literal, Var
-from plica.ir.operator import Mismatch, names
+from plica.ir.op import names
+from plica.ir.operator import Mismatch
 from plica.ir.type import TypeTerm, Unknown, dim_var
 from plica.ir.unify import is_open, rename_types
 from plica.runtime.error import Diagnostic, Place

@@ -101,7 +101,7 @@ class Lit(Scalar):
     @staticmethod
     def normal(value: Number, dtype: DType) -> tuple[Number, DType]:
         if dtype.is_float:
-            if isinstance(value, int) and abs(value) >= 1 << 1024:
+            if isinstance(value, int) and abs(value) >= (1 << 1024) - (1 << 970):
                 raise ill_formed(f"An integer of {value.bit_length()} bits is no value of {dtype}.")
             return float(value), dtype
         if dtype is bool_:
@@ -386,7 +386,7 @@ def like(value: Like, other: Scalar) -> Scalar:
 
 def dtype_of(scalar: Scalar) -> DType:
     """The dtype of a scalar term, found along one path: the sides of an operation agree."""
-    start = scalar
+    path = [scalar]
     while (known := getattr(scalar, "_dtype", None)) is None:
         match scalar:
             case Lit(_, dtype) | ScalarVar(_, dtype) | Cast(_, dtype):
@@ -408,8 +408,10 @@ def dtype_of(scalar: Scalar) -> DType:
             case _:
                 scalar = scalar.left  # type: ignore[attr-defined]  # every other node is binary
         if known is not None:
-            _remember_dtype(scalar, known)
-    _remember_dtype(start, known)
+            break
+        path.append(scalar)
+    for each in path:  # all of it, so that asking from the top down stays linear
+        _remember_dtype(each, known)
     return known
 
 

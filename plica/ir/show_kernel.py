@@ -15,6 +15,7 @@ for the term, it does not say when the term is evaluated.  The text is linear in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -160,9 +161,7 @@ class _Printer:
                 memo[node] = text, binds, depth
         return [*before, *(memo[root][0] for root in roots)]
 
-    def text(
-        self, node: Scalar, memo: dict[Scalar, tuple[str, int, int]]
-    ) -> tuple[str, int]:
+    def text(self, node: Scalar, memo: dict[Scalar, tuple[str, int, int]]) -> tuple[str, int]:
         def part(kid: Scalar, least: int = 0) -> str:
             text, binds, _ = memo[kid]
             return text if binds >= least else f"({text})"
@@ -175,7 +174,7 @@ class _Printer:
             return f"{part(left, first)} {word} {part(right, binds + 1)}", binds
         match node:
             case Lit(value, of):
-                plain = of in (i64, f32, bool_) and value == value and abs(value) != float("inf")
+                plain = of in (i64, f32, bool_) and math.isfinite(value)
                 text = repr(value)
                 sign = 11 if text.startswith("-") else _ATOM
                 return (text, sign) if plain else (f"{of}({text})", _ATOM)

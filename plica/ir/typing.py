@@ -30,7 +30,8 @@ from plica.ir.graph import (
     Var,
 )
 from plica.ir.judgement import Instance, Judgement
-from plica.ir.operator import Mismatch, find
+from plica.ir.op import find
+from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.type import FuncType, TensorType, TupleType, Type, Unknown
 from plica.ir.unify import POISON, weak

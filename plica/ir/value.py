@@ -27,7 +27,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import dim_var
 from plica.ir.dtype import DType
-from plica.ir.graph import Constructor, Function
+from plica.ir.graph import Constructor, Function, Var
 from plica.ir.module import DataDef, Module
 from plica.ir.scalar import ScalarVar
 from plica.ir.size import Equation, Sizes, size_of
@@ -76,11 +76,16 @@ class DataValue:
 
 @attrs.frozen(eq=False, repr=False, slots=True)
 class Closure:
-    """A function with the values of its free variables; `call` runs it on Python's side."""
+    """A function with the values of its free variables; `call` runs it on Python's side.
+
+    `itself` is the variable by which a recursive function knows itself.  It is bound on entry, not
+    captured: a closure that held itself would be a cycle, and wait for the garbage collector.
+    """
 
     function: Function
     captured: Mapping[Term, Any]  # Any: values of variables, and numbers for dims
     call: Callable[[Closure, tuple[Any, ...]], Value]
+    itself: Var | None = None
 
     def __call__(self, *args: Any) -> Value:
         """The result on arguments that are checked as the inputs of a module are."""

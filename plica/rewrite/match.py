@@ -25,7 +25,7 @@ from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
 from plica.ir.dim import known
 from plica.ir.graph import Apply, Const, Expr, Literal
 from plica.ir.infer import type_of
-from plica.ir.scalar import Lit
+from plica.ir.scalar import Lit, Scalar, dtype_of
 from plica.ir.type import TensorType
 from plica.rewrite.pattern import (
     ANYTHING,
@@ -35,6 +35,7 @@ from plica.rewrite.pattern import (
     Predicate,
     Rest,
     alternatives,
+    hole_names,
 )
 
 # Any: what fills a hole is a term, or the value of an attribute.
@@ -107,12 +108,14 @@ def _matcher(pattern: Any) -> Matcher:
     if isinstance(pattern, Hole):
         return _hole(pattern.name, _demands(pattern.constraint))
     if isinstance(pattern, IndexHole):
-        return _hole(pattern.name, _index_demands(pattern.constraint))
+        return _hole(pattern.name, _index_demands(pattern))
     if isinstance(pattern, Literal):
         value = pattern.value
         return lambda term, _: is_scalar_constant(term, value) or term is pattern
     if isinstance(pattern, Apply):
         return _apply(pattern)
+    if isinstance(pattern, Scalar) and not hole_names(pattern):
+        return lambda term, _: term is pattern  # without holes, equal terms are one object
     if isinstance(pattern, Term):
         return _node(pattern)
     if isinstance(pattern, tuple):
@@ -215,13 +218,14 @@ def _demands(constraint: Constraint) -> tuple[Predicate, ...]:
     return tuple(found)
 
 
-def _index_demands(constraint: Constraint) -> tuple[Predicate, ...]:
-    found: list[Predicate] = []
-    if constraint.constant:
-        found.append(lambda value: isinstance(value, Lit))
-    if constraint.when is not None:
-        found.append(constraint.when)
-    return tuple(found)
+def _index_demands(of: IndexHole) -> tuple[Predicate, ...]:
+    """A scalar of the hole's dtype: a law of integers says nothing of floats."""
+    dtype, when = of.dtype, of.constraint.when
+    if of.constraint.constant:
+        kind: Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731
+    else:
+        kind = lambda value: isinstance(value, Scalar) and dtype_of(value) is dtype  # noqa: E731
+    return (kind,) if when is None else (kind, when)
 
 
 def _fits(of: object, constraint: Constraint) -> bool:

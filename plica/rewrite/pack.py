@@ -92,16 +92,17 @@ def installed() -> dict[str, metadata.EntryPoint]:
     return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
-def find(name: str) -> Pack:
-    """The installed pack of that name; raises `RuleRefused` where there is none."""
+def find(name: str, among: Iterable[str] = ()) -> Pack:
+    """The installed pack of that name; `among` are other names that would have been right."""
     points = installed()
     if name not in points:
+        others = sorted({*points, *among})
         raise RuleRefused(
             Diagnostic(
                 "unknown-pack",
-                f"No installed library offers a rule pack {name!r}.",
-                found=", ".join(sorted(points)) or "no packs at all",
-                suggestion=did_you_mean(name, points),
+                f"There is no rule pack {name!r}.",
+                expected=f"one of {', '.join(others)}" if others else None,
+                suggestion=did_you_mean(name, others),
             )
         )
     found = points[name].load()

@@ -24,6 +24,7 @@ Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ALIGNMENT: Final = 64
+_MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +139,9 @@ class Executable:
         found: list[Array] = []
         wrong: list[Diagnostic] = []
         if named or len(args) != len(interface.params):
-            args = self._in_order(args, named)
+            args = self._in_order(args, named, wrong)
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if shape.__class__ is int:
-                taken = interface.inputs[shape].take(value)
-                if isinstance(taken, Diagnostic):
-                    wrong.append(taken)
-                else:
-                    found.append(taken)
-            else:
+            if value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
@@ -155,7 +150,7 @@ class Executable:
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Array], wrong: list[Diagnostic]
     ) -> None:
-        """The tensors of a parameter that is a tuple."""
+        """The tensors of a parameter."""
         if isinstance(shape, int):
             taken = self._interface.inputs[shape].take(value)
             if isinstance(taken, Diagnostic):
@@ -166,21 +161,22 @@ class Executable:
             for number, (inside, item) in enumerate(zip(shape, value, strict=True)):
                 self._take(f"{name}[{number}]", inside, item, found, wrong)
         else:
-            found_here = f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(type(value))
+            kind = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
             wrong.append(
                 Diagnostic(
                     "input-type",
                     f"Input {name!r} is not the tuple it must be.",
                     Place(node=name),
                     f"a tuple of {len(shape)}",
-                    found_here,
+                    kind,
                 )
             )
 
-    def _in_order(self, args: Sequence[object], named: Mapping[str, object]) -> list[object]:
+    def _in_order(
+        self, args: Sequence[object], named: Mapping[str, object], wrong: list[Diagnostic]
+    ) -> list[object]:
         """The values of the parameters, those given by name in their places."""
         names = [name for name, _ in self._interface.params]
-        wrong: list[Diagnostic] = []
         if len(args) > len(names):
             message = "More values are given than there are inputs."
             expected = f"{len(names)} ({', '.join(names)})"
@@ -202,9 +198,7 @@ class Executable:
             if name not in values:
                 message = f"Input {name!r} is not given."
                 wrong.append(Diagnostic("input-missing", message, Place(node=name)))
-        if wrong:
-            raise InputError(wrong[0], *wrong[1:])
-        return [values[name] for name in names]
+        return [values.get(name, _MISSING) for name in names]
 
     def _failure(self, code: int) -> EvaluationError:
         source = self._sources[code - 1]

@@ -25,9 +25,7 @@ def fold(program: Program, plan: Plan, target: Target) -> str:
     kernels = [
         emit(kernel, _name(number, program)) for number, kernel in enumerate(program.kernels)
     ]
-    functions = {
-        name: signature for each in kernels for name, signature in each.functions
-    }
+    functions = {name: signature for each in kernels for name, signature in each.functions}
     helpers = sorted({name for each in kernels for name in each.helpers})
     for name in helper.needs(helpers, target.has_half):
         kind = "float" if name.endswith("f32") else "double"
@@ -69,7 +67,7 @@ class _Bodies:
             for position, step in enumerate(steps):
                 if isinstance(step, Launch):
                     self.codes[region, position] = len(self.codes) + 1
-        counts = [len(program.space(space)) for space in ("input", "output", "constant")]  # type: ignore[arg-type]  # literal words
+        counts = [len(program.space(space)) for space in ("input", "output", "constant")]
         self.base = {"input": 0, "output": counts[0], "constant": counts[0] + counts[1]}
         self.workspace = sum(counts)
 

@@ -58,7 +58,7 @@ define internal float @plica.unpack.f16(i16 %x) alwaysinline {
 """
 
 # Above 2^-14 the last 13 bits of the mantissa go; below, the spacing of f16 is 2^-24, which is that
-# of f32 between 1/2 and 1, so adding 1/2 rounds.  65520 is the first number that rounds to infinity.
+# of f32 between 1/2 and 1, so adding 1/2 rounds.  From 65520 on everything rounds to infinity.
 _F16_BY_BITS: Final = """\
 define internal float @plica.round.f16(float %x) alwaysinline {
   %size = call float @llvm.fabs.f32(float %x)

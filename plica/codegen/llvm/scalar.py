@@ -178,9 +178,7 @@ def _power(w: Writer, of: DType, kids: Sequence[str]) -> str:
         return rounded(w, w.call(name, kind, [(kind, a), (kind, b)]), of)
     if of is bool_:
         raise CompilerBug("Bools have no power.")
-    found = w.help(
-        f"power.{kind}", f"plica.power.{kind}", kind, [(kind, a), (kind, b)]
-    )
+    found = w.help(f"power.{kind}", f"plica.power.{kind}", kind, [(kind, a), (kind, b)])
     if of.kind == "uint":
         return found
     negative = w.let(f"icmp slt {kind} {b}, 0")
@@ -270,10 +268,9 @@ _EXACT: Final = frozenset({"floor", "ceil", "round", "trunc", "abs", "copysign"}
 _LIBRARY: Final = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
     "sin", "cos", "tan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "asin", "acos", "atan", "atan2", "erf", "fmod",
+    "asin", "acos", "atan", "atan2", "erf",
 })  # fmt: skip
 """Intrinsics that are functions of the C library; in f32 with an `f` at the end."""
-
 
 
 def _intrinsic(w: Writer, name: str, of: DType, kids: Sequence[str]) -> str:
@@ -286,8 +283,10 @@ def _intrinsic(w: Writer, name: str, of: DType, kids: Sequence[str]) -> str:
         return _of_integer(w, name, of, kids)
     suffix = "f64" if of is f64 else "f32"
     if name == "rsqrt":
-        root = w.call(f"llvm.sqrt.{suffix}", kind, [(kind, kids[0])])
+        root = rounded(w, w.call(f"llvm.sqrt.{suffix}", kind, [(kind, kids[0])]), of)
         return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of)}, {root}"), of)
+    if name == "fmod":  # the instruction: of the library's function LLVM thinks it is never nan
+        return rounded(w, w.let(f"frem {kind} {kids[0]}, {kids[1]}"), of)
     args = [(kind, each) for each in kids]
     if name in _INLINE:
         found = w.call(f"llvm.{_INLINE[name]}.{suffix}", kind, args)

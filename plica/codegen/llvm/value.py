@@ -130,9 +130,9 @@ class Values:
                 raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
         found = self.evaluate([value, *indices])
         stored = pack(self.w, found[0], buffer.dtype)
-        kind, size = memory(buffer.dtype), buffer.dtype.bytes
+        kind, align = memory(buffer.dtype), buffer.dtype.bytes
         place = self.address(buffer, found[1:])
-        self.w.do(f"store {kind} {stored}, ptr {place}, align {size}")
+        self.w.do(f"store {kind} {stored}, ptr {place}, align {align}")
 
     # --- terms ---------------------------------------------------------------------------------
 
@@ -168,9 +168,10 @@ class Values:
     def _emit(self, node: Scalar, scopes: list[Scope]) -> None:
         scope = scopes[-1]
         kids = operands(node)
+        value: str
         match node:
-            case Lit(value, of):
-                scope.values[node] = literal(value, of)
+            case Lit(number, of):
+                scope.values[node] = literal(number, of)
                 return
             case ScalarVar():
                 if node not in self.vars:
@@ -390,5 +391,3 @@ def _value(node: Scalar, scopes: Sequence[Scope]) -> str:
     if found is None:
         raise CompilerBug(f"{node!r} is used before it has a value.")
     return found
-
-

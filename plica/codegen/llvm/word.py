@@ -9,6 +9,7 @@ as numpy does.  In memory a bool is a byte, f16 and bf16 are two.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Final
 
@@ -49,6 +50,6 @@ def literal(value: float, of: DType) -> str:
     with np.errstate(over="ignore"):
         rounded = float(np.asarray(value, of.numpy)) if of is not f64 else float(value)
     (bits,) = struct.unpack("<Q", struct.pack("<d", rounded))
-    if rounded != rounded:
+    if math.isnan(rounded):
         bits = 0x7FF8000000000000
     return f"0x{bits:016X}"

@@ -107,7 +107,7 @@ def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -
             corners = (a // c, a // d, b // c, b // d)
             found = (min(corners), max(corners))
         case FloorMod(), [(a, b), (c, d)] if c > 0:
-            found = (a, b) if 0 <= a and b < c else (0, d - 1)
+            found = (a, b) if a >= 0 and b < c else (0, d - 1)
         case Min(), [(a, b), (c, d)]:
             found = (min(a, c), min(b, d))
         case Max(), [(a, b), (c, d)]:

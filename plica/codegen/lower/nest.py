@@ -165,8 +165,10 @@ def _contiguous(reduction: Reduce, axis: ScalarVar) -> bool:
                 return False
             step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
             rest = polynomial(node.indices[-1] - axis)
-            if step is None or step[1] != 1 or any(
-                axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms
+            if (
+                step is None
+                or step[1] != 1
+                or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
             ):
                 return False
             reads = True

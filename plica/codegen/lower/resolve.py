@@ -45,6 +45,7 @@ from plica.ir.graph import (
 )
 from plica.ir.infer import type_of
 from plica.ir.module import Module, module
+from plica.ir.op import find
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.size import size_of, solve, type_equations
 from plica.ir.type import TupleType
@@ -115,9 +116,8 @@ class _Machine:
 
     def call(self, function: Function, args: Sequence[Value]) -> Value:
         """What the function gives on these arguments."""
-        inside = self.enter(self.closure(function), args)
-        body = inside[1]
-        stack: list[tuple[int, Activation, Expr, Any]] = [(0, inside[0], body, None)]
+        outermost, root = self.enter(self.closure(function), args)
+        stack: list[tuple[int, Activation, Expr, Any]] = [(0, outermost, root, None)]
         while stack:
             phase, scope, node, more = stack.pop()
             values = scope.values
@@ -175,7 +175,7 @@ class _Machine:
                 values[node] = result = inner.values[body]
                 if key is not None:
                     self.calls[key] = result
-        return inside[0].values[body]
+        return outermost.values[root]
 
     def enter(self, closure: Closure, args: Sequence[Value]) -> tuple[Activation, Expr]:
         """A new activation, and the body to run in it."""
@@ -229,7 +229,7 @@ class _Machine:
                 return choose(packed(values[condition]), values[then], values[orelse])
             case Apply(op, args, attributes):
                 self.count()
-                known = attributes if not scope.sizes else _with_sizes(attributes, scope.sizes)
+                known = attributes if not scope.sizes else _with_sizes(op, attributes, scope.sizes)
                 return symbols(Apply(op, tuple([packed(values[arg]) for arg in args]), known))
             case _:
                 raise CompilerBug(f"{node!r} has no meaning here.")
@@ -294,14 +294,24 @@ def _bind(pattern: Pattern, value: Value, values: dict[Term, Value]) -> None:
             raise CompilerBug("A constructor pattern is left in a first-order program.")
 
 
-def _with_sizes(attributes: Attrs, sizes: Mapping[Term, int]) -> Attrs:
-    return tuple([(name, _numbers(value, sizes)) for name, value in attributes])
+def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int]) -> Attrs:
+    """The attributes of an operator with a number for every dim, in canonical form."""
+    record = find(name)
+    if record is None:
+        raise CompilerBug(f"The operator {name} left the registry during compilation.")
+    readers = {each.name: each.read for each in record.attributes}
+    found = []
+    for key, value in attributes:
+        number = _numbers(value, sizes)
+        found.append((key, value if number is value else readers[key](number)))
+    return tuple(found)
 
 
 def _numbers(value: Any, sizes: Mapping[Term, int]) -> Any:
     """An attribute's value with every dim a number; values are trees, so recursion is fine."""
     if isinstance(value, tuple):
-        return tuple([_numbers(item, sizes) for item in value])
+        items = tuple([_numbers(item, sizes) for item in value])
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if isinstance(value, Scalar) and not isinstance(value, Lit):
         size = size_of(value, sizes)
         if size is None:

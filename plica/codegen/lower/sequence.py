@@ -104,7 +104,8 @@ def kernels(
 class _Launch:
     """A launch whose arguments may not have their slots yet."""
 
-    kernel: int
+    kernel: Kernel
+    digest: str
     reads: tuple[Expr, ...]
     target: int
     source: str
@@ -142,7 +143,7 @@ class _Maker:
         self.wishes: dict[Value, list[tuple[int, int]]] = {}  # region and slot to end in
         self.uses: dict[Expr, dict[int, None]] = {}  # the regions that need a step
         self.constants: list[Const] = []
-        self.kernels: dict[str, tuple[int, Kernel, str]] = {}
+        self.kernels: dict[str, tuple[int, Kernel, str]] = {}  # by digest, in order of use
         self.steps: list[list[tuple[int, _Pending]]] = [[]]
         self.copies: list[list[_Copy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
@@ -162,7 +163,9 @@ class _Maker:
         regions = []
         for steps, copies in zip(self.steps, self.copies, strict=True):
             done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
-            regions.append((*done, *(Copy(self.where(each.source), each.target) for each in copies)))
+            regions.append(
+                (*done, *(Copy(self.where(each.source), each.target) for each in copies))
+            )
         kernels = list(self.kernels.values())
         return Program(
             kernels=tuple([kernel for _, kernel, _ in kernels]),
@@ -204,12 +207,11 @@ class _Maker:
         types = tuple([type_of(arg) for arg in node.args])
         number = step.index if isinstance(step, Project) else 0
         kernel, key, reads = kernels(node.op, node.attrs, types)[number]
-        found, _, _ = self.kernels.setdefault(key, (len(self.kernels), kernel, node.op))
         target = self.result((step, 0), region, step)
         args = tuple([node.args[read] for read in reads])
         for arg in args:
             self.need(arg, region)
-        self.steps[region].append((index, _Launch(found, args, target, node.op)))
+        self.steps[region].append((index, _Launch(kernel, key, args, target, node.op)))
 
     def need(self, leaf: Expr, region: int) -> None:
         """Note that a tensor is needed in a region."""
@@ -267,9 +269,10 @@ class _Maker:
 
     def finish(self, step: _Pending) -> Step:
         match step:
-            case _Launch(kernel, reads, target, source):
+            case _Launch(kernel, key, reads, target, source):
                 args = (*(self.where(read) for read in reads), target)
-                return Launch(kernel, args, source)
+                known = self.kernels.setdefault(key, (len(self.kernels), kernel, source))
+                return Launch(known[0], args, source)
             case _Choose(condition, then, orelse):
                 return Choose(self.where(condition), then, orelse)
             case Force():

@@ -117,10 +117,11 @@ def _recurses(name: Var | DataName, uses: Mapping[Var | DataName, list[Term]]) -
 
 def _local_recursion(function: Function, label: str) -> Iterator[Diagnostic]:
     for node in post_order(function):
-        if isinstance(node, Let) and isinstance(node.value, Function):
-            if node.var in free_vars(node.value):
-                local = str(node.var.name)
-                yield _refuse(f"The local function {local!r} of {label!r} is recursive.", label)
+        if not isinstance(node, Let) or not isinstance(node.value, Function):
+            continue
+        if node.var in free_vars(node.value):
+            local = str(node.var.name)
+            yield _refuse(f"The local function {local!r} of {label!r} is recursive.", label)
 
 
 def _refuse(message: str, node: str | None, found: str | None = None) -> Diagnostic:

@@ -32,13 +32,23 @@ class Origin:
         """Where a node of the syntax tree begins."""
         return self.at(node.lineno, node.col_offset)
 
+    def excerpt(self, node: Node) -> str:
+        """The beginning of a node's text."""
+        source = self._line(node.lineno).encode()
+        end = node.end_col_offset if node.end_lineno == node.lineno else None
+        text = source[node.col_offset : end].decode()
+        return text if len(text) <= 60 else f"{text[:56]} ..."
+
     def at(self, line: int, offset: int) -> Place:
         """The place of a line of the text and an offset in bytes; columns count characters."""
-        if self._lines is None:
-            self._lines = self.text.split("\n")
-        source = self._lines[line - 1] if line <= len(self._lines) else ""
+        source = self._line(line)
         column = offset if source.isascii() else len(source.encode()[:offset].decode())
         return Place(self.file, line + self.shift, column + 1)
+
+    def _line(self, number: int) -> str:
+        if self._lines is None:
+            self._lines = self.text.split("\n")
+        return self._lines[number - 1] if number <= len(self._lines) else ""
 
 
 class Problems:

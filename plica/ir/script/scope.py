@@ -83,6 +83,9 @@ class Outer(Protocol):
     def constructors(self, name: str) -> list[Constructor]:
         """The constructors of that name, of all data types that can be named."""
 
+    def plain(self, name: str) -> object | None:
+        """The plain data (a string, a tuple of numbers …) of that name."""
+
     def known(self) -> Iterable[str]:
         """The names that mean something, for suggestions."""
 
@@ -97,6 +100,10 @@ class Nowhere:
     def constructors(self, name: str) -> list[Constructor]:
         """None."""
         return []
+
+    def plain(self, name: str) -> object | None:
+        """Nothing."""
+        return None
 
     def known(self) -> Iterable[str]:
         """None."""
@@ -135,10 +142,10 @@ class Scope:
         self._trail: list[tuple[str, tuple[Local, int] | None]] = []
         self._used: dict[str, int] = {}
 
-    def fresh(self, hint: str) -> Name:
-        """A name that no other variable of this function has."""
-        index = self._used.get(hint, 0)
-        self._used[hint] = index + 1
+    def fresh(self, hint: str, kind: str = "") -> Name:
+        """A name that no other variable of this kind in this function has."""
+        index = self._used.get(kind + hint, 0)
+        self._used[kind + hint] = index + 1
         return Name(hint, index)
 
     def mark(self) -> int:

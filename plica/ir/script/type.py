@@ -32,7 +32,7 @@ class TypeReader:
         self.scope = scope
         self.origin = origin
         self.problems = problems
-        self.open: list[ScalarVar] | None = None
+        self.open: list[tuple[str, ScalarVar]] | None = None
         """Where dims may be new: those met so far, in order."""
 
     def error(
@@ -96,9 +96,9 @@ class TypeReader:
     def _dim_name(self, name: str) -> Scalar | None:
         found = self.scope.find(f"dim {name}")
         if found is None and self.open is not None:
-            found = ScalarVar(self.scope.fresh(f"{name}"), i64)
+            found = ScalarVar(self.scope.fresh(name, "dim "), i64)
             self.scope.bind(f"dim {name}", found)
-            self.open.append(found)
+            self.open.append((name, found))
         return found if isinstance(found, ScalarVar) else None
 
     def _named(self, node: ast.expr) -> Type:
@@ -141,9 +141,9 @@ class TypeReader:
         of = self.dtype(dtype)
         if of is None:
             expected = ", ".join(DTYPE_WORDS)
-            hint = did_you_mean(ast.unparse(dtype), DTYPE_WORDS)
+            hint = did_you_mean(self.origin.excerpt(dtype), DTYPE_WORDS)
             self.error(
-                dtype, "unbound-name", "This is no dtype.", expected, ast.unparse(dtype), hint
+                dtype, "unbound-name", "This is no dtype.", expected, self.origin.excerpt(dtype), hint
             )
         sizes = tuple([self.size(each) for each in shape.elts])
         return TensorType(sizes, of or i64)
@@ -161,7 +161,7 @@ class TypeReader:
 
     def _no_shape(self, node: ast.expr) -> None:
         message = "A shape is a tuple of numbers and names in quotes."
-        self.error(node, "unsupported-syntax", message, '(2, "n")', ast.unparse(node))
+        self.error(node, "unsupported-syntax", message, '(2, "n")', self.origin.excerpt(node))
 
     def _data(self, node: ast.expr, data: Data, args: tuple[Type, ...]) -> Type:
         if len(args) != data.arity:
@@ -171,6 +171,7 @@ class TypeReader:
 
     def _function(self, node: ast.expr, parts: list[ast.expr]) -> Type:
         mark = self.scope.mark()
+        before = len(self.open or ())
         types: tuple[TypeVar, ...] = ()
         dims: tuple[ScalarVar, ...] = ()
         if len(parts) == 3:
@@ -181,8 +182,9 @@ class TypeReader:
             return UNIT
         params = tuple([self.read(each) for each in parts[0].elts])
         ret = self.read(parts[1])
-        if types or dims:
-            self.scope.leave(mark)
+        self.scope.leave(mark)
+        for name, met in (self.open or ())[before:]:  # bound by the function around
+            self.scope.bind(f"dim {name}", met)
         return FuncType(dims, types, params, ret)
 
     def _forall(self, node: ast.expr) -> tuple[tuple[TypeVar, ...], tuple[ScalarVar, ...]]:
@@ -207,29 +209,25 @@ class TypeReader:
             if all(name.isidentifier() for name in names):
                 return list(dict.fromkeys(names))
         message = "Names are given in one string, separated by blanks."
-        self.error(node, "unsupported-syntax", message, '"A B"', ast.unparse(node))
+        self.error(node, "unsupported-syntax", message, '"A B"', self.origin.excerpt(node))
         return []
 
     def bind_types(self, names: list[str]) -> tuple[TypeVar, ...]:
         """New type variables."""
-        variables = [TypeVar(self.scope.fresh(name)) for name in names]
+        variables = [TypeVar(self.scope.fresh(name, "type ")) for name in names]
         for name, variable in zip(names, variables, strict=True):
             self.scope.bind(f"type {name}", variable)
         return tuple(variables)
 
     def bind_dims(self, names: list[str]) -> tuple[ScalarVar, ...]:
         """New dims."""
-        variables = [ScalarVar(self.scope.fresh(name), i64) for name in names]
+        variables = [ScalarVar(self.scope.fresh(name, "dim "), i64) for name in names]
         for name, variable in zip(names, variables, strict=True):
             self.scope.bind(f"dim {name}", variable)
         return tuple(variables)
 
     def _no_type(self, node: ast.expr) -> Type:
         expected = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'
-        self.error(node, "unsupported-syntax", "This is no type.", expected, _brief(node))
+        self.error(node, "unsupported-syntax", "This is no type.", expected, self.origin.excerpt(node))
         return UNIT
 
-
-def _brief(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if len(text) <= 60 else f"{text[:56]} ..."

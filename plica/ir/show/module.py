@@ -77,8 +77,8 @@ class _Printer:
     def source(self) -> Source:
         main = self.module.main
 
-        def place(item: tuple[Defined, Definition]) -> tuple[int, bool]:
-            return _KINDS.index(type(item[1])), item[0] is main
+        def place(item: tuple[Defined, Definition]) -> tuple[int, bool, str]:
+            return _KINDS.index(type(item[1])), item[0] is main, self.types.names[item[0]]
 
         texts = [self._definition(*item) for item in sorted(self.module.items(), key=place)]
         functions = self.module.functions()

@@ -55,6 +55,8 @@ def of_term(term: Scalar, known: Knowledge) -> Interval:
     found = memo.get(term)
     if found is not None:
         return found
+    if known.impossible:
+        return EVERYTHING
     stack = [term]
     while stack:
         node = stack[-1]
@@ -72,9 +74,16 @@ def of_term(term: Scalar, known: Knowledge) -> Interval:
 
 def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
     """The interval of a polynomial: the sum of its parts, and what is known of its form."""
-    total = Interval(of.constant, of.constant)
+    memo = known.bounds
+    low: int | None = of.constant
+    high: int | None = of.constant
     for key, coefficient in of.terms.items():
-        total += of_key(key, known).scaled(coefficient)
+        below, above = memo.get(key) or of_key(key, known)  # type: ignore[call-overload]
+        if coefficient < 0:
+            below, above = above, below
+        low = None if low is None or below is None else low + coefficient * below
+        high = None if high is None or above is None else high + coefficient * above
+    total = Interval(low, high)
     if known.forms and len(of.terms) > 1:
         content = of.content()
         form = frozenset((k, c // content) for k, c in of.terms.items())

@@ -22,8 +22,7 @@ from math import gcd
 from typing import Final
 
 from plica.core.binding import free_vars
-from plica.core.digest import summaries
-from plica.ir.dtype import i64
+from plica.core.digest import digest
 from plica.ir.scalar import FloorDiv, FloorMod, Lit, Scalar
 from plica.rewrite.index.bounds import of_polynomial
 from plica.rewrite.index.knowledge import Knowledge
@@ -35,6 +34,7 @@ from plica.rewrite.index.polynomial import (
     Polynomial,
     Product,
     atom,
+    literal,
     number,
     to_term,
 )
@@ -46,9 +46,7 @@ DEEPEST: Final = 40
 
 def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:
     """The canonical term; None where a number does not fit into an index."""
-    if not known.order or len(of.terms) < 2:
-        return to_term(of, (lambda key: rank(key, known)) if known.order else None)
-    return to_term(of, lambda key: rank(key, known))
+    return to_term(of, (lambda key: rank(key, known)) if known.order else None)
 
 
 def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
@@ -80,10 +78,30 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
 _LAST: Final = (1,)
 
 
-def _mark(part: Scalar, known: Knowledge) -> bytes:
-    inner, free = summaries(part)[part]
-    where = b",".join(str(known.order[variable]).encode() for variable in free)
-    return hashlib.blake2b(inner + b"/" + where, digest_size=16).digest()
+def _mark(root: Scalar, known: Knowledge) -> bytes:
+    """Bytes that tell atoms apart by structure, variables being known by their place."""
+    memo = known.marks
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+        missing = [kid for kid in kids if kid not in memo]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if isinstance(node, Lit):
+            text = f"{node.value!r}{node.dtype}"
+        elif node in known.order:
+            text = f"#{known.order[node]}"
+        else:
+            text = f"{type(node).tag()}{digest(node) if not kids else ''}"
+        inside = b"".join([memo[kid] for kid in kids])
+        memo[node] = hashlib.blake2b(text.encode() + inside, digest_size=16).digest()
+    return memo[root]
 
 
 def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polynomial | None:
@@ -99,7 +117,9 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
         if low is not None and high is not None and low // by == high // by:
             return whole.shifted(low // by)
         out, rest = _pulled(rest, by)
-        whole = whole.plus(out)
+        if out.terms or out.constant:
+            whole = whole.plus(out)
+            continue
         common = gcd(rest.content(), by)
         if common > 1:
             rest = _split(rest, common)[0]
@@ -124,7 +144,7 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
                 part = None if inner is None else remainder(inner, size // by, known, depth + 1)
                 return None if part is None else whole.plus(part)
         value = term_of(rest, known)
-        return None if value is None else whole.plus(atom(FloorDiv(value, Lit(by, i64))))
+        return None if value is None else whole.plus(atom(FloorDiv(value, literal(by))))
     return whole.plus(rest)
 
 
@@ -160,7 +180,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
         if low is not None and high is not None and low // by == high // by:
             continue
         value = term_of(rest, known)
-        return None if value is None else offset.plus(atom(FloorMod(value, Lit(by, i64))), scale)
+        return None if value is None else offset.plus(atom(FloorMod(value, literal(by))), scale)
     return offset
 
 

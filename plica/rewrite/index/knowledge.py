@@ -1,7 +1,7 @@
 """Knowledge: what follows from a context at once, in tables made for fast look-up.
 
-    rows         polynomials that are not negative
-    ranges       the variables of loops, innermost first, with their least and greatest value
+    rows         polynomials of several products that are not negative
+    ranges       loop variables with symbolic ends, innermost first: least and greatest value
     forms        an interval for a polynomial without its constant, and so for each atom
     residues     `value = base (mod coefficient)` for a polynomial without its constant
     order        the place of each variable in canonical terms
@@ -60,8 +60,10 @@ class Knowledge:
     polynomials: dict[Term, Polynomial] = attrs.field(factory=dict)
     bounds: dict[Term, Interval] = attrs.field(factory=dict)
     residue_of: dict[Term, Residue] = attrs.field(factory=dict)
-    normal: dict[Term, Term] = attrs.field(factory=dict)
+    plain: dict[Scalar, Scalar] = attrs.field(factory=dict)
+    normal: dict[Scalar, Scalar] = attrs.field(factory=dict)
     ranks: dict[Key, tuple[object, ...]] = attrs.field(factory=dict)
+    marks: dict[Term, bytes] = attrs.field(factory=dict)
     data: dict[Term, bool] = attrs.field(factory=dict)
     inner: dict[Term, Context] = attrs.field(factory=dict)
 
@@ -72,7 +74,8 @@ class Knowledge:
     def trim(self) -> None:
         """Forget answers where there are too many."""
         tables: tuple[dict[Any, Any], ...] = (  # Any: of whatever, it is only counted
-            self.polynomials, self.bounds, self.residue_of, self.normal, self.ranks, self.data,
+            self.polynomials, self.bounds, self.residue_of,
+            self.plain, self.normal, self.ranks, self.marks, self.data,
         )  # fmt: skip
         for table in tables:
             if len(table) > MOST_ANSWERS:
@@ -122,14 +125,16 @@ def _derive(context: Context) -> Knowledge:
             elif row.constant < 0:
                 known.impossible = True
         _note_residue(condition, known)
-    known.rows = tuple(rows)
-    known.ranges = tuple(
-        (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))
-        for each in reversed(context.ranges)
-    )
     for row in rows:
         _note_form(row, known)
-    if rows:
+    known.rows = tuple(row for row in rows if len(row.terms) > 1)
+    ends = [
+        (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))
+        for each in reversed(context.ranges)
+    ]
+    if any(start.terms or last.terms for _, start, last in ends):
+        known.ranges = tuple(ends)
+    if known.rows:
         _propagate(known)
     return known
 
@@ -180,8 +185,6 @@ def _propagate(known: Knowledge) -> None:
     for _ in range(ROUNDS):
         changed = False
         for row in known.rows:
-            if len(row.terms) == 1:
-                continue  # its form says all
             parts = {key: of_key(key, known).scaled(c) for key, c in row.terms.items()}
             open_ends = [key for key, part in parts.items() if part.high is None]
             if len(open_ends) > 1:

@@ -183,7 +183,7 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
         size = coefficient if result is None else abs(coefficient)
         if not LEAST <= size <= GREATEST:
             return None
-        part: Scalar | None = None if size == 1 else Lit(size, i64)
+        part: Scalar | None = None if size == 1 else literal(size)
         for each in (key,) if key.__class__ is not Product else _in_order(key.atoms, rank):
             part = each if part is None else Mul(part, each)
         assert part is not None
@@ -192,13 +192,22 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
         else:
             result = Add(result, part) if coefficient > 0 else Sub(result, part)
     if result is None:
-        return Lit(of.constant, i64) if LEAST <= of.constant <= GREATEST else None
+        return literal(of.constant) if LEAST <= of.constant <= GREATEST else None
     if of.constant:
         if abs(of.constant) > GREATEST:
             return None
-        size = Lit(abs(of.constant), i64)
-        result = Add(result, size) if of.constant > 0 else Sub(result, size)
+        last = literal(abs(of.constant))
+        result = Add(result, last) if of.constant > 0 else Sub(result, last)
     return result
+
+
+def literal(value: int) -> Scalar:
+    """An index literal; those met often are kept at hand."""
+    found = _LITERALS.get(value)
+    return Lit(value, i64) if found is None else found
+
+
+_LITERALS: Final = {value: Lit(value, i64) for value in range(-64, 1025)}
 
 
 def _in_order(atoms: tuple[Scalar, ...], rank: Rank | None) -> list[Scalar]:

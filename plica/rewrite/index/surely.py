@@ -63,7 +63,7 @@ def not_negative(of: Polynomial, known: Knowledge) -> bool:
     low = of_polynomial(of, known).low
     if low is not None and low >= 0:
         return True
-    if not known.rows:
+    if not known.rows and not known.ranges:
         return False
     if _by_a_row(of, known):
         return True

@@ -1,0 +1,344 @@
+"""Live scripts: functions and data types written in a running Python program.
+
+A decorated function is never called: its source is read when its module is first asked for, and
+the names in it are looked up in its globals then, so functions may use what is defined after them.
+
+    @plica.function
+    def twice(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return x + x
+
+    twice.module        # all it needs, with types
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import Any, Final, NoReturn, overload
+
+import numpy as np
+
+from plica.core.collector import paused
+from plica.core.diagnostic import ScriptError
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dtype import DType
+from plica.ir.graph import Constructor, Expr, Literal, Var, const
+from plica.ir.infer import infer
+from plica.ir.module import Defined, Definition, Extern, Module, module
+from plica.ir.operator import Operator
+from plica.ir.script.origin import Origin, PlaceTable, Problems
+from plica.ir.script.scope import Data, Meaning, Scope, Word
+from plica.ir.script.statement import BodyReader
+from plica.ir.script.task import run
+from plica.ir.script.text import parse, read_data
+from plica.ir.show.statement import dims_of
+from plica.ir.type import DataName, FuncType, TypeTerm
+from plica.ir.word import SCRIPT_WORDS
+from plica.runtime.error import Diagnostic, Place
+
+_MODULES: Final = {
+    "plica": "plica", "plica.op": "op", "plica.op.nn": "op.nn", "plica.script": "script",
+}  # fmt: skip
+
+
+class Scripted:
+    """A function of the graph language, written in Python."""
+
+    def __init__(self, source: FunctionType, local: Mapping[str, object]) -> None:
+        self.source = source
+        self.local = local
+        self.name = source.__name__
+        self.__doc__ = source.__doc__
+        self.__name__ = source.__name__
+        self.__qualname__ = source.__qualname__
+        self.__module__ = source.__module__
+        self.__wrapped__ = source
+        self._module: Module | None = None
+
+    @property
+    def module(self) -> Module:
+        """This function and all it needs, inferred; found once, when first asked for."""
+        if self._module is None:
+            with paused():
+                self._module = _Program().of(self)
+        return self._module
+
+    def __call__(self, *args: object, **named: object) -> NoReturn:
+        """A script is not Python: it is interpreted or compiled."""
+        message = f"{self.name} is a function of the graph language; Python cannot call it."
+        hint = f"plica.interpret({self.name}, ...) or plica.compile({self.name})(...)"
+        raise ScriptError(Diagnostic("unsupported", message, Place(node=self.name), None, None, hint))
+
+    def __repr__(self) -> str:
+        return f"<plica function {self.name}>"
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+
+class ScriptedData:
+    """A data type, written as a Python class."""
+
+    def __init__(self, source: type, local: Mapping[str, object]) -> None:
+        self.source = source
+        self.local = local
+        self.name = source.__name__
+        self.constructors = tuple(source.__dict__.get("__annotations__", ()))
+
+    def __repr__(self) -> str:
+        return f"<plica data {self.name}>"
+
+
+@overload
+def function(source: Callable[..., Any], /) -> Scripted: ...
+@overload
+def function(
+    *, forall: str = "", dims: str | None = None, attrs: Mapping[str, object] | None = None
+) -> Callable[[Callable[..., Any]], Scripted]: ...
+def function(
+    source: Callable[..., Any] | None = None,
+    /,
+    *,
+    forall: str = "",
+    dims: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+) -> Scripted | Callable[[Callable[..., Any]], Scripted]:
+    """Mark a Python function as one of the graph language.
+
+    `forall` names the types it is polymorphic in, `dims` the symbolic dims where they are not
+    just those its parameters mention, `attrs` what passes should know about it.
+    """
+    local = _local_names(sys._getframe(1))
+
+    def mark(each: Callable[..., Any]) -> Scripted:
+        if not isinstance(each, FunctionType):
+            raise TypeError(f"plica.function marks functions, not {each!r}.")
+        return Scripted(each, local)
+
+    # The options are read from the source, with the rest of the function.
+    return mark if source is None else mark(source)
+
+
+@overload
+def data(source: type, /) -> ScriptedData: ...
+@overload
+def data(*, forall: str = "") -> Callable[[type], ScriptedData]: ...
+def data(
+    source: type | None = None, /, *, forall: str = ""
+) -> ScriptedData | Callable[[type], ScriptedData]:
+    """Mark a Python class as a data type: its annotations are its constructors."""
+    local = _local_names(sys._getframe(1))
+
+    def mark(each: type) -> ScriptedData:
+        return ScriptedData(each, local)
+
+    return mark if source is None else mark(source)
+
+
+def extern(symbol: str, of: FuncType) -> Extern:
+    """A function defined elsewhere; the symbolic dims in its parameters are its own.
+
+    >>> from plica.ir.type import tensor
+    >>> str(extern("f", FuncType((), (), (tensor(("n",), "f32"),), tensor((), "f32"))).type)
+    'Fn[(Tensor[("n",), f32],), Tensor[(), f32], forall(dims="n")]'
+    """
+    dims = tuple(dims_of(of.params))
+    return Extern(symbol, FuncType((*of.dims, *dims), of.types, of.params, of.ret))
+
+
+def as_module(of: Module | Scripted) -> Module:
+    """A module, or that of a decorated function."""
+    if isinstance(of, Scripted):
+        return of.module
+    if isinstance(of, Module):
+        return of
+    raise TypeError(f"Expected a module or a function marked with plica.function, found {of!r}.")
+
+
+class _Program:
+    """What one function needs, found while reading it."""
+
+    def __init__(self) -> None:
+        self.problems = Problems()
+        self.places = PlaceTable()
+        self.definitions: dict[Defined, Definition] = {}
+        self._variables: dict[object, Var] = {}
+        self._datas: dict[ScriptedData, Data] = {}
+        self._used: dict[str, int] = {}
+        self._pending: list[Scripted | Data] = []
+
+    def of(self, main: Scripted) -> Module:
+        variable = self.function(main)
+        for each in self._pending:  # grows while it is gone through
+            if isinstance(each, Data):
+                self.definitions[each.name] = each.definition()
+            else:
+                self._read(each)
+        self.problems.refuse()
+        return infer(module(self.definitions, variable), self.places)
+
+    def function(self, of: Scripted) -> Var:
+        """The variable of a function; it will be read."""
+        if of not in self._variables:
+            self._variables[of] = Var(self._fresh(of.name), None)
+            self._pending.append(of)
+        return self._variables[of]
+
+    def extern(self, name: str, of: Extern) -> Var:
+        """The variable of an extern."""
+        if of not in self._variables:
+            self._variables[of] = variable = Var(self._fresh(name), of.type)
+            self.definitions[variable] = of
+        return self._variables[of]
+
+    def data(self, of: ScriptedData) -> Data:
+        """A data type; its definition will be read."""
+        if of not in self._datas:
+            origin, node = _source_of(of.source, of.name, ast.ClassDef)
+            reader = self._reader(_Globals(self, vars(sys.modules[of.source.__module__]), of.local), origin)
+            forall = [
+                each
+                for decorator in node.decorator_list
+                if isinstance(decorator, ast.Call)
+                for keyword in decorator.keywords
+                for each in reader.names(keyword.value)
+            ]
+            name = DataName(self._fresh(of.name))
+            self.places.note(name, origin, node)
+            define = partial(read_data, reader, node, forall)
+            self._datas[of] = Data(name, len(forall), define)
+            self._pending.append(self._datas[of])
+        return self._datas[of]
+
+    def _read(self, of: Scripted) -> None:
+        origin, node = _source_of(of.source, of.name, ast.FunctionDef)
+        inner = inspect.getclosurevars(of.source).nonlocals
+        reader = self._reader(_Globals(self, of.source.__globals__, {**of.local, **inner}), origin)
+        options = reader.options(node.decorator_list)
+        variable = self._variables[of]
+        self.places.note(variable, origin, node)
+        self.definitions[variable] = run(reader.function(node, options))
+
+    def _reader(self, outer: _Globals, origin: Origin) -> BodyReader:
+        return BodyReader(Scope(outer), origin, self.problems, self.places)
+
+    def _fresh(self, hint: str) -> Name:
+        index = self._used.get(hint, 0)
+        self._used[hint] = index + 1
+        return Name(hint, index)
+
+
+class _Globals:
+    """Python's names around a function, as far as scripts can use them."""
+
+    def __init__(
+        self, program: _Program, names: Mapping[str, object], local: Mapping[str, object]
+    ) -> None:
+        self.program = program
+        self.names = names
+        self.local = local
+        self._found: dict[str, Meaning | None] = {}
+        self._makers: dict[str, list[ScriptedData]] | None = None
+
+    def find(self, name: str) -> Meaning | None:
+        """What the Python object of that name means in a script."""
+        if name not in self._found:
+            value = self.local[name] if name in self.local else self.names.get(name)
+            self._found[name] = None if value is None else self._meaning(name, value)
+        return self._found[name]
+
+    def constructors(self, name: str) -> list[Constructor]:
+        """The constructors of that name, of the data types that have a name here."""
+        if self._makers is None:
+            self._makers = {}
+            both = {**self.names, **self.local}
+            for each in dict.fromkeys(v for v in both.values() if isinstance(v, ScriptedData)):
+                for constructor in each.constructors:
+                    self._makers.setdefault(constructor, []).append(each)
+        makers = [self.program.data(each) for each in self._makers.get(name, ())]
+        return [each for data in makers for each in data.constructors() if str(each.name) == name]
+
+    def plain(self, name: str) -> object | None:
+        """Plain data among Python's names."""
+        value = self.local.get(name, self.names.get(name))
+        return _plain(value)
+
+    def known(self) -> Iterable[str]:
+        """The names that could be meant."""
+        self.constructors("")
+        usable = (Scripted, ScriptedData, Term, np.ndarray, int, float)
+        both = {**self.names, **self.local}
+        named = [name for name, value in both.items() if isinstance(value, usable)]
+        return [*named, *(self._makers or ())]
+
+    def _meaning(self, name: str, value: object) -> Meaning:
+        match value:
+            case Scripted():
+                return self.program.function(value)
+            case ScriptedData():
+                return self.program.data(value)
+            case Extern():
+                return self.program.extern(name, value)
+            case DType():
+                return Word(value.name)
+            case Operator():
+                return Word(f"op.{value.name}")
+            case Expr() | TypeTerm():
+                return value  # type: ignore[return-value]  # every TypeTerm is a Type
+            case bool() | int() | float():
+                return Literal(value)
+            case np.ndarray() | np.generic():
+                return const(value)
+            case ModuleType() if value.__name__ in _MODULES:
+                return Word(_MODULES[value.__name__])
+        word = getattr(value, "__name__", "")
+        if getattr(value, "__module__", None) == "plica.script" and word in SCRIPT_WORDS:
+            return Word(word)
+        if value in (function, data, extern):
+            return Word(f"plica.{word}")
+        return Word(word if value in (bool, float, tuple, min, max) else f"Python's {name}")
+
+
+def _plain(value: object) -> object | None:
+    if isinstance(value, str | DType | bool | int | float):
+        return value
+    if isinstance(value, tuple | list):
+        items = tuple([_plain(item) for item in value])
+        return None if None in items else items
+    return None
+
+
+def _local_names(frame: Any) -> Mapping[str, object]:
+    """The names of ours around a decorator, which Python does not keep where it is no module."""
+    if frame.f_locals is frame.f_globals:
+        return {}
+    ours = (Scripted, ScriptedData, Term, Operator, ModuleType)
+    return {name: value for name, value in frame.f_locals.items() if isinstance(value, ours)}
+
+
+def _source_of(of: Any, name: str, kind: type[Any]) -> tuple[Origin, Any]:
+    """The syntax tree of a function or class, from its file."""
+    try:
+        lines, first = inspect.getsourcelines(of)
+        file = inspect.getsourcefile(of) or "<unknown>"
+    except (OSError, TypeError):  # what inspect raises where there is no source
+        message = f"The source of {name} is not available."
+        hint = "Write it in a file, or use plica.from_text."
+        raise ScriptError(
+            Diagnostic("no-source", message, Place(node=name), None, None, hint)
+        ) from None
+    source = "".join(lines)
+    if source[:1].isspace():  # inside something: a line around it keeps the columns
+        source, first = f"if 1:\n{source}", first - 1
+    node: Any = parse(source, file, first).body[0]
+    node = node.body[0] if isinstance(node, ast.If) else node
+    if not isinstance(node, kind):
+        message = f"{name} must be written as a statement of its own."
+        place = Place(file, first, 1)
+        raise ScriptError(Diagnostic("unsupported-syntax", message, place))
+    return Origin(file, source, first), node

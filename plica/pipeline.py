@@ -1,0 +1,190 @@
+"""The pipeline: from a module to something one can call.
+
+`PASSES` is data: what is done to a module before it is sequenced into a program, in order.  Then
+come the memory plan, the fold into LLVM and the toolchain.
+
+>>> import numpy as np
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Function, Var
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((3,), "f32"))
+>>> main = Var(Name("main"), None)
+>>> exe = compile(module({main: Function((), (), (x,), None, x * 2.0)}, main))
+>>> exe(np.array([1, 2, 3], np.float32))
+array([2., 4., 6.], dtype=float32)
+>>> exe.inputs[0].type
+'Tensor[(3,), f32]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold, launches
+from plica.codegen.lower.decompose import decompose
+from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.sequence import sequence
+from plica.codegen.program import Plan, Program, Slot, place
+from plica.codegen.target import Target, unknown_target
+from plica.ir.graph import Const, Function
+from plica.ir.infer import infer
+from plica.ir.module import Module
+from plica.ir.passes import Pass, Pipeline, run
+from plica.ir.script import Scripted, as_module
+from plica.ir.show_kernel import show_kernel
+from plica.ir.type import TupleType, Type
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable, Interface, Shape
+from plica.runtime.port import Port
+
+PASSES: Final = Pipeline(
+    (
+        Pass("infer", "every later step asks for types", infer, after=("inferred",)),
+        Pass("resolve", "calls, lets and tuples are known before the program runs", resolve),
+        Pass("decompose", "only operators with a tensor definition become kernels", decompose),
+    )
+)
+"""What is done to a module, in order."""
+
+_compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
+
+
+@frozen
+class Lowered:
+    """Everything known before native code is made: a value, the same on every machine."""
+
+    module: Module
+    program: Program
+    plan: Plan
+
+
+def compile(  # noqa: PLR0917  # the public surface says so
+    mod: Module | Scripted,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    database: object = None,
+    cache: bool = True,
+    packs: Sequence[object] = (),
+    contract: object = None,
+) -> Executable:
+    """Native code for a module whose dims are all numbers.
+
+    The code runs on one thread for now, whatever `threads` allows.  `cache` lets a module that is
+    still compiled somewhere in this process be shared.  The code neither contracts nor reassociates
+    floats; asking for another `contract`, for rule `packs` or a tuning `database` is refused until
+    there is something they would change.
+    """
+    _check_options(threads, database, packs, contract)
+    machine = find_target(target)
+    module = infer(as_module(mod))
+    key = (module, machine)
+    known = _compiled.get(key) if cache else None
+    if known is not None:
+        return known
+    made = build(lower(module), machine)
+    if cache:
+        _compiled[key] = made
+    return made
+
+
+def lower(module: Module) -> Lowered:
+    """The program of a module and its memory plan."""
+    done = run(PASSES, module)
+    program = sequence(done)
+    return Lowered(module, program, place(program))
+
+
+def build(lowered: Lowered, target: Target) -> Executable:
+    """Native code for a lowered module, loaded into this process."""
+    program, plan = lowered.program, lowered.plan
+    text = fold(program, plan, target)
+    native = toolchain.build(text, target)
+    return Executable(
+        native.address,
+        interface(lowered.module.main_function(), program),
+        constants=[_bytes(each) for each in program.constants],
+        workspace=plan.size,
+        sources=[launch.source for launch in launches(program)],
+        texts={
+            "kernel": lambda: kernels(program),
+            "llvm": lambda: text,
+            "asm": lambda: toolchain.assembly(text, target),
+        },
+        target=str(target),
+        keep=native,
+    )
+
+
+def find_target(of: str | Target) -> Target:
+    """The target meant: this machine, or one described in full."""
+    if isinstance(of, Target):
+        return of
+    if of == "cpu":
+        return toolchain.host()
+    raise unknown_target(of)
+
+
+def kernels(program: Program) -> str:
+    """The distinct kernels of a program as text."""
+    shown = []
+    for number, (kernel, source) in enumerate(zip(program.kernels, program.names, strict=True)):
+        plain = "".join(c if c.isalnum() else "_" for c in source)
+        shown.append(show_kernel(kernel, f"k{number}_{plain}"))
+    return "\n\n".join(shown) + "\n"
+
+
+def interface(main: Function, program: Program) -> Interface:
+    """The names and types a caller sees; a tuple's tensors are named after it."""
+    inputs: list[Port] = []
+    slots = program.space("input")
+    params: list[tuple[str, Shape]] = []
+    for param in main.params:
+        assert param.type is not None
+        params.append((str(param.name), _ports(str(param.name), param.type, slots, inputs)))
+    assert main.ret is not None
+    outputs: list[Port] = []
+    _ports("output", main.ret, program.space("output"), outputs)
+    single = not isinstance(main.ret, TupleType)
+    return Interface(tuple(params), tuple(inputs), tuple(outputs), single)
+
+
+def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Shape:
+    """Add a port for each tensor of a type, and say where they are."""
+    if isinstance(type, TupleType):
+        inside = [_ports(f"{name}[{i}]", item, slots, into) for i, item in enumerate(type.items)]
+        return tuple(inside)
+    slot = slots[len(into)]
+    into.append(Port(name, slot.shape, slot.dtype.name, slot.dtype.numpy))
+    return len(into) - 1
+
+
+def _bytes(of: Const) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """The bytes of a constant where they are; an empty one needs some address all the same."""
+    return np.frombuffer(of.data or b"\0", np.uint8)
+
+
+def _check_options(
+    threads: int | None, database: object, packs: Sequence[object], contract: object
+) -> None:
+    wrong = []
+    if threads is not None and (isinstance(threads, bool) or threads < 1):
+        message = "The number of threads must be at least 1."
+        wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
+    for name, given, default in (
+        ("database", database, None),
+        ("packs", tuple(packs), ()),
+        ("contract", contract, None),
+    ):
+        if given != default:
+            message = f"compile() cannot use the option {name!r} yet."
+            hint = "Leave it out: the code is the same without it."
+            wrong.append(Diagnostic("unsupported", message, None, repr(default), repr(given), hint))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])

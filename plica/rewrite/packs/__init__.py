@@ -1,0 +1,33 @@
+"""The rule packs: Plica's own, and those of installed libraries, found by name.
+
+Plica's packs are imported when they are asked for.
+
+>>> sorted(OWN)[0]
+'algebra'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from plica.rewrite.pack import Pack, find, installed
+
+OWN: Final[dict[str, str]] = {
+    "algebra": "plica.rewrite.packs.algebra:ALGEBRA",
+}
+"""Where each of Plica's own packs is."""
+
+
+def find_pack(name: str) -> Pack:
+    """The pack of that name; raises `RuleRefused` where there is none."""
+    if name not in OWN:
+        return find(name, among=OWN)
+    module, _, attribute = OWN[name].partition(":")
+    pack: Pack = getattr(import_module(module), attribute)
+    return pack
+
+
+def all_packs() -> dict[str, Pack]:
+    """Every pack, by name."""
+    return {name: find_pack(name) for name in (*sorted(OWN), *sorted(installed()))}

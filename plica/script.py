@@ -1,0 +1,107 @@
+"""The words of Plica's Python syntax, for scripts to import.
+
+In a script they are read, not run; here they also have a meaning at run time, so that types can be
+made by hand and editors know the names.
+
+>>> str(Fn[(Tensor[("n", 4), f32],), Tensor[("2*n",), f32]])
+'Fn[(Tensor[("n", 4), f32],), Tensor[("2*n",), f32]]'
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from plica.core.diagnostic import ScriptError
+from plica.core.name import Name
+from plica.ir.dim import DimLike, dim_var, normal_dim
+from plica.ir.dim import dim as to_dim
+from plica.ir.dtype import (
+    DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
+)  # fmt: skip
+from plica.ir.graph import const
+from plica.ir.scalar import Scalar
+from plica.ir.script.dim import read_dim
+from plica.ir.type import FuncType, TensorType, Type, TypeVar
+from plica.runtime.error import Diagnostic, Place
+
+__all__ = [
+    "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim", "encoded", "f16",
+    "f32", "f64", "forall", "i8", "i16", "i32", "i64", "partial", "u8", "u16", "u32", "u64",
+]  # fmt: skip
+
+
+def dim(text: str) -> Scalar:
+    """A symbolic dim such as `dim("2*n+1")`."""
+    found = read_dim(text, dim_var)
+    if isinstance(found, str):
+        place = Place(node=text)
+        raise ScriptError(Diagnostic("unsupported-syntax", f"{text!r} is no dim: {found}.", place))
+    return normal_dim(found)
+
+
+class Tensor:
+    """`Tensor[("n", 4), f32]`: the type of a tensor; strings are symbolic dims."""
+
+    def __class_getitem__(cls, given: tuple[tuple[DimLike | str, ...], DType]) -> TensorType:
+        shape, dtype = given
+        return TensorType(
+            tuple([dim(size) if isinstance(size, str) else to_dim(size) for size in shape]), dtype
+        )
+
+
+@attrs.frozen
+class forall:  # noqa: N801  # a word of the syntax
+    """`forall("A B", dims="n")`: what a function type is polymorphic in."""
+
+    types: str = ""
+    dims: str = ""
+
+
+class Fn:
+    """`Fn[(A, B), R]`: the type of a function; `Fn[..., forall("A", dims="n")]` binds."""
+
+    def __class_getitem__(cls, given: tuple[object, ...]) -> FuncType:
+        params, ret, *rest = given
+        bound = rest[0] if rest else forall()
+        if not isinstance(params, tuple) or not isinstance(bound, forall) or len(rest) > 1:
+            raise TypeError("A function type is written Fn[(A, B), R].")
+        types = tuple([TypeVar(Name(name)) for name in bound.types.split()])
+        dims = tuple([dim_var(name) for name in bound.dims.split()])
+        return FuncType(dims, types, tuple(map(_as_type, params)), _as_type(ret))
+
+
+def _as_type(given: object) -> Type:
+    """A type; a dtype is the type of its scalars."""
+    if isinstance(given, DType):
+        return TensorType((), given)
+    return given  # type: ignore[return-value]  # terms check what they are made of
+
+
+def _only_in_scripts(word: str) -> ScriptError:
+    message = f"{word}(...) has a meaning inside scripts only."
+    return ScriptError(Diagnostic("unsupported-syntax", message, Place(node=word)))
+
+
+def partial(value: object) -> object:
+    """`match partial(t):` need not cover every value."""
+    raise _only_in_scripts("partial")
+
+
+def absurd(value: object) -> object:
+    """The match on a value of a type that has none."""
+    raise _only_in_scripts("absurd")
+
+
+def data(content: str, shape: tuple[int, ...], dtype: DType) -> object:
+    """A constant as bytes in base 85, as the printer writes it."""
+    raise _only_in_scripts("data")
+
+
+def archived(key: str, shape: tuple[int, ...], dtype: DType) -> object:
+    """A constant that lies beside the text, as the printer writes it."""
+    raise _only_in_scripts("archived")
+
+
+def encoded(text: str) -> object:
+    """A kernel as JSON, as the printer writes it."""
+    raise _only_in_scripts("encoded")

@@ -1,0 +1,31 @@
+"""The examples of the README and of the docs are run, in order, as one program each."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = BLOCK.findall(page.read_text())
+    if not blocks:
+        return
+    source = "\n\n".join(blocks)
+    name = f"example_{page.stem}"
+    file = f"<{name}>"
+    # Decorated functions read their own source, so it must be where `inspect` looks.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    module = types.ModuleType(name)
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(source, file, "exec"), module.__dict__)
