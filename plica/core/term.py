@@ -50,8 +50,8 @@ class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
     table: dict[Any, _Entry]
 
 
-def _forget(entry: _Entry) -> None:
-    with _lock:
+def _forget(entry: _Entry, lock: threading.RLock = _lock) -> None:
+    with lock:  # bound early: at exit terms outlive this module's globals
         if entry.table.get(entry.key) is entry:
             del entry.table[entry.key]
 

@@ -36,7 +36,17 @@ from plica.ir.type import (
     TypeVar,
     Unknown,
 )
-from plica.ir.value import Array, Closure, Native, Value, arity, conforms, equations, sketch
+from plica.ir.value import (
+    Array,
+    Closure,
+    DataValue,
+    Native,
+    Value,
+    arity,
+    conforms,
+    equations,
+    sketch,
+)
 from plica.runtime.error import Diagnostic, InputError, Place
 
 _MISSING: Final = object()
@@ -185,7 +195,12 @@ def _read(
             refuse("input-type", "is not a value of its data type.", type, _describe(value))
             return None
         case TypeVar():
-            return value  # type: ignore[no-any-return]  # it can be anything
+            if isinstance(value, np.ndarray | np.generic):
+                return np.asarray(value)
+            if isinstance(value, tuple | DataValue) or arity(value) is not None:
+                return value
+            refuse("input-type", "is no value of the language.", "an array", _describe(value))
+            return None
         case Unknown():
             raise CompilerBug(f"{what} has a type that was never inferred.")
 

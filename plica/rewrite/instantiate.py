@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
+from plica.ir.dtype import DType, bool_
 from plica.ir.graph import Apply, Expr, Literal, const
 from plica.ir.infer import type_of
 from plica.ir.operator import find
@@ -57,10 +58,22 @@ def settled(node: Apply) -> Apply:
     if of is None:
         return node
     args: list[Expr] = [
-        const(arg.value, of) if isinstance(arg, Literal) and i in group else arg
+        const(arg.value, of)
+        if isinstance(arg, Literal) and i in group and is_value(arg.value, of)
+        else arg
         for i, arg in enumerate(node.args)
     ]
     return Apply(node.op, tuple(args), node.attrs)
+
+
+def is_value(number: bool | int | float, of: DType) -> bool:
+    """Whether a literal can be a constant of that dtype: 0.5 is no integer, -1 is no u8."""
+    if of.is_float:
+        return not isinstance(number, bool)
+    if of is bool_:
+        return isinstance(number, bool)
+    low, high = of.bounds
+    return type(number) is int and low <= number <= high
 
 
 def _filled(node: Term, made: dict[Term, Any]) -> Term:

@@ -184,6 +184,7 @@ class TextReader:
         base = node.module if isinstance(node, ast.ImportFrom) else None
         for each in node.names:
             path = each.name if base is None else f"{base}.{each.name}"
+            path = path.replace("plica.ir.script.", "plica.", 1)  # where the decorators live
             head, *steps = path.split(".")
             found = word(head) if head == "plica" and not getattr(node, "level", 0) else None
             for step in steps:

@@ -21,7 +21,7 @@ SLACK = 8.0
 def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> str | None:
     """Why the two values differ under the contract, None where they agree.
 
-    `magnitude` is the largest sum of magnitudes met while computing them (infinite: overflow).
+    `magnitude` is the largest sum of finite magnitudes met while computing them.
     """
     if isinstance(left, tuple) or isinstance(right, tuple):
         if not isinstance(left, tuple) or not isinstance(right, tuple) or len(left) != len(right):
@@ -50,7 +50,9 @@ def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> s
         allowed = contract.rel * max(float(finite.max(initial=0.0)), scale)
     else:
         allowed = SLACK * epsilon(a.dtype) * scale + tiny(a.dtype)
-    return _first(~(both_nan | (wide_a == wide_b) | (gap <= allowed)), a, b)
+    # Which of nan and inf comes out may depend on the order; that something does may not.
+    neither_finite = ~np.isfinite(wide_a) & ~np.isfinite(wide_b)
+    return _first(~(neither_finite | (wide_a == wide_b) | (gap <= allowed)), a, b)
 
 
 def epsilon(of: np.dtype[Any]) -> float:

@@ -10,7 +10,7 @@
 
 Minima, maxima and selects are split by which side they take, bools by their value.  A product of
 unknowns, or a quotient by one, is replaced by a fresh unknown: a system without solutions then has
-none before either, and only such answers are used of it (`Split.exact` tells).
+none before either, and only such answers are used of it (`Linearised.exact` tells).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from plica.core.name import Name
 from plica.core.term import rebuild
-from plica.ir.dtype import bool_, i64
+from plica.ir.dtype import i64
 from plica.ir.scalar import (
     Add,
     And,
@@ -268,6 +268,3 @@ def _unknown(key: object, fresh: dict[object, Scalar]) -> Scalar:
     if found is None:
         found = fresh[key] = ScalarVar(Name("unknown", len(fresh)), i64)
     return found
-
-
-__all__ = ["Constraint", "Linearised", "System", "TooManyCases", "bool_", "linearised", "split"]

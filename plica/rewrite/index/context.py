@@ -72,7 +72,8 @@ class Context(Term):
     def within(self, var: ScalarVar, low: Like, high: Like) -> Context:
         """`low <= var <= high`."""
         inner = self.without((var,))
-        return Context((*inner.ranges, Range(var, index(low), index(high) + 1)), inner.facts)
+        stop = high + 1 if isinstance(high, Scalar) else index(high + 1)
+        return Context((*inner.ranges, Range(var, index(low), stop)), inner.facts)
 
     def where(self, *conditions: Scalar) -> Context:
         """Inside a branch: the conditions hold as well.

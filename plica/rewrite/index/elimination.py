@@ -26,7 +26,7 @@ Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # int64 or Python's integers
 
 
 class Sum(NamedTuple):
-    """Row `i` times `p` plus row `j` times `q`, both positive; `least` instead: both constants."""
+    """Row `i` times `p` plus row `j` times `q`; with `p` and `q` 0 the stricter of equal rows."""
 
     i: int
     p: int

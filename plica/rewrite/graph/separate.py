@@ -1,0 +1,120 @@
+"""Separate: every binder in a function has variables of its own, dims and type variables too.
+
+Terms share by identity, so one node may stand under two binders of one variable and mean two
+things.  A pass that moves nodes first makes them two nodes.  Three things are bound apart beyond
+what `rename_apart` does: dims and type variables of functions, the variables of the clauses of one
+match, and a recursive function inside itself: there it is called by another variable, its *self*.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Tuple, const
+>>> x = Var(Name("x"), None)
+>>> one = Function((), (), (x,), None, x)
+>>> two = Function((), (), (x,), None, x + 1)
+>>> made = separate(Function((), (), (), None, Tuple((one, two))), ()).body
+>>> made.items[0].params[0] is made.items[1].params[0]
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import attrs
+
+from plica.core.binding import free_vars, rename, substitute, variables_of
+from plica.core.term import Term, rebuild
+from plica.ir.apart import rename_apart
+from plica.ir.graph import Clause, Expr, Function, Let, Match, Var
+from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+
+
+def separate(function: Function, outer: Container[Any]) -> Function:
+    """The function up to the names of bound variables; `outer` are the names of definitions."""
+    apart = rename_apart(function, outer)
+    twice = _bound_twice(apart)
+    if not twice:
+        return apart
+    supply = Supply(apart)
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(apart):
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        fresh = {each: rename(each, supply.name(each.name.hint)) for each in twice.get(node, ())}
+        if isinstance(new, Function) and fresh:
+            new = rebuild(new, tuple([substitute(kid, fresh) for kid in new._children]))
+        elif isinstance(new, Match) and fresh:
+            new = attrs.evolve(new, clauses=_clauses(new.clauses, set(fresh), supply))
+        memo[node] = new
+    made = memo[apart]
+    assert isinstance(made, Function)
+    return made
+
+
+def with_selves(function: Function, outer: Container[Any]) -> tuple[Function, dict[Var, Var]]:
+    """The function with selves, and which variable each self stands for."""
+    function = separate(function, outer)
+    selves: dict[Var, Var] = {}
+    nodes = expressions(function)
+    if not any(_is_recursive(node) for node in nodes):
+        return function, selves
+    supply = Supply(function)
+    memo: dict[Expr, Expr] = {}
+    for node in nodes:
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        if isinstance(new, Let) and _is_recursive(new):
+            itself = rename(new.var, supply.name(new.var.name.hint))
+            selves[itself] = new.var
+            value = substitute(new.value, {new.var: itself})
+            assert isinstance(value, Expr)
+            new = Let(new.var, value, new.body)
+        memo[node] = new
+    made = memo[function]
+    assert isinstance(made, Function)
+    return made, selves
+
+
+def _is_recursive(node: Expr) -> bool:
+    return (
+        isinstance(node, Let)
+        and isinstance(node.value, Function)
+        and node.var in free_vars(node.value)
+    )
+
+
+def _bound_twice(function: Function) -> dict[Expr, tuple[Any, ...]]:
+    """For each node the variables it binds though somebody else binds them too."""
+    binder: dict[Term, Expr] = {}
+    found: dict[Expr, tuple[Any, ...]] = {}
+    for node in expressions(function):
+        if isinstance(node, Function):
+            own = (*node.dims, *node.types)
+            twice = tuple([each for each in own if binder.setdefault(each, node) is not node])
+            if twice:
+                found[node] = twice
+        elif isinstance(node, Match) and len(node.clauses) > 1:
+            seen: set[Term] = set()
+            again: dict[Term, None] = {}
+            for clause in node.clauses:
+                bound = variables_of(clause.pattern)
+                again.update((each, None) for each in bound if each in seen)
+                seen.update(bound)
+            if again:
+                found[node] = tuple(again)
+    return found
+
+
+def _clauses(
+    clauses: tuple[Clause, ...], shared: set[Term], supply: Supply
+) -> tuple[Clause, ...]:
+    """The clauses with shared variables renamed in all but the first that binds them."""
+    seen: set[Term] = set()
+    made: list[Clause] = []
+    for clause in clauses:
+        fresh: dict[Term, Term] = {}
+        for each in variables_of(clause.pattern):
+            if each in shared and each in seen:
+                fresh[each] = rename(each, supply.name(each.name.hint))  # type: ignore[attr-defined]  # a variable has a name
+            seen.add(each)
+        kids = tuple([substitute(kid, fresh) for kid in clause._children])
+        made.append(rebuild(clause, kids))
+    return tuple(made)

@@ -1,0 +1,113 @@
+"""Totality: which expressions surely have a value, whatever the values of their variables are.
+
+The language is pure, so the only effects are to fail (an index out of bounds, a partial match, a
+function from outside) and not to come to an end.  What has neither may be computed before anybody
+knows whether it is needed.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.module import module
+>>> from plica.ir.type import FuncType, tensor
+>>> t = tensor((2,), "f32")
+>>> x, f = Var(Name("x"), t), Var(Name("f"), FuncType((), (), (t,), t))
+>>> total = Totality(module({f: Function((), (), (x,), t, Call(f, (x,)))}, f))
+>>> total.of(x + x), total.of(Call(f, (x,)))
+(True, False)
+
+It errs on the safe side: a call of a function that is not a definition is not known to be total.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.dtype import DType
+from plica.ir.graph import Apply, Call, Constructor, Expr, Function, Match, Var
+from plica.ir.infer import type_of
+from plica.ir.module import Module
+from plica.ir.op import find
+from plica.ir.scalar import Buffer, Load, Scalar
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType, TupleType
+from plica.rewrite.graph.uses import recursive
+from plica.rewrite.graph.walk import expressions, operands
+
+
+class Totality:
+    """What is known about the expressions of one module."""
+
+    def __init__(self, module: Module) -> None:
+        self.table = module.definitions()
+        self.recursive = recursive(module)
+        self.known: dict[Expr, bool] = {}
+
+    def of(self, root: Expr) -> bool:
+        """Whether an expression surely has a value."""
+        known = self.known
+        stack: list[Any] = [root]  # an expression, or a 1-tuple of one to decide
+        while stack:
+            node = stack.pop()
+            if node.__class__ is tuple:
+                node = node[0]
+                needs = self._needs(node)
+                known[node] = self._is_harmless(node) and all(known[each] for each in needs)
+            elif node not in known:
+                stack.append((node,))
+                stack.extend([each for each in self._needs(node) if each not in known])
+        return known[root]
+
+    def _needs(self, node: Expr) -> tuple[Expr, ...]:
+        """What has to be total for a node to be."""
+        if isinstance(node, Function):
+            return ()  # making a closure is no work
+        if isinstance(node, Call):
+            function = self.table.get(node.callee)
+            if isinstance(function, Function) and node.callee not in self.recursive:
+                return (*node.args, function.body)
+            return node.args
+        return operands(node)
+
+    def _is_harmless(self, node: Expr) -> bool:
+        """Whether a node itself, apart from its parts, can neither fail nor run for ever."""
+        match node:
+            case Apply(op, args, attributes):
+                types = []
+                for each in args:
+                    of = type_of(each)
+                    if not isinstance(of, TensorType):
+                        return False
+                    types.append((len(of.shape), of.dtype))
+                return is_total_operator(op, attributes, tuple(types))
+            case Call(Constructor(), _, _):
+                return True
+            case Call(callee, _, _):
+                defined = isinstance(self.table.get(callee), Function)
+                return defined and callee not in self.recursive
+            case Match(_, _, total):
+                return total
+            case _:
+                return True
+
+
+@lru_cache(maxsize=4096)
+def is_total_operator(
+    op: str, attributes: tuple[tuple[str, Any], ...], types: tuple[tuple[int, DType], ...]
+) -> bool:
+    """Whether an operator never fails: no index it reads at is itself read from a tensor."""
+    record = find(op)
+    if record is None:
+        return False
+    arguments = [_example(rank, dtype, i) for i, (rank, dtype) in enumerate(types)]
+    values = dict(attributes)
+    if record.compute is None:
+        assert record.decompose is not None
+        return False
+    try:
+        made = record.compute(values, *arguments)
+    except (ValueError, TypeError, IndexError, ZeroDivisionError):
+        return False
+    parts = (made,) if isinstance(made, Compute) else made
+    return not any(_reads_by_data(part) for part in parts)

@@ -1,0 +1,315 @@
+"""Certificates: why a condition holds wherever its context does, as data to be checked again.
+
+    Certificate ::= Periodic(periods)         equal slopes, and equal values on a box of periods
+                  | Exhausted(ranges)         true at each of finitely many points
+                  | Contradictory(cases)      every case of the contrary has no integer solution
+                  | BySolver(name)            an outside solver says so; not checked again
+
+`holds` re-checks one: it needs the splitting into cases, the meaning of terms at points, and sums
+of rows; none of the search that found the certificate.
+
+>>> from plica.ir.dim import dim_var
+>>> from plica.ir.scalar import Eq
+>>> from plica.rewrite.index.context import EMPTY
+>>> x = dim_var("x")
+>>> same = Eq(x // 4 * 4 + x % 4, x)
+>>> holds(same, EMPTY, Periodic(((x, 4),))), holds(same, EMPTY, Periodic(((x, 3),)))
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from plica.ir.scalar import (
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    Select,
+    Sub,
+)
+from plica.rewrite.index.case import Constraint, System, TooManyCases, linearised, split
+from plica.rewrite.index.context import TRUE, Context, negated
+from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
+from plica.rewrite.index.interval import Interval
+from plica.rewrite.index.period import Periods, box, repeats, slopes_of
+from plica.rewrite.index.point import Values, all_values, atoms, is_structure, value
+
+MOST_POINTS: Final = 1_000_000
+
+
+@attrs.frozen
+class Periodic:
+    """An equation of quasi-affine terms: both sides agree on one box, and so everywhere."""
+
+    periods: tuple[tuple[Scalar, int], ...]
+
+
+@attrs.frozen
+class Exhausted:
+    """The context leaves finitely many points, and the condition is true at each."""
+
+    ranges: tuple[tuple[Scalar, int, int], ...]
+
+
+@attrs.frozen
+class Contradiction:
+    """A system without integer solutions: for each residue of the unknowns by their periods, or
+    (no periods) with an unknown for each quotient, some sums of rows are contradictory."""
+
+    periods: tuple[tuple[Scalar, int], ...] | None
+    sums: tuple[Sum, ...]
+
+
+@attrs.frozen
+class Contradictory:
+    """For each case of the contrary, in order, why it cannot be."""
+
+    cases: tuple[Contradiction, ...]
+
+
+@attrs.frozen
+class BySolver:
+    """Said by a solver that gives no certificate."""
+
+    name: str
+
+
+Certificate: TypeAlias = Periodic | Exhausted | Contradictory | BySolver
+
+
+def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
+    """Whether the certificate shows that the condition holds wherever the context does."""
+    match why:
+        case Periodic(given):
+            return isinstance(condition, Eq) and _periodic(condition, dict(given))
+        case Exhausted(ranges):
+            return _exhausted(condition, context, ranges)
+        case Contradictory(cases):
+            return _contradictory(condition, context, cases)
+        case BySolver():
+            return False
+
+
+def contrary(condition: Scalar, context: Context) -> Scalar:
+    """What would have to be possible for the condition to fail."""
+    whole: Scalar = TRUE
+    for said in (*context.conditions(), negated(condition)):
+        whole = said if whole is TRUE else And(whole, said)
+    return whole
+
+
+def difference(condition: Eq) -> Scalar | None:
+    """The difference of the sides as a quasi-affine term, None where it is none.
+
+    Products of unknowns count as unknowns, so a difference that is 0 was 0 before.
+    """
+    if any(isinstance(node, Min | Max | Select) for node in _structure(condition)):
+        return None
+    plain = linearised((Constraint(Sub(condition.left, condition.right), True),))
+    return None if plain is None else plain.system[0].term
+
+
+def rows_by_residue(
+    system: System, periods: Mapping[Scalar, int]
+) -> tuple[list[Row], list[Vector]]:
+    """A system of quasi-affine constraints as rows over the quotients by the periods.
+
+    With `x = L*q + r` each constraint is linear in the `q`, for each residue `r`; only its
+    constant depends on the residue.
+    """
+    terms = [constraint.term for constraint in system]
+    slopes = slopes_of(tuple(terms))
+    # An unknown of period 1 has one residue, so its column of the box is a single 0.
+    numbers = all_values(terms, box(periods))
+    matrix: list[Row] = []
+    constants: list[Vector] = []
+    for (term, equality), constant in zip(system, numbers, strict=True):
+        row = tuple(
+            _whole(slopes[term].get(unknown, Fraction(0)) * period)
+            for unknown, period in periods.items()
+        )
+        matrix.append(row)
+        constants.append(constant)
+        if equality:
+            matrix.append(tuple(-c for c in row))
+            constants.append(-constant)
+    return matrix, constants
+
+
+def rows_by_quotient(system: System) -> tuple[list[Row], list[Vector]]:
+    """A system of quasi-affine constraints as rows with an unknown for each quotient.
+
+    `q = t // c` says `0 <= t - c*q <= c - 1` for a positive `c`, and the contrary for a negative.
+    """
+    columns: dict[Scalar, int] = {}
+    forms: dict[Scalar, tuple[dict[int, int], int]] = {}
+    extra: list[tuple[dict[int, int], int]] = []
+    for constraint in system:
+        for node in slopes_of((constraint.term,)):
+            if node not in forms:
+                forms[node] = _form(node, forms, columns, extra)
+    rows: list[tuple[dict[int, int], int]] = []
+    for term, equality in system:
+        form, constant = forms[term]
+        rows.append((form, constant))
+        if equality:
+            rows.append(({u: -c for u, c in form.items()}, -constant))
+    rows += extra
+    matrix = [tuple(form.get(u, 0) for u in range(len(columns))) for form, _ in rows]
+    return matrix, [np.array([constant], dtype=object) for _, constant in rows]
+
+
+def _periodic(condition: Eq, periods: Periods) -> bool:
+    term = difference(condition)
+    if term is None or periods.keys() != set(atoms(term)):
+        return False
+    if any(size < 1 for size in periods.values()) or prod(periods.values()) > MOST_POINTS:
+        return False
+    if not repeats((term,), periods) or slopes_of((term,))[term]:
+        return False
+    return not np.any(all_values((term,), box(periods))[0])
+
+
+def _exhausted(
+    condition: Scalar, context: Context, ranges: Sequence[tuple[Scalar, int, int]]
+) -> bool:
+    """Each range must follow from the context by itself: the context states it with numbers."""
+    stated = stated_ranges(context)
+    unknowns = atoms(condition, *context.conditions())
+    given = {variable: Interval(low, high) for variable, low, high in ranges}
+    if given.keys() != set(unknowns) or any(stated.get(v) != given[v] for v in given):
+        return False
+    points = points_of(ranges)
+    if points is None:
+        return False
+    allowed = all_values((condition, *context.conditions()), points)
+    truth = allowed[0]
+    for said in allowed[1:]:
+        truth = truth | ~said
+    return bool(np.all(truth))
+
+
+def stated_ranges(context: Context) -> dict[Scalar, Interval]:
+    """The variables whose range the context states in numbers."""
+    return {
+        each.var: Interval(value(each.start, {}), value(each.stop, {}) - 1)
+        for each in context.ranges
+        if not atoms(each.start, each.stop)
+    }
+
+
+def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values] | None:
+    """Every point of a box, None where they are too many."""
+    sizes = {variable: max(0, high - low + 1) for variable, low, high in ranges}
+    if prod(sizes.values()) > MOST_POINTS:
+        return None
+    if 0 in sizes.values():
+        return {variable: np.zeros(0, dtype=np.int64) for variable in sizes}
+    return {v: column + low for (v, low, _), column in zip(ranges, box(sizes).values(), strict=True)}
+
+
+def _contradictory(
+    condition: Scalar, context: Context, cases: Sequence[Contradiction]
+) -> bool:
+    systems = split(contrary(condition, context))
+    if isinstance(systems, TooManyCases) or len(systems) != len(cases):
+        return False
+    return all(_contradicts(system, why) for system, why in zip(systems, cases, strict=True))
+
+
+def _contradicts(system: System, why: Contradiction) -> bool:
+    plain = linearised(system)
+    if plain is None:
+        return False
+    if why.periods is None:
+        matrix, constants = rows_by_quotient(plain.system)
+    else:
+        terms = [constraint.term for constraint in plain.system]
+        periods = dict(why.periods)
+        if periods.keys() != set(atoms(*terms)) or prod(periods.values()) > MOST_POINTS:
+            return False
+        if not repeats(terms, periods):
+            return False
+        matrix, constants = rows_by_residue(plain.system, periods)
+    return bool(np.all(contradicted(matrix, constants, why.sums)))
+
+
+def _form(
+    node: Scalar,
+    forms: Mapping[Scalar, tuple[dict[int, int], int]],
+    columns: dict[Scalar, int],
+    extra: list[tuple[dict[int, int], int]],
+) -> tuple[dict[int, int], int]:
+    """A part of a term as coefficients of columns and a constant; quotients get a column."""
+    if isinstance(node, Lit):
+        return {}, int(node.value)
+    if isinstance(node, FloorDiv | FloorMod):
+        inner, constant = forms[node.left]
+        assert isinstance(node.right, Lit)
+        divisor = int(node.right.value)
+        key = FloorDiv(node.left, node.right)
+        fresh = key not in columns
+        column = columns.setdefault(key, len(columns))
+        rest = {**inner, column: inner.get(column, 0) - divisor}  # t - c*q
+        if fresh:
+            sign = 1 if divisor > 0 else -1
+            extra.append(({u: sign * c for u, c in rest.items()}, sign * constant))
+            extra.append(
+                ({u: -sign * c for u, c in rest.items()}, abs(divisor) - 1 - sign * constant)
+            )
+        return ({column: 1}, 0) if isinstance(node, FloorDiv) else (rest, constant)
+    if not is_structure(node):
+        return {columns.setdefault(node, len(columns)): 1}, 0
+    total: dict[int, int] = {}
+    constant = 0
+    for factor, kid in _summands(node):
+        form, plus = forms[kid]
+        constant += factor * plus
+        for unknown, coefficient in form.items():
+            total[unknown] = total.get(unknown, 0) + factor * coefficient
+    return total, constant
+
+
+def _summands(node: Scalar) -> list[tuple[int, Scalar]]:
+    match node:
+        case Add(a, b):
+            return [(1, a), (1, b)]
+        case Sub(a, b):
+            return [(1, a), (-1, b)]
+        case Mul(Lit(factor), b):
+            return [(int(factor), b)]
+        case Mul(a, Lit(factor)):
+            return [(int(factor), a)]
+    raise AssertionError(node)
+
+
+def _structure(term: Scalar) -> list[Scalar]:
+    seen: dict[Scalar, None] = {}
+    stack = [term]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            if is_structure(node):
+                stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+    return list(seen)
+
+
+def _whole(of: Fraction) -> int:
+    if of.denominator != 1:
+        raise ValueError("A slope over a whole period is an integer.")
+    return of.numerator
