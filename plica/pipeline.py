@@ -27,7 +27,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import fold, launches
+from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
 from plica.codegen.lower.sequence import sequence
@@ -134,9 +134,8 @@ def find_target(of: str | Target) -> Target:
 def kernels(program: Program) -> str:
     """The distinct kernels of a program as text."""
     shown = []
-    for number, (kernel, source) in enumerate(zip(program.kernels, program.names, strict=True)):
-        plain = "".join(c if c.isalnum() else "_" for c in source)
-        shown.append(show_kernel(kernel, f"k{number}_{plain}"))
+    for number, kernel in enumerate(program.kernels):
+        shown.append(show_kernel(kernel, kernel_name(number, program)))
     return "\n\n".join(shown) + "\n"
 
 

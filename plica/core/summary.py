@@ -192,7 +192,8 @@ def _large(
     pool: dict[tuple[Term, ...], tuple[Term, ...]],
 ) -> Summary:
     """The summary of a node one of whose children, or which itself, has many free variables."""
-    views: list[tuple[bytes, Order]] = []
+    views: list[Order] = []
+    seen = _Seen()
     copies = []  # a child that says what an earlier one says adds nothing but that
     for (inner, free), bound in kids:
         parts.append(inner)
@@ -200,18 +201,18 @@ def _large(
         for variable, number in leaving:
             parts.append(word(number) + _place(free, variable))
         parts.append(b"|")
-        view = inner, _without(free, [v for v, _ in leaving])
-        copies.append(next((i for i, each in enumerate(views) if _equal(each, view)), None))
+        view = _without(free, [v for v, _ in leaving])
+        copies.append(seen.before(inner, view))
         views.append(view)
-    base = max(range(len(views)), key=lambda i: (len(views[i][1]), -i)) if views else 0
-    merged = _as_map(views[base][1]) if views else pmap()
+    base = max(range(len(views)), key=lambda i: (len(views[i]), -i))
+    merged = _as_map(views[base])
     changes: dict[Term, bytes] = {}
-    for i, (_, view_) in enumerate(views):
+    for i, view in enumerate(views):
         copy = copies[i]
         if copy is not None:
             parts.append(b"c" + word(i) + word(copy))
         elif i != base:
-            for variable, where in _as_map(view_).items():
+            for variable, where in _places(view):
                 before = changes.get(variable) or merged.get(variable) or b""
                 changes[variable] = _hash(word(i) + where + before)
     parts.append(word(base))
@@ -240,10 +241,14 @@ def _place(free: Order, variable: Term) -> bytes:
     return _index(free.index(variable)) if isinstance(free, tuple) else free[variable]
 
 
-def _as_map(free: Order) -> PMap[Term, bytes]:
+def _places(free: Order) -> Iterable[tuple[Term, bytes]]:
     if isinstance(free, tuple):
-        return pmap({v: _index(i) for i, v in enumerate(free)})
-    return free
+        return [(v, _index(i)) for i, v in enumerate(free)]
+    return free.items()
+
+
+def _as_map(free: Order) -> PMap[Term, bytes]:
+    return pmap(dict(_places(free))) if isinstance(free, tuple) else free
 
 
 def _without(free: Order, variables: list[Term]) -> Order:
@@ -255,8 +260,24 @@ def _without(free: Order, variables: list[Term]) -> Order:
     return evolver.persistent()
 
 
-def _equal(a: tuple[bytes, Order], b: tuple[bytes, Order]) -> bool:
-    return a[0] == b[0] and (a[1] is b[1] or _as_map(a[1]) == _as_map(b[1]))
+class _Seen:
+    """The children of a node so far, found again by what they say."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.short: dict[tuple[bytes, tuple[Term, ...]], int] = {}
+        self.long: dict[bytes, list[tuple[int, Order]]] = {}
+
+    def before(self, inner: bytes, view: Order) -> int | None:
+        """The number of an earlier child that says the same; this one is numbered as well."""
+        here, self.count = self.count, self.count + 1
+        if isinstance(view, tuple):
+            first = self.short.setdefault((inner, view), here)
+            return None if first == here else first
+        alike = self.long.setdefault(inner, [])
+        alike.append((here, view))
+        found = next(i for i, each in alike if each is view or each == view)
+        return None if found == here else found
 
 
 def _by_place(free: PMap[Term, bytes]) -> list[tuple[bytes, Term]]:

@@ -34,10 +34,12 @@ Key = tuple[Term, tuple[Var, ...]]  # a node, and what its ambiguous variables a
 def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     """The same term up to the names of its bound variables, each bound by one binder.
 
-    `outer` holds the free variables of the term, for callers that know them.
+    `outer` holds the variables that mean something outside; those free in the term if not given.
     """
     nodes = post_order(term)
-    unclear = _ambiguous(nodes, free_vars(term) if outer is None else outer)
+    if outer is None:
+        outer = free_vars(term)
+    unclear = _ambiguous(nodes, outer)
     if not unclear:
         return term
     free_vars(term)
@@ -50,7 +52,7 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
             if isinstance(node, Clause):
                 own += [var for var in variables_of(node.pattern) if var in unclear]
             relevant[node] = tuple(sorted(own, key=unclear.__getitem__))
-    names = _Supply(nodes, unclear, free_vars(term))
+    names = _Supply(nodes, unclear, outer)
     memo: dict[Key, Term] = {}
 
     def key_of(node: Term, scope: PMap[Var, Var]) -> Key:

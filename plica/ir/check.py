@@ -118,7 +118,7 @@ class _Checker:
                         self._unbound(each.node, each.variable)
                     case "recursive":
                         message = f"{called} is used in its own value, and only functions may be."
-                        self._error(each.node, "unbound-name", message)
+                        self._error(each.variable, "unbound-name", message, user=each.node)
                     case "shadowed":
                         message = f"A function around this one binds {called} already."
                         hint = "Give it another name."
@@ -145,7 +145,8 @@ class _Checker:
     def _unbound(self, node: Term, variable: Term) -> None:
         called = str(name_of(variable))
         near = did_you_mean(called, [str(each.name) for each in self.module.names])
-        self._error(node, "unbound-name", f"Nothing binds {called}.", suggestion=near)
+        message = f"Nothing binds {called}."
+        self._error(variable, "unbound-name", message, user=node, suggestion=near)
 
     # --- expressions -----------------------------------------------------------------------
 

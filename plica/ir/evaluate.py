@@ -289,6 +289,8 @@ class _Scope:
 
     def is_whole(self, indices: list[Affine], shape: tuple[int, ...]) -> bool:
         """Whether a load gives the buffer as it is: its dimensions are the last axes in order."""
+        if len(shape) > self.rank:
+            return False  # dimensions of size 1 that the result does not have
         for at, ((start, factors), size) in enumerate(zip(indices, shape, strict=True)):
             if size == 1 and start == 0 and not factors:
                 continue

@@ -39,7 +39,8 @@ from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Places, Report
 from plica.ir.type import FuncType, TensorType, TupleType, Type
-from plica.ir.unify import POISON, Solver, same_type
+from plica.ir.unify import Solver, same_type
+from plica.ir.unknown import POISON
 from plica.runtime.error import Diagnostic
 
 __all__ = ["Let", "Places", "Tuple", "infer", "infer_expr", "is_inferred", "same_type", "type_of"]
@@ -74,7 +75,7 @@ def type_of(expr: Expr) -> Type:
     for instance, node in enumerate(judge.nodes):
         if getattr(node, "_type", None) is None and judge.is_shared(instance):
             level = 1 if isinstance(node, Match) else 2
-            parts = [judge.nodes[kid]._settled for kid in judge.kids[instance]]
+            parts = [getattr(judge.nodes[kid], "_settled", 0) for kid in judge.kids[instance]]
             level = min([level, *parts]) if is_explicit(judge, instance) else 0
             remember_type(node, judge.solver.resolve(judge.typed(instance)), level)
     return judge.solver.resolve(judge.typed(root))
@@ -126,7 +127,7 @@ class _Inference:
         self.errors.update((each.diagnostic, None) for each in found)
         if any(each.stops for each in found):
             self._stop()
-        self.bad = {each.node for each in found}
+        self.bad = {each.node for each in found if isinstance(each.node, Apply)}
         open_: list[Var] = []
         for name, value in self.module.items():
             if isinstance(name, Var):
@@ -180,6 +181,7 @@ class _Inference:
             return
         report = Report(str(group[0].name), functions, self.places)
         judge = Judge(report, self.signatures, self.bad)
+        judge.closed = True
         separated: list[Function] = []
         for each in functions:
             assert isinstance(each, Function)
@@ -204,7 +206,7 @@ class _Inference:
                 of_ = judge.solver.resolve(judge.typed(root))
                 sound = not report.errors and isinstance(of_, FuncType)
                 self._declare(name, of_ if sound else POISON, value)
-        if report.errors:
+        if self.errors:
             self.values.update(zip(group, functions, strict=True))
             return
         terms = Elaborator(judge, self.finals).terms()

@@ -26,7 +26,7 @@ from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import Constructor, Var
 from plica.ir.module import Module
-from plica.ir.size import Sizes, shape_of, size_of, solve
+from plica.ir.size import Sizes, shape_of, solve
 from plica.ir.type import (
     DataType,
     FuncType,
@@ -60,13 +60,13 @@ def read_inputs(
     sizes: Sizes | None = None,
 ) -> tuple[tuple[Value, ...], dict[Term, int]]:
     """The values of the parameters, and the dims they determine; `InputError` names all faults."""
-    wrong: list[Diagnostic] = []
-    given = _by_position(params, args, named, wrong)
+    reader = _Reader(module)
+    given = _by_position(params, args, named, reader.wrong)
     read: list[tuple[Var, Value]] = []
     for param, value in zip(params, given, strict=True):
         if value is not _MISSING:
             name = str(param.name)
-            known = _read(f"Input {name!r}", name, value, type_given(param), module, wrong)
+            known = reader.read(name, value, type_given(param), f"Input {name!r}")
             if known is not None:
                 read.append((param, known))
     found = dict(sizes or {})
@@ -76,9 +76,9 @@ def read_inputs(
         found = solve(equations(type_given(param), value, module), found)
         origin |= {dim: str(param.name) for dim in found if dim not in before}
     for param, value in read:
-        _check(str(param.name), value, type_given(param), found, origin, wrong)
-    if wrong:
-        raise InputError(*wrong)
+        reader.check(str(param.name), value, type_given(param), found, origin)
+    if reader.wrong:
+        raise InputError(*reader.wrong)
     return tuple([value for _, value in read]), found
 
 
@@ -91,8 +91,7 @@ def type_given(param: Var) -> Type:
 
 def read_result(name: str, value: Any, type: Type, sizes: Sizes, module: Module) -> Value:
     """What a Python function returned, as a value of the type it must have."""
-    wrong: list[Diagnostic] = []
-    read = _read(f"The result of {name!r}", name, value, type, module, wrong)
+    read = _Reader(module).read(name, value, type, "The result")
     if read is not None and conforms(read, type, sizes, module):
         return read
     raise EvaluationError(
@@ -131,9 +130,8 @@ def _by_position(
         expected = f"{len(names)} ({', '.join(names)})"
         wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
     for name, value in named.items():
-        if names.count(name) != 1:
-            how = "more than one input" if name in names else "no input"
-            message = f"There is {how} {name!r}."
+        if name not in names:
+            message = f"There is no input {name!r}."
             hint = did_you_mean(name, names)
             expected = ", ".join(names) or "no inputs"
             wrong.append(Diagnostic("input-unknown", message, None, expected, name, hint))
@@ -150,95 +148,78 @@ def _by_position(
     return given
 
 
-def _read(
-    what: str, name: str, value: Any, type: Type, module: Module, wrong: list[Diagnostic]
-) -> Value | None:
-    """The value in its canonical form; None where something is wrong with it already."""
+class _Reader:
+    """Reads values and collects what is wrong with them."""
 
-    def refuse(code: str, message: str, expected: object, found: object) -> None:
-        place = Place(node=name)
-        wrong.append(Diagnostic(code, f"{what} {message}", place, str(expected), str(found)))
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.wrong: list[Diagnostic] = []
 
-    match type:
-        case TensorType():
-            array = _array(value, type.dtype)
-            if array is None:
-                refuse("input-type", "is not a tensor.", type, _describe(value))
-            elif isinstance(array, str):
-                refuse("input-dtype", "has the wrong element type.", type.dtype, array)
-            elif array.ndim != len(type.shape):
-                refuse("input-shape", "has the wrong rank.", type, _describe(array))
-            else:
-                return array
-            return None
-        case TupleType():
-            if not isinstance(value, tuple) or len(value) != len(type.items):
-                refuse("input-type", "is not the tuple it must be.", type, _describe(value))
-                return None
-            count = len(wrong)
-            items = [
-                _read(f"{what}[{i}]", name, item, inside, module, wrong)
-                for i, (item, inside) in enumerate(zip(value, type.items, strict=True))
-            ]
-            return tuple(items) if len(wrong) == count else None  # type: ignore[arg-type]
-        case FuncType():
-            if isinstance(value, Native | Constructor | Closure):
-                if arity(value) == len(type.params):
+    def refuse(self, code: str, message: str, name: str, sides: tuple[object, object]) -> None:
+        """Note a fault, with what was expected and what was found."""
+        expected, found = map(str, sides)
+        self.wrong.append(Diagnostic(code, message, Place(node=name), expected, found))
+
+    def read(self, name: str, value: Any, type: Type, what: str) -> Value | None:
+        """The value in its canonical form; None where something is wrong with it already."""
+        sides = type, _describe(value)
+        match type:
+            case TensorType():
+                array = _array(value, type.dtype)
+                if array is None:
+                    self.refuse("input-type", f"{what} is not a tensor.", name, sides)
+                elif isinstance(array, str):
+                    message = f"{what} has the wrong element type."
+                    self.refuse("input-dtype", message, name, (type.dtype, array))
+                elif array.ndim != len(type.shape):
+                    message = f"{what} has the wrong rank."
+                    self.refuse("input-shape", message, name, (type, _describe(array)))
+                else:
+                    return array
+            case TupleType():
+                if isinstance(value, tuple) and len(value) == len(type.items):
+                    pairs = enumerate(zip(value, type.items, strict=True))
+                    items = [self.read(name, v, t, f"{what}[{i}]") for i, (v, t) in pairs]
+                    found = tuple([item for item in items if item is not None])
+                    return found if len(found) == len(items) else None
+                self.refuse("input-type", f"{what} is not the tuple it must be.", name, sides)
+            case FuncType():
+                if isinstance(value, Native | Constructor | Closure):
+                    if arity(value) == len(type.params):
+                        return value
+                elif callable(value):
+                    return native(name, value, type, {}, self.module)
+                self.refuse("input-type", f"{what} is not the function it must be.", name, sides)
+            case DataType():
+                if isinstance(value, DataValue) and conforms(value, type, None, self.module):
                     return value
-            elif callable(value):
-                return native(name, value, type, {}, module)
-            refuse("input-type", "is not the function it must be.", type, _describe(value))
-            return None
-        case DataType():
-            if conforms(value, type, None, module):
-                return value  # type: ignore[no-any-return]  # conforms says it is one
-            refuse("input-type", "is not a value of its data type.", type, _describe(value))
-            return None
-        case TypeVar():
-            if isinstance(value, np.ndarray | np.generic):
-                return np.asarray(value)
-            if isinstance(value, tuple | DataValue) or arity(value) is not None:
-                return value
-            refuse("input-type", "is no value of the language.", "an array", _describe(value))
-            return None
-        case Unknown():
-            raise CompilerBug(f"{what} has a type that was never inferred.")
+                self.refuse("input-type", f"{what} is no value of its data type.", name, sides)
+            case TypeVar():
+                if isinstance(value, np.ndarray | np.generic):
+                    return np.asarray(value)
+                if isinstance(value, tuple | DataValue | Native | Constructor | Closure):
+                    return value
+                self.refuse("input-type", f"{what} is no value of the language.", name, sides)
+            case Unknown():
+                raise CompilerBug(f"{what} has a type that was never inferred.")
+        return None
 
-
-def _check(
-    name: str,
-    value: Value,
-    type: Type,
-    sizes: Sizes,
-    origin: Mapping[Term, str],
-    wrong: list[Diagnostic],
-) -> None:
-    """Whether every tensor has the shape its type gives it under `sizes`."""
-    if isinstance(type, TupleType) and isinstance(value, tuple):
-        for inside, item in zip(type.items, value, strict=True):
-            _check(name, item, inside, sizes, origin, wrong)
-    if not isinstance(type, TensorType) or not isinstance(value, np.ndarray):
-        return
-    expected = shape_of(type.shape, sizes)
-    if value.shape == expected:
-        return
-    undecided = expected is None and all(
-        size_of(dim, sizes) in (None, size)
-        for dim, size in zip(type.shape, value.shape, strict=True)
-    )
-    used = frozenset[Term]().union(*map(free_vars, type.shape))
-    fixed = [f"{name_of(v)} = {sizes[v]} from {origin[v]!r}" for v in origin if v in used]
-    wrong.append(
-        Diagnostic(
-            "input-shape",
-            f"Input {name!r} has a shape that no size of its dims gives."
-            if undecided
-            else f"Input {name!r} has the wrong shape.",
-            Place(node=name),
-            f"{type} with {', '.join(fixed)}" if fixed else str(type),
-            f"shape {value.shape}",
-        )
-    )
+    def check(
+        self, name: str, value: Value, type: Type, sizes: Sizes, origin: Mapping[Term, str]
+    ) -> None:
+        """Note each tensor that has not the shape its type gives it under `sizes`."""
+        if isinstance(type, TupleType) and isinstance(value, tuple):
+            for inside, item in zip(type.items, value, strict=True):
+                self.check(name, item, inside, sizes, origin)
+        if not isinstance(type, TensorType) or not isinstance(value, np.ndarray):
+            return
+        if value.shape == shape_of(type.shape, sizes):
+            return
+        used = frozenset[Term]().union(*map(free_vars, type.shape))
+        fixed = [f"{name_of(v)} = {sizes[v]} from {origin[v]!r}" for v in origin if v in used]
+        expected = f"{type} with {', '.join(fixed)}" if fixed else type
+        message = f"Input {name!r} has the wrong shape."
+        self.refuse("input-shape", message, name, (expected, f"shape {value.shape}"))
 
 
 def _array(value: Any, dtype: DType) -> Array | str | None:

@@ -35,10 +35,10 @@ from plica.ir.refresh import is_untyped
 from plica.ir.report import Report
 from plica.ir.type import FuncType, TensorType, TupleType, Type, Unknown
 from plica.ir.typing import BOOL, apply_rule, call_rule, join, pattern_rule, project_rule
-from plica.ir.unify import POISON, is_open, unknowns
+from plica.ir.unknown import POISON, is_open, unknowns
 
 VISIT, LEAVE, BIND, CASE = range(4)
-SPARE: Final = 10_000
+SPARE: Final = 4_000
 """How many nodes may be visited again for the sake of their use, beyond as many as there are.
 
 Past that, the uses of a node share one type: a program that doubles an empty list sixty times is
@@ -222,7 +222,10 @@ class Judge(Judgement):
         slot = self.slots.get(var) or self.outer.get(var)
         if slot is not None:
             return self._leaf(var, slot)
-        if is_untyped(var):  # nothing binds it, which `check` reports
+        if is_untyped(var):
+            if not self.closed:
+                message = f"Nothing says which type {self.name(var)} has."
+                self.report.error("cannot-infer", message, self.original(var))
             return self.new(var, (), POISON)
         assert var.type is not None
         remember_type(var, var.type, 2)

@@ -18,7 +18,8 @@ from plica.ir.graph import Expr, Function, Literal, Var
 from plica.ir.refresh import Refresher, is_untyped
 from plica.ir.report import Report
 from plica.ir.type import FuncType, Type, Unknown
-from plica.ir.unify import POISON, Clash, Solver, rename_types, unknowns
+from plica.ir.unify import Clash, Solver
+from plica.ir.unknown import POISON, rename_types, unknowns
 
 Instance: TypeAlias = int
 Rule: TypeAlias = "Callable[[Judgement, Instance], Type | None]"  # None: it has to wait
@@ -39,6 +40,7 @@ class Judgement:
         self.arguments: dict[Instance, tuple[Type, ...]] = {}  # the type arguments of calls
         self.whose: dict[Unknown, tuple[str, Term]] = {}  # what an unknown is the type of
         self._opened: dict[Term, Term] = {}
+        self.closed = False  # whether somebody else reports variables that nothing binds
 
     def new(self, node: Expr, kids: tuple[Instance, ...], of: Type | None) -> Instance:
         """One more instance."""
@@ -102,11 +104,13 @@ class Judgement:
         found = self.typed(value)
         if found is expected:
             return True
-        expected = self.solver.find(expected)
         self.solver.site = user
-        general = isinstance(expected, FuncType) and (expected.dims or expected.types)
-        if isinstance(found, FuncType) and (found.dims or found.types) and not general:
-            found, _ = self.solver.instantiate(found)
+        if isinstance(found, FuncType) and (found.dims or found.types):
+            wanted = self.solver.find(expected)
+            if not (isinstance(wanted, FuncType) and (wanted.dims or wanted.types)):
+                found, _ = self.solver.instantiate(found)
+        else:
+            found = self.types[value] or found  # with the unknowns that lead to it, and their sites
         clash = self.solver.unify(found, expected)
         if clash is None:
             return True
@@ -197,11 +201,22 @@ class Judgement:
             if undecided is None:
                 break
             solver.default(undecided)
+        for _, _, _, _, at in solver.equations:
+            assert at is not None
+            self._cannot("The sizes of this cannot be inferred.", at)
+        solver.freeze()
         self._undecided()
 
     def _undecided(self) -> None:
         """Report each unknown once, where the program could have said what it is."""
         solver = self.solver
+        for found in self.types:
+            assert found is not None
+            solver.resolve(found)
+        for site in solver.endless.values():
+            if site is not None:
+                message = "A type cannot be a part of itself."
+                self.report.error("type-conflict", message, self.original(site))
         said: set[Term] = {POISON}
         for unknown, (what, user) in self.whose.items():
             of = solver.resolve(unknown)

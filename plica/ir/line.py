@@ -178,10 +178,10 @@ class _Layout:
                 return target, lambda r: call(*[r[each] for each in places]), None
             case Reduce():
                 return target, _reduction(node, env, self.nesting + 1), None
-        left, right = node._children
-        if not isinstance(left, Scalar):
+        one, two = node._children
+        if not isinstance(one, Scalar):
             raise CompilerBug(f"The loop interpreter cannot evaluate a {type(node).__name__}.")
-        a, b, function = self.at(left), self.at(right), number.binary(type(node), dtype_of(left))
+        a, b, function = self.at(one), self.at(two), number.binary(type(node), dtype_of(one))
         return target, lambda r: function(r[a], r[b]), None
 
     def constant(self, value: bool) -> int:

@@ -102,7 +102,7 @@ def cast(source: DType, target: DType) -> Unary:
     low, high = target.bounds
 
     def saturate(x: float) -> int:
-        if x != x:
+        if math.isnan(x):
             return 0
         if math.isinf(x):
             return high if x > 0 else low
@@ -122,6 +122,7 @@ def intrinsic(name: str, dtype: DType) -> Function:
             return lambda x: narrow(abs(x))
         if name == "sign":
             return lambda x: (x > 0) - (x < 0)
+        raise CompilerBug(f"The intrinsic {name} has no meaning for {dtype}.")
     if name == "rsqrt":
         root, divide = intrinsic("sqrt", dtype), binary(Div, dtype)
         return lambda x: divide(1.0, root(x))
@@ -167,17 +168,17 @@ def _found(table: dict[type[Scalar], Function], kind: type[Scalar], dtype: DType
 def _divide(a: float, b: float) -> float:
     if b:
         return a / b
-    if a == 0 or a != a or b != b:
+    if a == 0 or math.isnan(a):
         return math.nan
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
 def _least(a: Any, b: Any) -> Any:
-    return a if a != a or a < b else b
+    return a if math.isnan(a) or a < b else b
 
 
 def _greatest(a: Any, b: Any) -> Any:
-    return a if a != a or a > b else b
+    return a if math.isnan(a) or a > b else b
 
 
 def _power(a: int, b: int) -> int:
@@ -231,8 +232,8 @@ _INTEGER: Final[dict[type[Scalar], Function]] = {
     Mul: operator.mul,
     FloorDiv: lambda a, b: a // b if b else 0,
     FloorMod: lambda a, b: a % b if b else 0,
-    Min: _least,
-    Max: _greatest,
+    Min: min,
+    Max: max,
     Pow: _power,
     BitAnd: operator.and_,
     BitOr: operator.or_,

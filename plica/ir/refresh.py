@@ -95,10 +95,10 @@ class Refresher:
         return root
 
     def copied(self, root: Expr) -> tuple[Expr, int]:
-        """The same term with new variables for its untyped binders, and how many nodes it has."""
-        nodes = post_order(root)
+        """The same term with new variables for its untyped binders, and how many nodes were made."""
         if root not in self.binding:
-            return root, len(nodes)
+            return root, 1
+        nodes = post_order(root)
         memo: dict[Term, Term] = {}
         for node in nodes:
             for _, var in untyped_binders(node) if node.__class__ in _BINDING else ():

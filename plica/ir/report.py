@@ -19,13 +19,12 @@ from typing import Final, TypeAlias
 
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Apply, Const, Constructor, Literal, Var
 from plica.ir.op import names
 from plica.ir.operator import Mismatch
-from plica.ir.type import TypeTerm, Unknown, dim_var
-from plica.ir.unify import is_open, rename_types
+from plica.ir.type import TypeTerm
+from plica.ir.unknown import blanked
 from plica.runtime.error import Diagnostic, Place
 
 Places: TypeAlias = Mapping[Term, Place]
@@ -118,13 +117,8 @@ def described(what: object) -> str | None:
     if not isinstance(what, TypeTerm):
         return str(what)
     size: dict[Term, int] = {}
-    blank: dict[Term, Term] = {}
     for node in post_order(what):
         size[node] = 1 + sum([size[kid] for kid in node._children])
-        if isinstance(node, Unknown):
-            blank[node] = Unknown(Name("_"))
-        elif is_open(node):
-            blank[node] = dim_var("_")
     if size[what] > _LARGE:
         return f"{type(what).__name__} of {size[what]} parts"
-    return str(rename_types(what, blank) if blank else what)  # type: ignore[arg-type]  # a type
+    return str(blanked(what))  # type: ignore[arg-type]  # every type term is a type

@@ -28,7 +28,7 @@ from plica.ir.line import Line, line, run_line
 from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.scalar import Buffer, Scalar
 from plica.ir.size import Sizes, shape_of, solve
-from plica.ir.storage import Strand, Storage
+from plica.ir.storage import Storage, Strand
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, InputError, Place
 
@@ -163,7 +163,7 @@ def _measured(inputs: Sequence[Buffer], arrays: Sequence[Any], sizes: Sizes) -> 
 
 
 def _has_dtype(array: Array, dtype: DType) -> bool:
-    return array.dtype.newbyteorder("=") == dtype.numpy
+    return bool(array.dtype.newbyteorder("=") == dtype.numpy)
 
 
 def _shape(buffer: Buffer, sizes: Sizes) -> tuple[int, ...]:

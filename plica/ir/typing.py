@@ -34,7 +34,7 @@ from plica.ir.op import find
 from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.type import FuncType, TensorType, TupleType, Type, Unknown
-from plica.ir.unify import POISON, weak
+from plica.ir.unknown import POISON, weak
 
 BOOL: Final = TensorType((), bool_)
 

@@ -13,22 +13,23 @@ any other waits until something more is known.  A number without a dtype has a *
 >>> solver.unify(tensor(("m",), "f32"), tensor((7,), "f32")).code
 'shape-conflict'
 
-A clash is a value; who asked turns it into an error with a place.  Nothing here looks at programs.
+Whether a type would be a part of itself is seen when it is put together (`endless`), not at every
+step: that would cost the square of its depth.  A clash is a value; who asked turns it into an error
+with a place.  Nothing here looks at programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.dim import dim_var, from_polynomial, known, polynomial, quotient, same_dim
-from plica.ir.dtype import DType, f32, i64
+from plica.ir.dtype import i64
 from plica.ir.scalar import Lit, Scalar, ScalarVar, Sub
 from plica.ir.type import (
     DataType,
@@ -39,11 +40,19 @@ from plica.ir.type import (
     TypeVar,
     Unknown,
 )
-
-Number: TypeAlias = bool | int | float
-
-POISON: Final = Unknown(Name("?error"))
-"""The type of what is in error already: it agrees with everything, so that no error follows."""
+from plica.ir.unknown import (
+    POISON,
+    TYPES,
+    Number,
+    Weak,
+    is_open,
+    parts,
+    rename_types,
+    shown,
+    unknowns,
+    variables,
+    weak,
+)
 
 
 @attrs.frozen
@@ -57,49 +66,14 @@ class Clash:
     site: Term | None = None  # where the found or expected type was decided, if it was inferred
 
 
-@attrs.frozen
-class Weak:
-    """What is known of a number without a dtype: whether it is a float, and its range."""
-
-    is_float: bool
-    low: float
-    high: float
-
-    def joined(self, other: Weak) -> Weak:
-        return Weak(
-            self.is_float or other.is_float, min(self.low, other.low), max(self.high, other.high)
-        )
-
-    def default(self) -> DType:
-        return f32 if self.is_float else i64
-
-    def fits(self, dtype: DType) -> bool:
-        """Whether every number met so far is a value of the dtype, up to rounding."""
-        if dtype.is_float:
-            limit = _GREATEST[dtype.name]
-            return -limit <= self.low and self.high <= limit
-        if self.is_float or not dtype.is_integer:
-            return False
-        low, high = dtype.bounds
-        return low <= self.low and self.high <= high
-
-
-# Past these a finite number would silently become infinite.
-_GREATEST: Final = {"f16": 65519.0, "bf16": 3.3961e38, "f32": 3.4028235e38, "f64": float("inf")}
-
-
-def weak(value: Number) -> Weak:
-    """The weak type of a number; infinities and nan are values of every float dtype."""
-    finite = value if abs(value) < float("inf") else 0  # also for nan
-    return Weak(isinstance(value, float), finite, finite)
-
-
 class Solver:
     """The growing knowledge of one inference: bindings of unknowns, and who waits for which."""
 
     __slots__ = (
         "_known",
+        "_resolved",
         "count",
+        "endless",
         "equations",
         "ready",
         "site",
@@ -120,7 +94,9 @@ class Solver:
         self.waiting: dict[Term, list[Any]] = {}  # Any: whatever the caller waits with
         self.ready: list[Any] = []
         self.equations: list[tuple[Scalar, Scalar, Type, Type, Term | None]] = []
+        self.endless: dict[Unknown, Term | None] = {}  # found to be a part of itself, and where
         self._known: dict[Term, bool] = {}
+        self._resolved: dict[Term, Term] | None = None
 
     # --- unknowns --------------------------------------------------------------------------
 
@@ -173,21 +149,35 @@ class Solver:
     def is_known(self, of: Type) -> bool:
         """Whether a type holds no unknown of either kind, not even a solved one."""
         answer = self._known.get(of)
-        if answer is None:
-            answer = next(unknowns(of), None) is None
-            self._known[of] = answer
-        return answer
+        if answer is not None:
+            return answer
+        stack: list[Term] = [of]
+        while stack:
+            node = stack[-1]
+            if isinstance(node, TensorType | Unknown):
+                self._known[node] = next(unknowns(node), None) is None
+            elif node not in self._known:
+                later = [kid for kid in node._children if kid not in self._known]
+                later = [kid for kid in later if isinstance(kid, TYPES)]
+                if later:
+                    stack.extend(later)
+                    continue
+                self._known[node] = all(self._known.get(kid, True) for kid in node._children)
+            stack.pop()
+        return self._known[of]
 
     def resolve(self, of: Type) -> Type:
         """A type with everything known put in, in all its parts."""
         of = self.find(of)
         if self.is_known(of):
             return of
-        memo: dict[Term, Term] = {}
+        memo: dict[Term, Term] = {} if self._resolved is None else self._resolved
         stack: list[tuple[Term, bool]] = [(of, False)]
+        inside: dict[Term, None] = {}  # the way from `of` to here
         while stack:
             node, leaving = stack.pop()
             if leaving:
+                del inside[node]
                 memo[node] = rebuild(node, tuple([memo[kid] for kid in node._children]))
             elif node in memo:
                 continue
@@ -197,19 +187,28 @@ class Solver:
                     memo[node] = node
                 elif found in memo:
                     memo[node] = memo[found]
+                elif found in inside:
+                    self.endless[node] = self.sites.get(node)
+                    self.types[node] = POISON
+                    memo[node] = POISON
                 else:
                     stack.append((node, False))
                     stack.append((found, False))
             elif isinstance(node, Scalar):
                 memo[node] = self.size(node)
-            elif node._children:
-                stack.append((node, True))
-                stack.extend((kid, False) for kid in node._children)
-            else:
+            elif not isinstance(node, TYPES) or self.is_known(node):
                 memo[node] = node
+            else:
+                inside[node] = None
+                stack.append((node, True))
+                stack.extend((kid, False) for kid in reversed(node._children))
         result = memo[of]
         assert isinstance(result, TYPES)
         return result
+
+    def freeze(self) -> None:
+        """Nothing more will be found out: what is resolved once stays as it is."""
+        self._resolved = {}
 
     def first_unknown(self, of: Type) -> Term | None:
         """The first part of a resolved type that is not known yet."""
@@ -252,7 +251,10 @@ class Solver:
         mapping: dict[Term, Term] = dict(zip(of.types, given, strict=True))
         mapping |= {each: self.fresh_dim() for each in of.dims}
         bare = FuncType((), (), of.params, of.ret)
-        result = substitute(bare, mapping) if mapping else bare
+        if any(isinstance(node, FuncType) and (node.dims or node.types) for node in parts(bare)):
+            result: Term = substitute(bare, mapping)
+        else:
+            result = rename_types(bare, mapping)  # nothing inside binds, so nothing is captured
         assert isinstance(result, FuncType)
         return result, given
 
@@ -292,9 +294,7 @@ class Solver:
             if b.shape:
                 return "shape-conflict", "A number is a tensor of rank 0."
             if not number.fits(b.dtype):
-                return "dtype-conflict", _unfit(number, b.dtype)
-        elif not self.is_known(b) and any(each is a for each in unknowns(self.resolve(b))):
-            return "type-conflict", "A type cannot be a part of itself."
+                return "dtype-conflict", number.why_not(b.dtype)
         self._set(a, b)
         return None
 
@@ -379,58 +379,15 @@ class Solver:
                 if self.waiting:
                     self.ready.extend(self.waiting.pop(unknown, ()))
                 return None
+        if len(set(open_)) == 1 and _is_linear(Sub(x, y), open_[0]):
+            return "shape-conflict", f"No size makes {shown(x)} and {shown(y)} equal."
         self.equations.append((x, y, found, expected, site))
         return None
-
-
-TYPES: Final = (TensorType, TupleType, FuncType, DataType, TypeVar, Unknown)
-
-
-def is_open(variable: Term) -> bool:
-    """Whether a dim variable is one that inference looks for."""
-    return isinstance(variable, ScalarVar) and variable.name.hint == "?"
-
-
-def unknowns(of: Type) -> Iterator[Term]:
-    """The unknown types and dims in a type, in order of occurrence, each once."""
-    seen: set[Term] = set()
-    stack: list[Term] = [of]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Unknown) or is_open(node):
-            yield node
-        elif isinstance(node, TensorType):
-            stack.extend([each for each in reversed(node.shape) if each.__class__ is not Lit])
-        else:
-            stack.extend(reversed(node._children))
-
-
-def variables(of: Scalar) -> list[ScalarVar]:
-    """The variables of a dim in order of occurrence."""
-    if isinstance(of, Lit):
-        return []
-    return [node for node in post_order(of) if isinstance(node, ScalarVar)]
 
 
 def same_type(a: Type, b: Type) -> bool:
     """Whether two known types are equal whatever their dims are, and up to bound names."""
     return a is b or Solver().unify(a, b) is None
-
-
-def rename_types(of: Type, mapping: Mapping[Term, Term]) -> Type:
-    """A type with variables or unknowns replaced; unknowns are no variables of core."""
-    memo: dict[Term, Term] = {}
-    for node in post_order(of):
-        found = mapping.get(node)
-        memo[node] = (
-            rebuild(node, tuple([memo[kid] for kid in node._children])) if found is None else found
-        )
-    result = memo[of]
-    assert isinstance(result, TYPES)
-    return result
 
 
 def _solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
@@ -448,12 +405,12 @@ def _solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
     return quotient(from_polynomial(rest), Lit(-factor, i64))
 
 
-def _unfit(number: Weak, dtype: DType) -> str:
-    if number.is_float and not dtype.is_float:
-        return f"A number with a fraction is no {dtype}."
-    if not dtype.is_float and not dtype.is_integer:
-        return f"A number is no {dtype}."
-    return f"The number {number.low if number.low < 0 else number.high} is outside {dtype}."
+def _is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
+    """Whether an unknown stands nowhere but in a term of its own."""
+    return all(
+        atoms == (unknown,) or not any(unknown in free_vars(atom) for atom in atoms)
+        for atoms, _ in polynomial(zero).values()
+    )
 
 
 def _counts(what: str, of: str, a: int, b: int) -> str:
@@ -468,9 +425,3 @@ def _unequal(x: Scalar, y: Scalar) -> str:
         return f"One dim is {a}, the other {b}."
     names = " and ".join(dict.fromkeys(str(each.name) for each in rigid))
     return f"One dim is {a}, the other {b}, and {names} may be any size."
-
-
-def shown(of: Scalar) -> str:
-    """A dim as people write it."""
-    text = str(TensorType((of,), f32)).removeprefix("Tensor[(").removesuffix(",), f32]")
-    return text.strip('"')

@@ -194,7 +194,7 @@ def field_types(type: DataType, index: int, module: Module | None) -> tuple[Type
         raise CompilerBug(f"The data type {type.data.name} is not defined in the module given.")
     if not 0 <= index < len(definition.constructors):
         return None
-    arguments = dict(zip(definition.types, type.args, strict=True))
+    arguments: dict[Term, Term] = dict(zip(definition.types, type.args, strict=True))
     found = definition.constructors[index].fields
     return tuple([substitute(each, arguments) for each in found])  # type: ignore[misc]  # types
 
@@ -235,7 +235,10 @@ def same_value(a: Any, b: Any) -> bool:
         if isinstance(a, np.ndarray | np.generic) and isinstance(b, np.ndarray | np.generic):
             if a.dtype != b.dtype or a.shape != b.shape:
                 return False
-            if not bool(np.all((a == b) | ((a != a) & (b != b)))):
+            same = np.asarray(a == b)
+            if a.dtype.kind not in "biu":
+                same = same | (np.isnan(a) & np.isnan(b))
+            if not same.all():
                 return False
         elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             stack.extend(zip(a, b, strict=True))

@@ -79,7 +79,7 @@ def covered(pattern: Term, term: Term) -> list[Term]:
             for wanted, found in pairs:
                 if not type(wanted).hole and len(wanted._children) == len(found._children):
                     pairs.extend(zip(wanted._children, found._children, strict=True))
-            return [found for wanted, found in pairs if not type(wanted).hole]
+            return [found for wanted, found in pairs if not type(wanted).hole] or [term]
     return [term]
 
 

@@ -303,7 +303,7 @@ def test_a_function_of_python_can_be_an_input() -> None:
 
 def test_a_function_of_python_must_return_what_its_type_says() -> None:
     with pytest.raises(EvaluationError) as caught:
-        interpret(from_text(APPLY), lambda x: np.float64(x), 3.0)
+        interpret(from_text(APPLY), np.float64, 3.0)
     assert caught.value.code == "type-conflict"
 
 

@@ -1,37 +1,43 @@
 """The fold: a program and its memory plan become one LLVM module.
 
-    i64 main(void **table)        inputs, outputs, constants, and the workspace last
+    i64 plica_main(void **table)      inputs, outputs, constants, and the workspace last
 
-Kernels are internal functions called directly.  The result is 0, or the number of the launch
-(counted from 1) in which an index was outside its tensor.  Nothing here depends on anything but
-the arguments: the same program gives the same text.
+Kernels are internal functions called directly; so are the regions of the program, cut into pieces
+that LLVM's code generator takes in its stride (its time is quadratic in the length of a block).
+The result is 0, or the number of the launch, counted from 1, in which an index was outside its
+tensor.  The same program gives the same text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plica.codegen.llvm import helper
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
-from plica.codegen.program import Choose, Copy, Force, Launch, Plan, Program, Step
+from plica.codegen.program import Choose, Copy, Force, Launch, Plan, Program, Space, Step
 from plica.codegen.target import Target
 
-ENTRY = "plica_main"
+ENTRY: Final = "plica_main"
+
+PIECE: Final = 100
+"""How many steps one function takes."""
+
+NESTED: Final = 8
+"""How many branches are written inside one another before one becomes a function."""
+
+_SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
 def fold(program: Program, plan: Plan, target: Target) -> str:
     """The LLVM text of a program."""
     kernels = [
-        emit(kernel, _name(number, program)) for number, kernel in enumerate(program.kernels)
+        emit(kernel, kernel_name(number, program)) for number, kernel in enumerate(program.kernels)
     ]
     functions = {name: signature for each in kernels for name, signature in each.functions}
     helpers = sorted({name for each in kernels for name in each.helpers})
-    for name in helper.needs(helpers, target.has_half):
-        kind = "float" if name.endswith("f32") else "double"
-        params = (kind, kind) if "copysign" in name else (kind,)
-        functions[name] = ("i32" if ".sat.i32" in name else kind, params)
-    bodies = _Bodies(program, plan, kernels)
+    functions |= helper.needs(helpers, target.has_half)
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
@@ -39,47 +45,96 @@ def fold(program: Program, plan: Plan, target: Target) -> str:
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         *helper.texts(helpers, target.has_half),
         *("\n".join(each.lines) for each in kernels),
-        *bodies.functions(),
+        *_Regions(program, plan, kernels).functions(),
     ]
     return "\n".join(parts) + "\n"
 
 
 def launches(program: Program) -> tuple[Launch, ...]:
-    """Every launch in the order in which failures are numbered."""
+    """Every launch, in the order in which failures are numbered."""
     return tuple([s for steps in program.regions for s in steps if isinstance(s, Launch)])
 
 
-def _name(number: int, program: Program) -> str:
+def kernel_name(number: int, program: Program) -> str:
+    """The name of a kernel's function."""
     plain = "".join(c if c.isalnum() else "_" for c in program.names[number])
     return f"k{number}_{plain}"
 
 
-class _Bodies:
-    """The functions that launch kernels: one for the whole, one for each thunk."""
+class _Regions:
+    """The functions that launch kernels."""
 
     def __init__(self, program: Program, plan: Plan, kernels: Sequence[Text]) -> None:
         self.program = program
         self.plan = plan
         self.kernels = kernels
         self.offsets = dict(plan.offsets)
+        counts = [len(program.space(space)) for space in _SPACES]
+        self.base: dict[Space, int] = {
+            space: sum(counts[:number]) for number, space in enumerate(_SPACES)
+        }
+        self.workspace = sum(counts)
         self.codes: dict[tuple[int, int], int] = {}
         for region, steps in enumerate(program.regions):
-            for position, step in enumerate(steps):
+            for place, step in enumerate(steps):
                 if isinstance(step, Launch):
-                    self.codes[region, position] = len(self.codes) + 1
-        counts = [len(program.space(space)) for space in ("input", "output", "constant")]
-        self.base = {"input": 0, "output": counts[0], "constant": counts[0] + counts[1]}
-        self.workspace = sum(counts)
+                    self.codes[region, place] = len(self.codes) + 1
+        # Only where something can fail does anybody ask whether it did.
+        self.result = "i64" if any(each.can_fail for each in kernels) else "void"
+        self.parts: list[str] = []
+        self.called: dict[int, None] = {program.entry: None}
+        self.room = 0  # how many steps the function being written may still take
 
     def functions(self) -> list[str]:
         """All of them, the entry last."""
-        parts = []
-        for number, region in enumerate(self.program.thunks):
-            w = Writer()
-            self._region(w, region)
-            w.do("ret i64 0")
-            head = f"define internal i64 @thunk{number}(ptr %table, ptr %work) optnone noinline"
-            parts.append("\n".join([f"{head} nounwind {{", "entry:", *w.lines, "}"]))
+        queue = [self.program.entry]
+        for region in queue:
+            known = len(self.called)
+            self._region(region)
+            queue += list(self.called)[known:]
+        return [*self.parts, self._entry()]
+
+    def _region(self, region: int) -> None:
+        """A region as a function: its pieces, and above them what calls the pieces in turn."""
+        name = f"r{region}"
+        count = len(self.program.regions[region])
+        starts = range(0, count, PIECE)
+        if len(starts) <= 1:
+            self._define(name, self._piece(region, 0, count))
+            return
+        pieces = [
+            self._define(f"{name}.{number}", self._piece(region, start, start + PIECE))
+            for number, start in enumerate(starts)
+        ]
+        level = 0
+        while len(pieces) > PIECE:
+            level += 1
+            groups = [pieces[i : i + PIECE] for i in range(0, len(pieces), PIECE)]
+            pieces = [
+                self._define(f"{name}.{level}.{number}", self._calls(group))
+                for number, group in enumerate(groups)
+            ]
+        self._define(name, self._calls(pieces))
+
+    def _piece(self, region: int, start: int, end: int) -> Writer:
+        w = Writer()
+        self.room = PIECE
+        self._steps(w, region, start, end, 0)
+        return w
+
+    def _calls(self, names: Sequence[str]) -> Writer:
+        w = Writer()
+        for name in names:
+            self._call(w, name)
+        return w
+
+    def _define(self, name: str, w: Writer) -> str:
+        w.do("ret void" if self.result == "void" else "ret i64 0")
+        head = f"define internal {self.result} @{name}(ptr %table, ptr %work) optnone noinline"
+        self.parts.append("\n".join([f"{head} nounwind {{", "entry:", *w.lines, "}"]))
+        return name
+
+    def _entry(self) -> str:
         w = Writer()
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace}")
         w.do(f"%work = load ptr, ptr {at}, align 8")
@@ -87,69 +142,72 @@ class _Bodies:
             flags = w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.plan.flags}")
             count = len(self.program.thunks)
             w.do(f"call void @llvm.memset.p0.i64(ptr {flags}, i8 0, i64 {count}, i1 false)")
-        self._region(w, self.program.entry)
+        self._call(w, f"r{self.program.entry}")
         w.do("ret i64 0")
-        head = f"define i64 @{ENTRY}(ptr %table) optnone noinline nounwind"
-        parts.append("\n".join([f"{head} {{", "entry:", *w.lines, "}"]))
-        return parts
+        head = f"define i64 @{ENTRY}(ptr %table) optnone noinline nounwind {{"
+        return "\n".join([head, "entry:", *w.lines, "}"])
 
-    def _region(self, w: Writer, root: int) -> None:
-        """The steps of a region and of the branches inside it, without recursion."""
-        stack: list[tuple[int, int] | tuple[str, str]] = []
-        self._push(stack, root)
-        while stack:
-            first, second = stack.pop()
-            if isinstance(first, str) or isinstance(second, str):
-                w.do(f"br label %{first}")
-                w.start(str(second))
-                continue
-            step = self.program.regions[first][second]
-            if isinstance(step, Choose):
-                yes, no, done = w.labels("then", "else", "done")
-                flag = w.let(f"load i8, ptr {self._pointer(w, step.condition)}, align 1")
-                test = w.let(f"icmp ne i8 {flag}, 0")
-                w.do(f"br i1 {test}, label %{yes}, label %{no}")
-                w.start(yes)
-                stack.append((done, done))
-                self._push(stack, step.orelse)
-                stack.append((done, no))
-                self._push(stack, step.then)
-            else:
-                self._step(w, step, self.codes.get((first, second), 0))
+    def _call(self, w: Writer, name: str) -> None:
+        """Run a region or a piece of one; leave with its code if it failed."""
+        if self.result == "void":
+            w.do(f"call void @{name}(ptr %table, ptr %work)")
+            return
+        code = w.let(f"call i64 @{name}(ptr %table, ptr %work)")
+        self._leave(w, w.let(f"icmp ne i64 {code}, 0"), code)
 
-    def _push(self, stack: list[tuple[int, int] | tuple[str, str]], region: int) -> None:
-        stack.extend((region, i) for i in reversed(range(len(self.program.regions[region]))))
+    def _steps(self, w: Writer, region: int, start: int, end: int, depth: int) -> None:
+        """Some steps of a region; `depth` is how many branches are written inside one another."""
+        for place in range(start, min(end, len(self.program.regions[region]))):
+            step = self.program.regions[region][place]
+            self.room -= 1
+            match step:
+                case Launch(kernel, args, _):
+                    pointers = ", ".join([f"ptr {self._pointer(w, slot)}" for slot in args])
+                    name = kernel_name(kernel, self.program)
+                    if self.kernels[kernel].can_fail:
+                        failed = w.let(f"call i1 @{name}({pointers})")
+                        self._leave(w, failed, str(self.codes[region, place]))
+                    else:
+                        w.do(f"call void @{name}({pointers})")
+                case Copy(source, target):
+                    size = self.program.slots[source].bytes
+                    to, of = self._pointer(w, target), self._pointer(w, source)
+                    copy = f"@llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {size}, i1 false)"
+                    w.do(f"call void {copy}")
+                case Choose(condition, then, orelse):
+                    flag = w.let(f"load i8, ptr {self._pointer(w, condition)}, align 1")
+                    test = w.let(f"icmp ne i8 {flag}, 0")
+                    yes, no, done = w.labels("then", "else", "done")
+                    w.do(f"br i1 {test}, label %{yes}, label %{no}")
+                    for label, inside in ((yes, then), (no, orelse)):
+                        w.start(label)
+                        self._branch(w, inside, depth)
+                        w.do(f"br label %{done}")
+                    w.start(done)
+                case Force(thunk):
+                    at = self.plan.flags + thunk
+                    flag = w.let(f"getelementptr inbounds i8, ptr %work, i64 {at}")
+                    was = w.let(f"load i8, ptr {flag}, align 1")
+                    new = w.let(f"icmp eq i8 {was}, 0")
+                    run, done = w.labels("force", "forced")
+                    w.do(f"br i1 {new}, label %{run}, label %{done}")
+                    w.start(run)
+                    w.do(f"store i8 1, ptr {flag}, align 1")
+                    self._needed(w, self.program.thunks[thunk])
+                    w.do(f"br label %{done}")
+                    w.start(done)
 
-    def _step(self, w: Writer, step: Step, code: int) -> None:
-        match step:
-            case Launch(kernel, args, _):
-                pointers = ", ".join(f"ptr {self._pointer(w, slot)}" for slot in args)
-                name = _name(kernel, self.program)
-                if not self.kernels[kernel].can_fail:
-                    w.do(f"call void @{name}({pointers})")
-                    return
-                failed = w.let(f"call i1 @{name}({pointers})")
-                self._leave(w, failed, str(code))
-            case Copy(source, target):
-                size = self.program.slots[source].bytes
-                to, of = self._pointer(w, target), self._pointer(w, source)
-                w.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {size}, i1 false)")
-            case Force(thunk):
-                place = self.plan.flags + thunk
-                flag = w.let(f"getelementptr inbounds i8, ptr %work, i64 {place}")
-                was = w.let(f"load i8, ptr {flag}, align 1")
-                known = w.let(f"icmp ne i8 {was}, 0")
-                run, done = w.labels("force", "forced")
-                w.do(f"br i1 {known}, label %{done}, label %{run}")
-                w.start(run)
-                w.do(f"store i8 1, ptr {flag}, align 1")
-                found = w.let(f"call i64 @thunk{thunk}(ptr %table, ptr %work)")
-                bad = w.let(f"icmp ne i64 {found}, 0")
-                self._leave(w, bad, found)
-                w.do(f"br label %{done}")
-                w.start(done)
-            case Choose():
-                raise AssertionError("a choice is opened where it is found")
+    def _branch(self, w: Writer, region: int, depth: int) -> None:
+        """A branch: written here if it is small, otherwise called."""
+        if depth < NESTED and len(self.program.regions[region]) <= self.room:
+            self._steps(w, region, 0, PIECE, depth + 1)
+        else:
+            self._needed(w, region)
+
+    def _needed(self, w: Writer, region: int) -> None:
+        """Call a region that is a function of its own."""
+        self.called[region] = None
+        self._call(w, f"r{region}")
 
     def _leave(self, w: Writer, when: str, code: str) -> None:
         fail, on = w.labels("fail", "on")

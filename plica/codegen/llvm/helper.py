@@ -229,15 +229,18 @@ def texts(names: Iterable[str], has_half: bool) -> list[str]:
     return found
 
 
-def needs(names: Iterable[str], has_half: bool) -> list[str]:
-    """The machine's functions that the helpers themselves call."""
+def needs(names: Iterable[str], has_half: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The machine's functions that the helpers themselves call, with their signatures."""
     wanted = set(names)
-    found = set()
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
     if "f16" in wanted and not has_half:
-        found |= {"llvm.fabs.f32", "llvm.copysign.f32", "llvm.fptosi.sat.i32.f32"}
+        found["llvm.fabs.f32"] = ("float", ("float",))
+        found["llvm.copysign.f32"] = ("float", ("float", "float"))
+        found["llvm.fptosi.sat.i32.f32"] = ("i32", ("float",))
     if "odd" in wanted:
-        found.add("llvm.fabs.f64")
-    for suffix in ("f32", "f64"):
+        found["llvm.fabs.f64"] = ("double", ("double",))
+    for suffix, word in (("f32", "float"), ("f64", "double")):
         if f"floor.{suffix}" in wanted:
-            found |= {f"llvm.copysign.{suffix}", f"llvm.floor.{suffix}"}
-    return sorted(found)
+            found[f"llvm.copysign.{suffix}"] = (word, (word, word))
+            found[f"llvm.floor.{suffix}"] = (word, (word,))
+    return found

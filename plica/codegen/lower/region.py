@@ -85,7 +85,7 @@ class Tree:
                 if parent not in found:
                     found.add(parent)
                     heappush(heap, (-self._depth[parent], parent))
-        return sorted(self._outermost(found))
+        return sorted(found if len(found) == 1 else self._outermost(found))
 
     def _outermost(self, regions: set[int]) -> list[int]:
         """Those that lie inside no other."""

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 import numpy as np
 
+from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
@@ -49,10 +50,21 @@ def instance(left: Term, choose: Choose, *, data: bool = True) -> Instance | Non
     """An instance of a left side, None where no well-typed one was found."""
     making = _Making(choose)
     term = making.fill(choose(alternatives(left)))
-    if term is None:
+    if term is None or not _is_typed(term):
         return None
     inputs = tuple((var, array(var.type, choose)) for var in making.variables) if data else ()
     return Instance(term, inputs)
+
+
+def _is_typed(term: Expr) -> bool:
+    """Whether a term has a type; what no operator speaks of (the branches of an `If`) may not."""
+    if isinstance(term, Apply):
+        return True  # its relation was asked
+    try:
+        type_of(term)
+    except IllTyped:
+        return False
+    return True
 
 
 class _Making:

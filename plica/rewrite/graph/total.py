@@ -24,14 +24,14 @@ from typing import Any
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Call, Constructor, Expr, Function, Match, Var
-from plica.ir.infer import type_of
+from plica.core.term import Term
+from plica.ir.graph import Apply, Attrs, Call, Constructor, Expr, Function, Match, Var
+from plica.ir.infer import infer_expr, type_of
 from plica.ir.module import Module
 from plica.ir.op import find
-from plica.ir.scalar import Buffer, Load, Scalar
+from plica.ir.scalar import Buffer, Load
 from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, TupleType
+from plica.ir.type import TensorType, Type
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, operands
 
@@ -74,13 +74,7 @@ class Totality:
         """Whether a node itself, apart from its parts, can neither fail nor run for ever."""
         match node:
             case Apply(op, args, attributes):
-                types = []
-                for each in args:
-                    of = type_of(each)
-                    if not isinstance(of, TensorType):
-                        return False
-                    types.append((len(of.shape), of.dtype))
-                return is_total_operator(op, attributes, tuple(types))
+                return is_total_operator(op, attributes, tuple([type_of(each) for each in args]))
             case Call(Constructor(), _, _):
                 return True
             case Call(callee, _, _):
@@ -93,21 +87,35 @@ class Totality:
 
 
 @lru_cache(maxsize=4096)
-def is_total_operator(
-    op: str, attributes: tuple[tuple[str, Any], ...], types: tuple[tuple[int, DType], ...]
-) -> bool:
-    """Whether an operator never fails: no index it reads at is itself read from a tensor."""
+def is_total_operator(op: str, attributes: Attrs, types: tuple[Type, ...]) -> bool:
+    """Whether an operator never fails: no place it reads at is itself read from a tensor."""
     record = find(op)
-    if record is None:
+    if record is None or not all(isinstance(each, TensorType) for each in types):
         return False
-    arguments = [_example(rank, dtype, i) for i, (rank, dtype) in enumerate(types)]
-    values = dict(attributes)
-    if record.compute is None:
-        assert record.decompose is not None
-        return False
-    try:
-        made = record.compute(values, *arguments)
-    except (ValueError, TypeError, IndexError, ZeroDivisionError):
-        return False
-    parts = (made,) if isinstance(made, Compute) else made
-    return not any(_reads_by_data(part) for part in parts)
+    if record.decompose is not None:
+        params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+        body = infer_expr(record.decompose(dict(attributes), *params))
+        return all(
+            is_total_operator(each.op, each.attrs, tuple([type_of(arg) for arg in each.args]))
+            for each in expressions(body)
+            if isinstance(each, Apply)
+        )
+    assert record.compute is not None  # an operator has one or the other
+    buffers = [
+        Buffer(Name("x", i), each.shape, each.dtype)
+        for i, each in enumerate(types)
+        if isinstance(each, TensorType)
+    ]
+    made = record.compute(dict(attributes), *buffers)
+    return not any(_reads_by_data(each) for each in ((made,) if isinstance(made, Compute) else made))
+
+
+def _reads_by_data(compute: Compute) -> bool:
+    """Whether some index depends on data, so that it may be out of bounds."""
+    reading: set[Term] = set()  # the terms with a load inside
+    for node in post_order(compute.body):
+        if isinstance(node, Load) and not reading.isdisjoint(node.indices):
+            return True
+        if isinstance(node, Load) or not reading.isdisjoint(node._children):
+            reading.add(node)
+    return False

@@ -13,6 +13,7 @@ for affine terms over constant ranges, since sums are gathered first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from plica.ir.dtype import bool_, i64
@@ -118,7 +119,8 @@ def wraps(term: Scalar, known: Knowledge) -> bool:
     while stack:
         node = stack.pop()
         if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
-            low, high = of_term(node, known)
+            of_term(node, known)
+            low, high = _exact(node, known)
             if low not in WORD or high not in WORD:
                 return True
         for kid in _arithmetic_parts(node):
@@ -129,7 +131,7 @@ def wraps(term: Scalar, known: Knowledge) -> bool:
 
 
 ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod)
-_LOGIC: Final = (Eq, Ne, Lt, Le, And, Or, Not)
+_LOGIC: Final = frozenset({Eq, Ne, Lt, Le, And, Or, Not})
 
 
 def mentions_data(term: Scalar, known: Knowledge) -> bool:
@@ -160,15 +162,15 @@ def mentions_data(term: Scalar, known: Knowledge) -> bool:
 
 def _arithmetic_parts(node: Scalar) -> tuple[Scalar, ...]:
     """The parts that laws of the integers may look at."""
-    match node:
-        case Add() | Sub() | Mul() | FloorDiv() | FloorMod() | Min() | Max():
-            return (node.left, node.right) if dtype_of(node) is i64 else ()
-        case Select(condition, a, b):
-            return (condition, a, b)
-        case _ if isinstance(node, _LOGIC):
-            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
-        case _:
-            return ()
+    cls = node.__class__
+    if cls in _LOGIC:
+        return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+    kind = KINDS.get(cls)
+    if kind is None or dtype_of(node) is not i64:
+        return ()
+    if kind == "select":
+        return node.condition, node.then, node.orelse  # type: ignore[attr-defined]
+    return node.left, node.right  # type: ignore[attr-defined]
 
 
 def _power(base: Interval, power: int) -> Interval:
@@ -180,63 +182,70 @@ def _power(base: Interval, power: int) -> Interval:
     return result
 
 
-def _parts(node: Scalar, known: Knowledge) -> list[Scalar]:
+def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
     """The terms whose intervals give that of `node`."""
-    match node:
-        case Add() | Sub() | Mul() if dtype_of(node) is i64:
-            of = known.polynomial(node)
-            if of.terms.get(node) == 1:  # a product too big to multiply out
-                return [node.left, node.right]
-            return list(of.atoms())
-        case FloorDiv(a, b) | FloorMod(a, b) | Min(a, b) | Max(a, b) if dtype_of(node) is i64:
-            return [a, b]
-        case Select(_, a, b) if dtype_of(node) is i64:
-            return [a, b]
-        case _:
-            return []
+    kind = KINDS.get(node.__class__)
+    if kind is None or dtype_of(node) is not i64:
+        return ()
+    if kind == "sum":
+        of = known.polynomial(node)
+        if node not in of.terms:
+            return of.atoms()
+    elif kind == "select":
+        return node.then, node.orelse  # type: ignore[attr-defined]
+    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
+
+
+KINDS: Final[dict[type[Scalar], str]] = {
+    Add: "sum", Sub: "sum", Mul: "sum", FloorDiv: "division", FloorMod: "division",
+    Min: "least", Max: "greatest", Select: "select",
+}  # fmt: skip
+"""What the value of an index term is made of; of any other class it is an atom."""
 
 
 def _of_node(node: Scalar, known: Knowledge) -> Interval:
-    memo = known.bounds
-    match node:
-        case Add() | Sub() | Mul() if dtype_of(node) is i64:
-            of = known.polynomial(node)
-            if of.terms.get(node) == 1:
-                found = memo[node.left].times(memo[node.right])
-            else:
-                found = of_polynomial(of, known)
-            if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
-                return WORD  # it may wrap
-            if of.terms.get(node) != 1:
-                return found
-        case FloorDiv(a, b) if dtype_of(node) is i64:
-            found = _quotient(memo[a], memo[b])
-        case FloorMod(a, b) if dtype_of(node) is i64:
-            found = _remainder(node, memo[a], memo[b], known)
-        case Min(a, b) if dtype_of(node) is i64:
-            found = memo[a].least(memo[b])
-        case Max(a, b) if dtype_of(node) is i64:
-            found = memo[a].greatest(memo[b])
-        case Select(_, a, b) if dtype_of(node) is i64:
-            found = memo[a].hull(memo[b])
-        case Lit(value, dtype) if dtype.is_integer:
-            return Interval(int(value), int(value))
-        case ScalarVar():
-            found = EVERYTHING
-        case Cast(value, dtype) if dtype is i64 and dtype_of(value).is_integer:
-            low, high = dtype_of(value).bounds
-            found = Interval(low, high).meet(WORD) if high <= (1 << 63) - 1 else WORD
-        case Cast(value, dtype) if dtype is i64 and dtype_of(value) is bool_:
-            found = Interval(0, 1)
-        case _ if type(node).hole:
-            found = EVERYTHING
-        case _:
-            found = WORD if dtype_of(node) is i64 else EVERYTHING
+    kind = KINDS.get(node.__class__)
+    if kind is None or dtype_of(node) is not i64:
+        found = _of_atom(node)
+    elif kind == "sum" or kind == "division":
+        found = _exact(node, known)
+        if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
+            return WORD  # it may wrap
+    else:
+        a, b = (known.bounds[part] for part in _parts(node, known))
+        found = a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
     if known.forms:
         said = known.forms.get(frozenset({(node, 1)}))
         if said is not None:
             return found.meet(said)
     return found
+
+
+def _of_atom(node: Scalar) -> Interval:
+    match node:
+        case Lit(value, dtype) if dtype.is_integer:
+            return Interval(int(value), int(value))
+        case ScalarVar():
+            return EVERYTHING
+        case Cast(value, dtype) if dtype is i64 and not (of := dtype_of(value)).is_float:
+            return Interval(*of.bounds) if of.bits < 64 else WORD
+        case _ if type(node).hole or dtype_of(node) is not i64:
+            return EVERYTHING
+        case _:
+            return WORD
+
+
+def _exact(node: Scalar, known: Knowledge) -> Interval:
+    """The interval of a sum, product, quotient or remainder of integers of any size."""
+    memo = known.bounds
+    if isinstance(node, FloorDiv):
+        return _quotient(memo[node.left], memo[node.right])
+    if isinstance(node, FloorMod):
+        return _remainder(node, memo[node.left], memo[node.right], known)
+    of = known.polynomial(node)
+    if node in of.terms:  # a product too big to multiply out
+        return memo[node.left].times(memo[node.right])  # type: ignore[attr-defined]
+    return of_polynomial(of, known)
 
 
 def _quotient(a: Interval, b: Interval) -> Interval:
@@ -268,6 +277,8 @@ def _remainder(node: FloorMod, a: Interval, b: Interval, known: Knowledge) -> In
             from plica.rewrite.index.modular import residue  # which looks up bounds nowhere
 
             step, base = residue(node, known)
+            if step == 0:
+                return Interval(base, base)
             if step > 1:
                 return Interval(base % step, size - step + base % step)
         return found

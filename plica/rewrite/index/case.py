@@ -41,7 +41,7 @@ from plica.ir.scalar import (
     Sub,
     dtype_of,
 )
-from plica.rewrite.index.context import FALSE, TRUE, negated
+from plica.rewrite.index.context import FALSE, TRUE, Context, negated
 from plica.rewrite.index.point import is_structure
 from plica.rewrite.index.polynomial import Polynomial, Product, atom, number, to_term
 
@@ -90,6 +90,14 @@ def split(condition: Scalar) -> tuple[System, ...] | TooManyCases:
     return tuple(found)
 
 
+def contrary(condition: Scalar, context: Context) -> Scalar:
+    """What would have to be possible for the condition to fail."""
+    whole: Scalar = TRUE
+    for said in (*context.conditions(), negated(condition)):
+        whole = said if whole is TRUE else And(whole, said)
+    return whole
+
+
 def _branches(
     first: Scalar, rest: tuple[Scalar, ...], done: System
 ) -> list[tuple[tuple[Scalar, ...], System]]:
@@ -112,7 +120,7 @@ def _branches(
                 return [(rest, (*done, _constraint(first)))]
             return [
                 (
-                    (*said, *(_replaced(each, choice, by) for each in (first, *rest))),
+                    (*said, *(replaced(each, choice, by) for each in (first, *rest))),
                     done,
                 )
                 for said, by in _sides(choice)
@@ -120,7 +128,7 @@ def _branches(
         case _:  # an unknown bool
             unknown = first.value if isinstance(first, Not) else first
             truth = FALSE if isinstance(first, Not) else TRUE
-            return [(tuple(_replaced(each, unknown, truth) for each in rest), done)]
+            return [(tuple(replaced(each, unknown, truth) for each in rest), done)]
 
 
 def _constraint(of: Scalar) -> Constraint:
@@ -162,7 +170,7 @@ def _innermost_choice(term: Scalar) -> Scalar | None:
     return None
 
 
-def _replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
+def replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
     """`term` with one subterm replaced everywhere, atoms left alone."""
     memo: dict[Scalar, Scalar] = {old: new}
     stack = [term]
@@ -184,6 +192,24 @@ def _replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
 
 
 # --- quasi-affine terms --------------------------------------------------------------------------
+
+
+def linear(condition: Scalar, context: Context) -> bool:
+    """Whether nothing is a product of unknowns or a quotient by one."""
+    seen: set[Scalar] = set()
+    stack = [condition, *context.conditions()]
+    while stack:
+        node = stack.pop()
+        if node in seen or not is_structure(node):
+            continue
+        seen.add(node)
+        if isinstance(node, Mul) and not isinstance(node.left, Lit):
+            if not isinstance(node.right, Lit):
+                return False
+        elif isinstance(node, FloorDiv | FloorMod) and not isinstance(node.right, Lit):
+            return False
+        stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+    return True
 
 
 class Linearised(NamedTuple):

@@ -3,6 +3,8 @@
     Certificate ::= Periodic(periods)         equal slopes, and equal values on a box of periods
                   | Exhausted(ranges)         true at each of finitely many points
                   | Contradictory(cases)      every case of the contrary has no integer solution
+                  | Nonlinear(cases)          the same with products of unknowns
+                  | ByValue(variable, cases)  so for each of the few values of one variable
                   | BySolver(name)            an outside solver says so; not checked again
 
 `holds` re-checks one: it needs the splitting into cases, the meaning of terms at points, and sums
@@ -27,9 +29,9 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
+from plica.core.binding import substitute
 from plica.ir.scalar import (
     Add,
-    And,
     Eq,
     FloorDiv,
     FloorMod,
@@ -41,12 +43,14 @@ from plica.ir.scalar import (
     Select,
     Sub,
 )
-from plica.rewrite.index.case import Constraint, System, TooManyCases, linearised, split
-from plica.rewrite.index.context import TRUE, Context, negated
+from plica.rewrite.index.case import Constraint, System, TooManyCases, contrary, linearised, split
+from plica.rewrite.index.context import Context, Range
 from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
-from plica.rewrite.index.interval import Interval
+from plica.rewrite.index.interval import EVERYTHING, Interval
+from plica.rewrite.index.nonlinear import Nonlinear, follows
 from plica.rewrite.index.period import Periods, box, repeats, slopes_of
 from plica.rewrite.index.point import Values, all_values, atoms, is_structure, value
+from plica.rewrite.index.polynomial import literal
 
 MOST_POINTS: Final = 1_000_000
 
@@ -82,13 +86,21 @@ class Contradictory:
 
 
 @attrs.frozen
+class ByValue:
+    """For each value of a variable whose range the context states, from the least up."""
+
+    variable: Scalar
+    cases: tuple[Certificate, ...]
+
+
+@attrs.frozen
 class BySolver:
     """Said by a solver that gives no certificate."""
 
     name: str
 
 
-Certificate: TypeAlias = Periodic | Exhausted | Contradictory | BySolver
+Certificate: TypeAlias = "Periodic | Exhausted | Contradictory | Nonlinear | ByValue | BySolver"
 
 
 def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
@@ -100,16 +112,18 @@ def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
             return _exhausted(condition, context, ranges)
         case Contradictory(cases):
             return _contradictory(condition, context, cases)
+        case Nonlinear():
+            return follows(condition, context, why)
+        case ByValue(variable, cases):
+            low, high = stated_ranges(context).get(variable, EVERYTHING)
+            if low is None or high is None or len(cases) != high - low + 1:
+                return False
+            return all(
+                holds(*at_value(condition, context, variable, low + i), case)
+                for i, case in enumerate(cases)
+            )
         case BySolver():
             return False
-
-
-def contrary(condition: Scalar, context: Context) -> Scalar:
-    """What would have to be possible for the condition to fail."""
-    whole: Scalar = TRUE
-    for said in (*context.conditions(), negated(condition)):
-        whole = said if whole is TRUE else And(whole, said)
-    return whole
 
 
 def difference(condition: Eq) -> Scalar | None:
@@ -210,6 +224,24 @@ def stated_ranges(context: Context) -> dict[Scalar, Interval]:
         for each in context.ranges
         if not atoms(each.start, each.stop)
     }
+
+
+def at_value(
+    condition: Scalar, context: Context, variable: Scalar, value_: int
+) -> tuple[Scalar, Context]:
+    """The condition and the context where a variable has a value."""
+
+    def put(term: Scalar) -> Scalar:
+        new = substitute(term, {variable: literal(value_)})
+        assert isinstance(new, Scalar)
+        return new
+
+    ranges = tuple(
+        Range(each.var, put(each.start), put(each.stop))
+        for each in context.ranges
+        if each.var is not variable
+    )
+    return put(condition), Context(ranges, tuple(map(put, context.facts)))
 
 
 def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values] | None:

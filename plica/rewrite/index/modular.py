@@ -10,24 +10,13 @@ Sound: every value the term takes at a point that the context allows is such a n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import gcd
 from typing import Final
 
 from plica.ir.dtype import i64
-from plica.ir.scalar import (
-    Add,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
-from plica.rewrite.index.bounds import mentions_data
+from plica.ir.scalar import FloorDiv, FloorMod, Lit, Scalar, dtype_of
+from plica.rewrite.index.bounds import KINDS, mentions_data
 from plica.rewrite.index.context import EMPTY, Context
 from plica.rewrite.index.knowledge import Knowledge, Residue, knowledge
 from plica.rewrite.index.polynomial import Key, Polynomial, Product
@@ -91,50 +80,54 @@ def _times(a: Residue, b: Residue) -> Residue:
     return _reduced(step, a.base * b.base)
 
 
-def _parts(node: Scalar, known: Knowledge) -> list[Scalar]:
-    match node:
-        case Add() | Sub() | Mul() if dtype_of(node) is i64:
-            of = known.polynomial(node)
-            if of.terms.get(node) == 1:  # a product too big to multiply out
-                return [node.left, node.right]
-            return list(of.atoms())
-        case FloorDiv(a, Lit()) | FloorMod(a, Lit()) if dtype_of(node) is i64:
-            return [a]
-        case Min(a, b) | Max(a, b) | Select(_, a, b) if dtype_of(node) is i64:
-            return [a, b]
-        case _:
-            return []
+def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
+    kind = KINDS.get(node.__class__)
+    if kind is None or dtype_of(node) is not i64:
+        return ()
+    if kind == "sum":
+        of = known.polynomial(node)
+        if node not in of.terms:
+            return of.atoms()
+    elif kind == "division":
+        return (node.left,) if isinstance(node.right, Lit) else ()  # type: ignore[attr-defined]
+    elif kind == "select":
+        return node.then, node.orelse  # type: ignore[attr-defined]
+    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
 def _of_node(node: Scalar, known: Knowledge) -> Residue:
     memo = known.residue_of
-    if dtype_of(node) is not i64:
-        return ANY
-    match node:
-        case Lit(value):
-            return Residue(0, int(value))
-        case Add() | Sub() | Mul():
-            of = known.polynomial(node)
-            if of.terms.get(node) != 1:
-                found = residue_of_polynomial(of, known)
-            else:
-                found = _times(memo[node.left], memo[node.right])
-            if mentions_data(node, known):  # it may wrap
-                return _reduced(gcd(found.coefficient, 1 << 64), found.base)
-        case FloorDiv(a, Lit(divisor)):
-            found = _quotient(memo[a], int(divisor))
-        case FloorMod(a, Lit(divisor)):
-            found = _remainder(memo[a], int(divisor))
-        case Min(a, b) | Max(a, b) | Select(_, a, b):
-            left, right = memo[a], memo[b]
-            step = gcd(left.coefficient, right.coefficient, left.base - right.base)
-            found = _reduced(step, left.base)
-        case _:
-            found = ANY
+    if node.__class__ is Lit and node.dtype is i64:  # type: ignore[attr-defined]
+        return Residue(0, int(node.value))  # type: ignore[attr-defined]
+    kind = KINDS.get(node.__class__)
+    parts = [] if kind == "sum" else [memo[part] for part in _parts(node, known)]
+    found = ANY
+    if kind == "sum" and dtype_of(node) is i64:
+        found = _of_sum(node, known)
+    elif isinstance(node, FloorDiv | FloorMod) and parts:
+        assert isinstance(node.right, Lit)
+        divide = _quotient if isinstance(node, FloorDiv) else _remainder
+        found = divide(parts[0], int(node.right.value))
+    elif parts:
+        left, right = parts
+        step = gcd(left.coefficient, right.coefficient, left.base - right.base)
+        found = _reduced(step, left.base)
     if known.residues:
         said = known.residues.get(frozenset({(node, 1)}))
         if said is not None:
             found = _meet(found, said)
+    return found
+
+
+def _of_sum(node: Scalar, known: Knowledge) -> Residue:
+    of = known.polynomial(node)
+    if node in of.terms:  # a product too big to multiply out
+        memo = known.residue_of
+        found = _times(memo[node.left], memo[node.right])  # type: ignore[attr-defined]
+    else:
+        found = residue_of_polynomial(of, known)
+    if mentions_data(node, known):  # it may wrap
+        return _reduced(gcd(found.coefficient, 1 << 64), found.base)
     return found
 
 

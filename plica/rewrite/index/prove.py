@@ -8,7 +8,7 @@
 >>> decide_equal((x // 3) // 4, x // 12)
 Proved(certificate=Periodic(periods=((ScalarVar(Name(hint='x', index=0), DType('i64')), 12),)))
 >>> decide_equal(x // -2, -(x // 2)).point
-((ScalarVar(Name(hint='x', index=0), DType('i64')), -1),)
+((ScalarVar(Name(hint='x', index=0), DType('i64')), 1),)
 >>> can_prove(x % 8 < 8)
 True
 
@@ -31,16 +31,17 @@ import numpy as np
 from plica.ir.dtype import bool_
 from plica.ir.scalar import And, Eq, Or, Scalar, dtype_of
 from plica.rewrite.index import solver
-from plica.rewrite.index.case import System, TooManyCases, linearised, split
+from plica.rewrite.index.case import System, TooManyCases, contrary, linear, linearised, split
 from plica.rewrite.index.certificate import (
     MOST_POINTS,
     BySolver,
+    ByValue,
     Certificate,
     Contradiction,
     Contradictory,
     Exhausted,
     Periodic,
-    contrary,
+    at_value,
     difference,
     points_of,
     rows_by_quotient,
@@ -51,6 +52,7 @@ from plica.rewrite.index.context import EMPTY, Context, negated
 from plica.rewrite.index.elimination import Refutation, refute, solutions
 from plica.rewrite.index.interval import EVERYTHING
 from plica.rewrite.index.knowledge import knowledge
+from plica.rewrite.index.nonlinear import proof
 from plica.rewrite.index.period import box, periods, slopes_of
 from plica.rewrite.index.point import all_values, atoms
 from plica.rewrite.index.search import counterexample, fails, smallest
@@ -92,7 +94,7 @@ def can_prove(condition: Scalar, context: Context = EMPTY) -> bool:
 
 def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:
     """Whether two terms have one value at every point that the context allows."""
-    return decide(_same(a, b), context)
+    return decide(same(a, b), context)
 
 
 def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
@@ -100,7 +102,8 @@ def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
     wrong = counterexample(condition, context)
     if wrong is not None:
         return _refuted(wrong)
-    ways = [_by_few_points, _by_periods, _by_cases, _by_all_points, _by_solver]
+    ways = [_by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_all_points]
+    ways += [_by_solver]
     reasons: list[str] = []
     for way in ways:
         answer = way(condition, context)
@@ -111,7 +114,8 @@ def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
     return Undecided("; ".join(reasons))
 
 
-def _same(a: Scalar, b: Scalar) -> Scalar:
+def same(a: Scalar, b: Scalar) -> Scalar:
+    """The condition that two terms have one value."""
     if dtype_of(a) is bool_:
         return Or(And(a, b), And(negated(a), negated(b)))
     return Eq(a, b)
@@ -213,9 +217,7 @@ def _by_elimination(
     if not slow.complete:
         return Undecided("elimination made too many rows")
     return Undecided(
-        "a case has rational solutions, and no integer one was found"
-        if plain.exact
-        else "a product or quotient of unknowns is beyond the linear fragment"
+        "a case has rational solutions, and no integer one was found" if plain.exact else ""
     )
 
 
@@ -233,6 +235,43 @@ def _witness(
             if fails(point, condition, context):
                 return point
     return None
+
+
+def _by_products(condition: Scalar, context: Context) -> Answer:
+    """Polynomial arithmetic, where unknowns are multiplied or divided by."""
+    if linear(condition, context):
+        return NOT_SO
+    found = proof(condition, context)
+    return Undecided(found) if isinstance(found, str) else Proved(found)
+
+
+MOST_VALUES: Final = 24
+
+
+def _by_values(condition: Scalar, context: Context) -> Answer:
+    """One value after the other of a variable with few."""
+    best: tuple[int, Scalar, int] | None = None
+    for unknown, (low, high) in stated_ranges(context).items():
+        if low is not None and high is not None and 0 <= high - low < MOST_VALUES:
+            best = min(best or (high - low, unknown, low), (high - low, unknown, low), key=_first)
+    if best is None:
+        return NOT_SO
+    cases: list[Certificate] = []
+    for number in range(best[0] + 1):
+        answer: Answer = NOT_SO
+        there = at_value(condition, context, best[1], best[2] + number)
+        for way in (_by_few_points, _by_periods, _by_cases, _by_products, _by_values):
+            answer = way(*there)
+            if not isinstance(answer, Undecided):
+                break
+        if not isinstance(answer, Proved):
+            return NOT_SO
+        cases.append(answer.certificate)
+    return Proved(ByValue(best[1], tuple(cases)))
+
+
+def _first(of: tuple[int, Scalar, int]) -> int:
+    return of[0]
 
 
 def _by_solver(condition: Scalar, context: Context) -> Answer:

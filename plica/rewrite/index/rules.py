@@ -22,11 +22,10 @@ from collections.abc import Callable
 from math import gcd
 from typing import Final
 
-from plica.ir.dtype import bool_, i64
+from plica.ir.dtype import bool_
 from plica.ir.scalar import (
     Add,
     And,
-    Cast,
     Eq,
     Le,
     Lit,
@@ -233,8 +232,8 @@ EXTREMES: Final = (
     rule("max-of-multiples",    Max(c * x, c * y),              c * Max(x, y),      when=given(positive(c))),
     rule("min-of-negatives",    Min(c * x, c * y),              c * Max(x, y),      when=given(Lt(c, zero))),
     rule("max-of-negatives",    Max(c * x, c * y),              c * Min(x, y),      when=given(Lt(c, zero))),
-    rule("min-literal-right",   Min(c, x),                      Min(x, c),          when=lambda m: not isinstance(m.x, Lit)),
-    rule("max-literal-right",   Max(c, x),                      Max(x, c),          when=lambda m: not isinstance(m.x, Lit)),
+    rule("min-literal-right",   Min(c, n),                      Min(n, c)),
+    rule("max-literal-right",   Max(c, n),                      Max(n, c)),
     rule("canonical-min",       Min(x, y),                      _extreme(Min)),
     rule("canonical-max",       Max(x, y),                      _extreme(Max)),
 )
@@ -286,7 +285,6 @@ LOGIC: Final = (
     rule("select-false",        Select(FALSE, x, y),            y),
     rule("select-same",         Select(p, x, x),                x),
     rule("select-not",          Select(Not(p), x, y),           Select(p, y, x)),
-    rule("cast-index",          Cast(x, i64),                   x),
 )
 # fmt: on
 

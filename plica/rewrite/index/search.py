@@ -39,10 +39,17 @@ def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | N
         wrong &= each
     if not wrong.any():
         return None
-    size = sum(np.abs(column[wrong].astype(np.int64)) for column in columns.values())
-    best = int(np.argmin(size)) if len(columns) else 0
+    best = 0
+    if columns:
+        sizes = [_size(column[wrong].astype(np.int64)) for column in columns.values()]
+        best = int(np.argmin(np.sum(sizes, axis=0)))
     point = {unknown: int(columns[unknown][wrong][best]) for unknown in unknowns}
     return smallest(condition, context, point)
+
+
+def _size(of: Values) -> Values:
+    """Small numbers first, and of two that differ in sign the positive one."""
+    return 2 * np.minimum(np.abs(of), 1 << 40) + (of < 0)  # type: ignore[no-any-return]
 
 
 def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> dict[Scalar, int]:

@@ -1,0 +1,52 @@
+"""Basic-block normal form: values that several scopes use have a name, others are dataflow.
+
+    before:  def f(c, x): return exp(x) + 1 if c else exp(x) * exp(x)
+    after:   def f(c, x):
+                 v = exp(x)
+                 return v + 1 if c else v * v
+
+So no scope shares a node with another: each is a dataflow graph over variables, which is what a
+compiler of blocks wants.  `is_basic_block` is the definition.
+"""
+
+from __future__ import annotations
+
+from plica.ir.graph import Expr
+from plica.ir.module import Module
+from plica.rewrite.graph.block import in_blocks
+from plica.rewrite.graph.place import Place, regions, strict
+from plica.rewrite.graph.walk import is_atom
+
+
+def to_basic_blocks(module: Module) -> Module:
+    """The module in basic-block normal form."""
+    return in_blocks(module, _crosses)
+
+
+def is_basic_block(module: Module) -> bool:
+    """Whether no value of any function stands in two of its scopes."""
+    return all(_has_blocks(function.body) for _, function in module.functions())
+
+
+def _crosses(node: Expr, place: Place) -> bool:
+    return place.crossing
+
+
+def _has_blocks(body: Expr) -> bool:
+    home: dict[Expr, int] = {}
+    count = 1
+    stack: list[tuple[Expr, int]] = [(body, 0)]
+    while stack:
+        node, scope = stack.pop()
+        if is_atom(node):
+            continue
+        if node in home:
+            if home[node] != scope:
+                return False
+            continue
+        home[node] = scope
+        stack.extend((each, scope) for each in strict(node))
+        for each in regions(node):
+            stack.append((each, count))
+            count += 1
+    return True

@@ -1,0 +1,126 @@
+"""Beta: the body of a function at the arguments of a call.
+
+A call of a polymorphic function says its type arguments; its dims follow from the types of the
+arguments, as in inference.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.dim import dim_var
+>>> from plica.ir.graph import const
+>>> from plica.ir.type import tensor
+>>> n = dim_var("n")
+>>> x = Var(Name("x"), tensor((n,), "f32"))
+>>> twice = Function((n,), (), (x,), x.type, x + x)
+>>> instantiation(twice, (const([1.0, 2.0, 3.0], "f32"),), ())[n]
+Lit(3, DType('i64'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plica.core.binding import free_vars, rename, substitute
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.dim import normal_dim
+from plica.ir.graph import Apply, Attrs, Call, Expr, Function, Let, Var
+from plica.ir.infer import type_of
+from plica.ir.operator import Mismatch, find
+from plica.ir.scalar import Scalar
+from plica.ir.type import Type
+from plica.ir.unify import Solver, is_open
+from plica.rewrite.graph.walk import Supply, map_expressions
+
+
+def instantiation(
+    function: Function, args: Sequence[Expr], types: tuple[Type, ...]
+) -> dict[Term, Term] | None:
+    """The types and dims of a function at a call, None where the arguments do not say them."""
+    mapping: dict[Term, Term] = dict(zip(function.types, types, strict=True))
+    if not function.dims:
+        return mapping
+    solver = Solver()
+    unknown = {each: solver.fresh_dim() for each in function.dims}
+    inside: dict[Term, Term] = {**mapping, **unknown}
+    for param, arg in zip(function.params, args, strict=True):
+        assert param.type is not None
+        wanted = substitute(param.type, inside)
+        if solver.unify(type_of(arg), wanted) is not None:  # type: ignore[arg-type]  # a type
+            return None
+    for each, size in unknown.items():
+        found = solver.size(size)
+        if any(is_open(part) for part in free_vars(found)):
+            return None
+        mapping[each] = found
+    return mapping
+
+
+def beta(call: Call) -> Expr | None:
+    """The body of a called function behind lets of its arguments; None where it cannot be."""
+    function = call.callee
+    if not isinstance(function, Function) or len(function.params) != len(call.args):
+        return None
+    mapping = instantiation(function, call.args, call.types)
+    if mapping is None:
+        return None
+    supply = Supply(call)
+    lets: list[tuple[Var, Expr]] = []
+    for param, arg in zip(function.params, call.args, strict=True):
+        name = rename(param, supply.name(param.name.hint))
+        mapping[param] = new = at_types(name, mapping)
+        lets.append((new, arg))
+    result = _at_dims(substitute(function.body, mapping), mapping)  # type: ignore[arg-type]  # an expression
+    for var, value in reversed(lets):
+        result = Let(var, value, result)
+    return result
+
+
+def at_types(var: Var, mapping: Mapping[Term, Term]) -> Var:
+    """A variable whose type is taken at other types and dims."""
+    if var.type is None or not mapping:
+        return var
+    return Var(var.name, substitute(var.type, mapping))  # type: ignore[arg-type]  # a type
+
+
+def at_sizes(node: Apply, mapping: Mapping[Term, Term]) -> Attrs:
+    """The attributes of an operator call at other dims, in canonical form."""
+    rest = node._children[len(node.args) :]
+    if not mapping or all(free_vars(each).isdisjoint(mapping) for each in rest):
+        return node.attrs
+    return canonical(node.op, tuple([(name, _filled(v, mapping)) for name, v in node.attrs]))
+
+
+def canonical(op: str, attributes: Attrs) -> Attrs:
+    """Attributes in the form in which the operator's record reads them."""
+    record = find(op)
+    readers = {each.name: each.read for each in record.attributes} if record else {}
+    found = []
+    for name, value in attributes:
+        new = readers[name](value)
+        if isinstance(new, Mismatch):
+            raise CompilerBug(f"{op} does not accept its own {name}: {new.message}")
+        found.append((name, new))
+    return tuple(found)
+
+
+def _at_dims(body: Expr, mapping: Mapping[Term, Term]) -> Expr:
+    """A body in which dims were replaced, with all attributes in canonical form again."""
+    if not any(isinstance(each, Scalar) for each in mapping):
+        return body
+
+    def settle(node: Expr) -> Expr:
+        if isinstance(node, Apply) and len(node._children) > len(node.args):
+            return Apply(node.op, node.args, canonical(node.op, node.attrs))
+        return node
+
+    return map_expressions(settle, body)
+
+
+def _filled(value: Any, mapping: Mapping[Term, Term]) -> Any:
+    if isinstance(value, Scalar):
+        return normal_dim(substitute(value, mapping))
+    if isinstance(value, Term):
+        return substitute(value, mapping)
+    if isinstance(value, tuple):
+        return tuple([_filled(item, mapping) for item in value])
+    return value

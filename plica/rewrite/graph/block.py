@@ -1,0 +1,115 @@
+"""Blocks: writing out the values of a function as lets, each in its scope.
+
+Both normal forms with lets are made here, from one placement: they differ in which values get a
+name.  Values are written in the order of need; a let of the program keeps its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from plica.ir.graph import Call, Expr, Function, Let, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.type import FuncType
+from plica.rewrite.graph.place import Place, Placement, regions, strict
+from plica.rewrite.graph.separate import with_selves
+from plica.rewrite.graph.total import Totality
+from plica.rewrite.graph.walk import Supply, is_atom, map_functions, with_operands
+
+Binding: TypeAlias = tuple[Var, Expr]
+Naming: TypeAlias = Callable[[Expr, Place], bool]
+
+
+def in_blocks(module: Module, named: Naming) -> Module:
+    """The module with every value placed, and a let for each that `named` chooses."""
+    known = infer(module)
+    total = Totality(known)
+    outer = frozenset(known.names)
+
+    def write(_: Var, function: Function) -> Function:
+        apart, selves = with_selves(function, outer)
+        writer = _Writer(Placement(apart.body, total), selves, Supply(apart, *known.names), named)
+        return attrs.evolve(apart, body=writer.body(apart.body))
+
+    return map_functions(known, write)
+
+
+class _Writer:
+    """The terms of one function, parts before wholes."""
+
+    def __init__(
+        self, placement: Placement, selves: dict[Var, Var], supply: Supply, named: Naming
+    ) -> None:
+        self.placement = placement
+        self.supply = supply
+        self.values: dict[Expr, Expr] = {}  # what stands for a value: its name, or itself
+        self.bindings: dict[int, list[Binding]] = {}
+        self.forced: dict[tuple[Expr, int], Var] = {}
+        recursive = {placement.lets[var].value for var in selves.values() if var in placement.lets}
+        for node in placement.order:
+            place = placement.places[node]
+            if isinstance(node, Let):
+                continue
+            if place.thunk:
+                of = FuncType((), (), (), type_of(node))
+                self.values[node] = Var(supply.name("later"), of)
+            elif node in recursive or (named(node, place) and not place.tail):
+                name = placement.named.get(node)
+                self.values[node] = name or Var(supply.name("v"), type_of(node))
+        for itself, var in selves.items():
+            let = placement.lets.get(var)
+            if let is not None and let.value in placement.places:  # it is used
+                self.values[itself] = self.values[let.value]
+
+    def body(self, root: Expr) -> Expr:
+        """The written body; the values are visited in the order of need."""
+        placement = self.placement
+        for node in reversed(placement.order):
+            if isinstance(node, Let):
+                continue
+            place = placement.places[node]
+            new = self._written(node, place)
+            name = self.values.get(node)
+            if name is None:
+                self.values[node] = new
+                continue
+            if place.thunk:
+                made = self._wrapped(place.inside, new)
+                new = Function((), (), (), type_of(node), made)
+            assert isinstance(name, Var)
+            self.bindings.setdefault(place.scope, []).append((name, new))
+        return self._wrapped(0, self._value(root, 0))
+
+    def _written(self, node: Expr, place: Place) -> Expr:
+        """A value over what stands for its parts."""
+        parts = [self._value(each, place.inside) for each in strict(node)]
+        inner = [
+            self._wrapped(scope, self._value(each, scope))
+            for each, scope in zip(regions(node), place.regions, strict=True)
+        ]
+        return with_operands(node, (*parts, *inner))
+
+    def _value(self, expr: Expr, scope: int) -> Expr:
+        """What stands for an expression in a scope."""
+        node, let = self.placement.target(expr)
+        if is_atom(node):
+            return self.values.get(node, node)
+        if not self.placement.places[node].thunk:
+            return self.values[node]
+        scope = self.placement.climbed(scope, let)
+        key = node, scope
+        if key not in self.forced:
+            name = self.forced[key] = Var(self.supply.name("v"), type_of(node))
+            call = Call(self.values[node], ())
+            self.bindings.setdefault(scope, []).append((name, call))
+        return self.forced[key]
+
+    def _wrapped(self, scope: int, result: Expr) -> Expr:
+        """A result behind the lets of its scope."""
+        for name, value in reversed(self.bindings.pop(scope, [])):
+            result = Let(name, value, result)
+        return result

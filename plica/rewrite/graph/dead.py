@@ -1,0 +1,163 @@
+"""Dead code: lets nobody uses, parameters nobody reads, definitions nobody reaches.
+
+    before:  def f(x):
+                 unused = exp(x)
+                 return x
+    after:   def f(x): return x
+
+What is needed is found from the result backwards: a let is needed when its variable is, an argument
+of a local function when that function needs the parameter.  The language is pure, so what is not
+needed can go; if computing it would have failed, the program now does not.
+
+Laws: `remove_dead(remove_dead(m)) is remove_dead(m)`; what is not dead stays the same object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from plica.core.binding import free_vars
+from plica.ir.graph import Call, Expr, Function, Let, Var
+from plica.ir.infer import infer
+from plica.ir.module import Module
+from plica.ir.type import FuncType
+from plica.rewrite.graph.separate import separate
+from plica.rewrite.graph.uses import escaping, reachable
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+
+
+def remove_dead(module: Module) -> Module:
+    """The module without dead code."""
+    known = infer(module)
+    outer = frozenset(known.names)
+
+    def rewrite(_: Var, function: Function) -> Function:
+        apart = separate(function, outer)
+        alive = _Alive(apart)
+        return function if alive.is_all() else alive.function()
+
+    return remove_unreachable(map_functions(known, rewrite))
+
+
+def remove_unreachable(module: Module) -> Module:
+    """The module without the definitions main does not need; without a main all are needed."""
+    known = infer(module)
+    if known.main is None:
+        return known
+    kept = reachable(known, [known.main])
+    if len(kept) == len(known.names):
+        return known
+    pairs = [(name, value) for name, value in known.items() if name in kept]
+    names, values = (tuple(part) for part in zip(*pairs, strict=True))
+    return infer(Module(names, values, known.main))
+
+
+class _Alive:
+    """What the result of one function needs; binders are apart."""
+
+    def __init__(self, function: Function) -> None:
+        self.root = function
+        self.nodes = expressions(function)
+        self.lets = {node.var: node for node in self.nodes if isinstance(node, Let)}
+        self.trimmed = self._candidates()
+        self.calls: dict[Var, list[Call]] = {}  # calls of trimmed functions that are needed
+        self.needed: set[Expr] = set()
+        self._mark()
+
+    def is_all(self) -> bool:
+        """Whether there is nothing to remove."""
+        return all(var in self.needed for var in self.lets) and all(
+            param in self.needed
+            for var in self.trimmed
+            if var in self.needed
+            for param in self._removable(var)
+        )
+
+    def function(self) -> Function:
+        """The function with what it needs, and no more."""
+        renamed = {var: self._trimmed(var) for var in self.trimmed if var in self.needed}
+        memo: dict[Expr, Expr] = {}
+        for node in self.nodes:
+            if node not in self.needed:
+                continue
+            if isinstance(node, Var):
+                memo[node] = renamed.get(node, node)
+            elif isinstance(node, Let):
+                if node.var not in self.needed:
+                    memo[node] = memo[node.body]
+                    continue
+                value = memo[node.value]
+                if node.var in renamed:
+                    assert isinstance(value, Function)
+                    params = tuple([each for each in value.params if self._keeps(node.var, each)])
+                    value = attrs.evolve(value, params=params)
+                memo[node] = Let(renamed.get(node.var, node.var), value, memo[node.body])
+            elif isinstance(node, Call) and node.callee in renamed:
+                memo[node] = Call(
+                    memo[node.callee], tuple([memo[a] for a in self._args(node)]), node.types
+                )
+            else:
+                memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        made = memo[self.root]
+        assert isinstance(made, Function)
+        return made
+
+    def _candidates(self) -> dict[Var, Function]:
+        """Local functions that are only ever called: their callers can all be changed."""
+        functions = {
+            var: let.value for var, let in self.lets.items() if isinstance(let.value, Function)
+        }
+        loose = escaping(self.root)
+        return {var: value for var, value in functions.items() if var not in loose}
+
+    def _removable(self, var: Var) -> list[Var]:
+        """The parameters of a function that may go; others say what its dims are."""
+        function = self.trimmed[var]
+        own: set[Any] = {*function.dims}
+        return [each for each in function.params if free_vars(each).isdisjoint(own)]
+
+    def _keeps(self, var: Var, param: Var) -> bool:
+        return param in self.needed or param not in self._removable(var)
+
+    def _args(self, call: Call) -> list[Expr]:
+        """The arguments of a call that the called function needs."""
+        assert isinstance(call.callee, Var)
+        params = self.trimmed[call.callee].params
+        return [
+            arg
+            for arg, param in zip(call.args, params, strict=True)
+            if self._keeps(call.callee, param)
+        ]
+
+    def _trimmed(self, var: Var) -> Var:
+        of = var.type
+        assert isinstance(of, FuncType)
+        kept = [self._keeps(var, param) for param in self.trimmed[var].params]
+        params = tuple([each for each, keeps in zip(of.params, kept, strict=True) if keeps])
+        return Var(var.name, FuncType(of.dims, of.types, params, of.ret))
+
+    def _mark(self) -> None:
+        stack: list[Expr] = [self.root]
+        owner = {param: var for var, value in self.trimmed.items() for param in value.params}
+        while stack:
+            node = stack.pop()
+            if node in self.needed:
+                continue
+            self.needed.add(node)
+            if isinstance(node, Let):
+                stack.append(node.body)
+            elif isinstance(node, Var):
+                if node in self.lets:
+                    stack.append(self.lets[node].value)
+                elif node in owner:  # now the calls need this argument
+                    at = self.trimmed[owner[node]].params.index(node)
+                    stack.extend(call.args[at] for call in self.calls.get(owner[node], ()))
+            elif isinstance(node, Call) and node.callee in self.trimmed:
+                assert isinstance(node.callee, Var)
+                self.calls.setdefault(node.callee, []).append(node)
+                stack.append(node.callee)
+                stack.extend(self._args(node))
+            else:
+                stack.extend(operands(node))

@@ -1,0 +1,153 @@
+"""Known values: what can be decided because the shape of a value is in sight, as rules.
+
+    project-tuple      (a, b)[0]                       ->  a
+    if-true            a if True else b                ->  a
+    if-false           a if False else b               ->  b
+    match-known        match Cons(a, b): ...           ->  the clause that fits, behind lets
+    beta               (lambda x: e)(a)                ->  let x = a in e
+
+Measure: each rule takes away a projection, an `If`, a `Match` or a call, and makes none.
+A function that calls itself through a data type can still keep `beta` busy for ever: the engine's
+fuel ends that, and `plica.rewrite.graph.partial` has fuel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from plica.core.binding import rename, substitute
+from plica.core.term import Term
+from plica.ir.graph import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+    const,
+)
+from plica.ir.infer import type_of
+from plica.ir.unify import same_type
+from plica.rewrite.graph.beta import beta
+from plica.rewrite.contract import exact
+from plica.rewrite.graph.walk import Supply
+from plica.rewrite.make import rule
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+from plica.rewrite.rule import Rule
+
+Bindings = list[tuple[Var, Expr]]
+
+
+def fits(pattern: Pattern, value: Expr) -> Bindings | bool | None:
+    """What a pattern binds when it fits a value; False where it cannot fit, None if unknown.
+
+    Where one part cannot fit, it does not matter that another is unknown.
+    """
+    found: Bindings = []
+    unknown = False
+    stack: list[tuple[Any, Expr]] = [(pattern, value)]
+    while stack:
+        part, expr = stack.pop()
+        match part, expr:
+            case PAny(), _:
+                continue
+            case PVar(var), _:
+                found.append((var, expr))
+            case PTuple(items), Tuple(parts):
+                stack.extend(zip(reversed(items), reversed(parts), strict=True))
+            case PTuple(items), _:
+                stack.extend([(item, Project(expr, i)) for i, item in enumerate(items)][::-1])
+            case PConstructor(constructor, items), Call(Constructor() as made, parts, _):
+                if made.index != constructor.index:
+                    return False
+                stack.extend(zip(reversed(items), reversed(parts), strict=True))
+            case _:
+                unknown = True
+    return None if unknown else found
+
+
+def chosen(node: Match) -> tuple[Clause, Bindings] | None:
+    """The clause a match takes, with what it binds, where that can be seen."""
+    for clause in node.clauses:
+        found = fits(clause.pattern, node.value)
+        if isinstance(found, list):
+            return clause, found
+        if found is None:
+            return None
+    return None
+
+
+def _projected(node: Project) -> Term | None:
+    return node.value.items[node.index] if isinstance(node.value, Tuple) else None
+
+
+def _matched(node: Match) -> Term | None:
+    found = chosen(node)
+    if found is None:
+        return None
+    clause, bindings = found
+    supply = Supply(node)
+    fresh: dict[Term, Term] = {}
+    for var, _ in bindings:
+        fresh[var] = rename(var, supply.name(var.name.hint))
+    result: Any = substitute(clause.body, fresh)
+    for var, value in reversed(bindings):
+        result = Let(fresh[var], value, result)  # type: ignore[arg-type]  # a variable
+    return result  # type: ignore[no-any-return]  # an expression
+
+
+def eta_reduced(function: Function) -> Expr | None:
+    """The function that a function only passes its arguments to, None where there is none."""
+    body = function.body
+    if function.attrs or not isinstance(body, Call) or body.args != function.params:
+        return None
+    callee = body.callee
+    if not isinstance(callee, Var | Constructor) or callee in function.params:
+        return None
+    if body.types != function.types or not same_type(type_of(function), type_of(callee)):
+        return None
+    return callee
+
+
+def _at(name: str, kind: type[Term], right: Callable[[Any], Term | None]) -> Rule:
+    """A rule that looks at nodes of one kind, whatever their parts are.
+
+    A pattern has a fixed number of parts, and tuples, calls, matches and functions may have any.
+    """
+
+    def matcher(term: Any, filling: dict[str, Any]) -> bool:
+        filling["node"] = term
+        return term.__class__ is kind
+
+    left = hole("node", when=lambda term: isinstance(term, kind))
+    made = lambda m: right(m.node)  # noqa: E731  # the right side of a rule
+    return Rule(name, left, made, exact, None, None, (((kind, None), matcher),), None)
+
+
+x, y = holes("x y")
+TRUE, FALSE = const(True, "bool"), const(False, "bool")
+
+# fmt: off
+KNOWN: Final[Pack] = pack(
+    "known",
+    rule("if-true",        If(TRUE, x, y),   x),
+    rule("if-false",       If(FALSE, x, y),  y),
+    _at("project-tuple",   Project,          _projected),
+    _at("match-known",     Match,            _matched),
+    _at("beta",            Call,             beta),
+    version="1",
+    doc="What can be decided because the shape of a value is in sight.",
+)
+# fmt: on

@@ -1,0 +1,262 @@
+"""Verdicts on index rules: proved, certified instance by instance, refuted, or left open.
+
+    RuleVerdict ::= ForAll(how, certificate)        for all integers, whatever the constants
+                  | InWindow(low, high, instances)  each constant in the window; others when met
+                  | ByInstance(instances, …)        a computed right side: that many proved
+                  | Wrong(point)                    the sides differ there
+                  | Open(why)
+
+>>> from plica.rewrite.index.guard import given, positive
+>>> from plica.rewrite.make import rule
+>>> from plica.rewrite.pattern import index_constants, index_holes
+>>> x, y = index_holes("x y")
+>>> c, d = index_constants("c d")
+>>> type(prove_rule(rule("good", (x // c) // d, x // (c * d), when=given(positive(c), positive(d)))))
+<class 'plica.rewrite.index.verdict.ForAll'>
+>>> prove_rule(rule("bad", (x + y) // c, x // c + y // c, when=given(positive(c)))).point
+(('c', 2), ('x', 1), ('y', 1))
+
+The holes of a rule are integers like any other, so a proof of the equation under the guard is a
+proof of the rule, constants included.  Where none is found, each instance is an equation in the
+complete fragment: those with constants in a window are proved beforehand, any other when it is met
+(`certify`).  A guard or a right side that is a function is only ever seen at instances.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.core.digest import digest
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dtype import bool_, i64
+from plica.ir.scalar import FloorDiv, FloorMod, Min, Scalar, ScalarVar, Select, dtype_of
+from plica.rewrite.index.certificate import Certificate, holds
+from plica.rewrite.index.context import EMPTY, Context
+from plica.rewrite.index.guard import Given, Within
+from plica.rewrite.index.knowledge import knowledge
+from plica.rewrite.index.polynomial import literal
+from plica.rewrite.index.prove import Proved, Refuted, Undecided, decide, same
+from plica.rewrite.instantiate import plan
+from plica.rewrite.match import Match
+from plica.rewrite.pattern import IndexHole, alternatives
+from plica.rewrite.rule import Rule
+
+
+@attrs.frozen
+class ForAll:
+    """The sides are equal at all integers that the guard allows."""
+
+    how: str
+    certificate: Certificate
+
+
+@attrs.frozen
+class InWindow:
+    """Every instance whose constants lie in the window is proved; others are when they are met."""
+
+    low: int
+    high: int
+    instances: int
+
+
+@attrs.frozen
+class ByInstance:
+    """The right side is a function: that many instances were each proved, some left open."""
+
+    instances: int
+    undecided: int = 0
+
+
+@attrs.frozen
+class Wrong:
+    """The sides differ where the holes have these values."""
+
+    point: tuple[tuple[str, int], ...]
+
+
+@attrs.frozen
+class Open:
+    """Nothing was shown."""
+
+    why: str
+
+
+RuleVerdict: TypeAlias = ForAll | InWindow | ByInstance | Wrong | Open
+
+WINDOW: Final = (-6, 12)
+MOST_INSTANCES: Final = 400
+EVERYWHERE: Final = "for all integers, whatever the constants"
+
+
+def prove_rule(rule: Rule) -> RuleVerdict:
+    """What can be said of an index rule."""
+    if not isinstance(rule.left, Scalar):
+        return Open("the rule does not speak of index terms")
+    if isinstance(rule.right, Scalar):
+        return _for_all(rule, rule.left, rule.right)
+    return _by_instances(rule)
+
+
+def equation(rule: Rule) -> tuple[Scalar, Context] | None:
+    """What a rule claims, and where: a condition over its holes; None where a function is in it."""
+    if not isinstance(rule.left, Scalar) or not isinstance(rule.right, Scalar):
+        return None
+    if rule.when is not None and not isinstance(rule.when, Given):
+        return None
+    context = EMPTY if rule.when is None else EMPTY.where(rule.when.condition)
+    return same(rule.left, rule.right), context
+
+
+def recheck(rule: Rule, verdict: ForAll) -> bool:
+    """Whether the certificate of a verdict holds for the rule."""
+    claim = equation(rule)
+    if claim is None and isinstance(rule.left, Scalar) and isinstance(rule.right, Scalar):
+        claim = same(rule.left, rule.right), EMPTY  # proved whatever the guard says
+    return claim is not None and holds(*claim, verdict.certificate)
+
+
+def certify(rule: Rule, filling: dict[str, Any], context: Context = EMPTY) -> bool:
+    """Whether the rule, with its holes filled so, is proved to keep the value in the context.
+
+    Remembered by content: one proof serves every later use of the same instance.
+    """
+    before = plan(rule.left)(filling)
+    after = _right_side(rule, filling, context)
+    if after is None:
+        return False
+    claim = same(before, after)
+    key = digest(claim) + digest(context)
+    known = _certified.get(key)
+    if known is None:
+        if len(_certified) > MOST_CERTIFIED:
+            _certified.clear()
+        known = _certified[key] = isinstance(decide(claim, context), Proved)
+    return known
+
+
+_certified: Final[dict[str, bool]] = {}
+MOST_CERTIFIED: Final = 100_000
+
+
+def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
+    for each in alternatives(left):
+        if each is not left:
+            return Open("a rule of index terms has one left side")
+    answer = decide(*(equation(rule) or (same(left, right), EMPTY)))
+    match answer:
+        case Proved(certificate):
+            return ForAll(EVERYWHERE, certificate)
+        case Refuted() if rule.when is not None and not isinstance(rule.when, Given):
+            return _in_window(rule, left, right, "the guard is a function")
+        case Refuted(point):
+            return Wrong(tuple(sorted((_name(hole), value) for hole, value in point)))
+        case Undecided(why):
+            return _in_window(rule, left, right, why)
+
+
+def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict:
+    """Each instance with constants in the window, the other holes being unknowns."""
+    low, high = WINDOW
+    constants = [hole for hole in _holes(left) if hole.constraint.constant]
+    if not constants:
+        return Open(why)
+    count = 0
+    for numbers in itertools.product(range(low, high + 1), repeat=len(constants)):
+        filling: dict[str, Any] = _unknowns(left)
+        for hole, each in zip(constants, numbers, strict=True):
+            filling[hole.name] = literal(each)
+        inside = EMPTY
+        if isinstance(rule.when, Given):
+            inside = EMPTY.where(plan(rule.when.condition)(filling))
+        elif rule.when is not None and not rule.when(Match(filling)):
+            continue
+        answer = decide(same(plan(left)(filling), plan(right)(filling)), inside)
+        if isinstance(answer, Refuted):
+            values = {hole.name: each for hole, each in zip(constants, numbers, strict=True)}
+            values |= {_name(hole): value for hole, value in answer.point}
+            return Wrong(tuple(sorted(values.items())))
+        if isinstance(answer, Undecided):
+            return Open(f"with constants {numbers}: {answer.why}")
+        count += 1
+    return InWindow(low, high, count) if count else Open("the guard allows no instance")
+
+
+def _by_instances(rule: Rule) -> RuleVerdict:
+    count = undecided = 0
+    for filling, context in itertools.islice(_instances(rule.left), MOST_INSTANCES):
+        before = plan(rule.left)(filling)
+        after = _right_side(rule, filling, context)
+        if after is None or after is before:
+            continue
+        answer = decide(same(before, after), context)
+        if isinstance(answer, Refuted):
+            return Wrong(tuple(sorted((_name(each), value) for each, value in answer.point)))
+        count += isinstance(answer, Proved)
+        undecided += isinstance(answer, Undecided)
+    if not count:
+        return Open("no instance was found that the rule changes")
+    return ByInstance(count, undecided)
+
+
+def _right_side(rule: Rule, filling: dict[str, Any], context: Context) -> Scalar | None:
+    known = knowledge(context)
+    if isinstance(rule.when, Given):
+        if not rule.when.holds(filling, known):
+            return None
+    elif rule.when is not None and not rule.when(Match(filling)):
+        return None
+    if isinstance(rule.right, Within):
+        return rule.right.run(Match(filling), known)
+    after = rule.right(Match(filling)) if rule.build is None else rule.build(filling)  # type: ignore[operator]
+    return after if isinstance(after, Scalar) else None
+
+
+def _instances(left: Term) -> Iterator[tuple[dict[str, Any], Context]]:
+    """Fillings of a left side, from a fixed pool of small terms, in a few contexts."""
+    i, j = (ScalarVar(Name(name), i64) for name in "ij")
+    nest = EMPTY.loop(i, 8).loop(j, 4)
+    contexts = (EMPTY, nest, EMPTY.within(i, -5, 6).within(j, 0, 11))
+    pool: list[Scalar] = [
+        i, j, i * 4 + j, i * 8 + j + 3, i - j * 2, i * 6 - 4, literal(0) - i,
+        FloorDiv(i, literal(4)), FloorMod(i, literal(8)), FloorMod(i * 2 + j, literal(6)),
+        FloorDiv(i * 4 + j, literal(4)) * 4, FloorMod(i * 4 + j, literal(4)),
+        FloorDiv(FloorMod(i, literal(12)), literal(3)), Min(i, j), Select(i < j, i, j * 2),
+    ]  # fmt: skip
+    numbers = [literal(n) for n in (1, 2, 3, 4, 8, 12, 0, -1, -4)]
+    holes = _holes(left)
+    options: list[list[Scalar]] = []
+    for hole in holes:
+        if hole.dtype is bool_:
+            options.append([i < j, ScalarVar(Name(hole.name), bool_)])
+        elif hole.constraint.constant:
+            options.append(numbers)
+        else:
+            options.append([*pool, *numbers])
+    source = random.Random(0)
+    while True:
+        filling = {h.name: source.choice(each) for h, each in zip(holes, options, strict=True)}
+        demands = all(
+            hole.constraint.when is None or hole.constraint.when(filling[hole.name])
+            for hole in holes
+        )
+        if demands:
+            yield filling, source.choice(contexts)
+
+
+def _unknowns(left: Term) -> dict[str, Any]:
+    return {hole.name: ScalarVar(Name(hole.name), hole.dtype) for hole in _holes(left)}
+
+
+def _holes(pattern: Term) -> list[IndexHole]:
+    return [node for node in post_order(pattern) if isinstance(node, IndexHole)]
+
+
+def _name(of: Scalar) -> str:
+    return str(of.name) if isinstance(of, IndexHole | ScalarVar) else repr(dtype_of(of))
