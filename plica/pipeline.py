@@ -33,6 +33,7 @@ from plica.codegen.lower.resolve import resolve
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.program import Plan, Program, Slot, place
 from plica.codegen.target import Target, unknown_target
+from plica.core.collector import paused
 from plica.ir.graph import Const, Function
 from plica.ir.infer import infer
 from plica.ir.module import Module
@@ -46,9 +47,22 @@ from plica.runtime.port import Port
 
 PASSES: Final = Pipeline(
     (
-        Pass("infer", "every later step asks for types", infer, after=("inferred",)),
-        Pass("resolve", "calls, lets and tuples are known before the program runs", resolve),
-        Pass("decompose", "only operators with a tensor definition become kernels", decompose),
+        Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
+        Pass(
+            "resolve",
+            "Calls, lets and tuples are known before the program runs.",
+            resolve,
+            before=("inferred",),
+            after=("resolved",),
+        ),
+        Pass(
+            "decompose",
+            "Only operators with a tensor definition become kernels.",
+            decompose,
+            requires=("resolve",),
+            before=("resolved",),
+            after=("resolved", "primitive"),
+        ),
     )
 )
 """What is done to a module, in order."""
@@ -88,7 +102,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
-    made = build(lower(module), machine)
+    with paused():  # nothing the compiler makes is cyclic
+        made = build(lower(module), machine)
     if cache:
         _compiled[key] = made
     return made

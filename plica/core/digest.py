@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children, name_of
-from plica.core.summary import finish, own_data, plain, same, summaries
+from plica.core.summary import finish, own_data, plain, same, summaries, summary
 from plica.core.term import Term, field_names
 
 Path = tuple[str | int, ...]
@@ -27,9 +27,9 @@ Path = tuple[str | int, ...]
 def digest(term: Term) -> str:
     """The content hash of `term`, 32 hexadecimal digits."""
     term = term.canonical()
-    summary = summaries(term)[term]
+    found = summary(term)
     # A free variable has no binder: its name is all it has.
-    return finish(summary, {v: plain(tuple(name_of(v))) for v in summary[1]})
+    return finish(found, {v: plain(tuple(name_of(v))) for v in found[1]})
 
 
 def alpha_equal(a: Term, b: Term) -> bool:

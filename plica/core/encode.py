@@ -56,7 +56,8 @@ def from_rows(rows: tuple[Row, ...]) -> Term:
     for row, (tag, *values) in enumerate(rows):
         cls = class_of(tag) if isinstance(tag, str) else None
         if cls is None:
-            _refuse("unknown-class", f"No imported module declares the term class {_brief(tag)}.", row)
+            message = f"No imported module declares the term class {_brief(tag)}."
+            _refuse("unknown-class", message, row)
         terms.append(_build(cls, [_term(value, terms, used, row) for value in values], row))
     if not terms:
         _refuse("bad-json", "A term has at least one row, found none.")

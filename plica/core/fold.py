@@ -82,7 +82,7 @@ def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
         if node.__class__ is tuple:
             node = node[0]
             new = head[node]
-            kids = tuple([memo.get(kid, None) for kid in new._children])
+            kids = tuple([memo.get(kid) for kid in new._children])
             if None in kids:
                 raise CompilerBug(f"map_top_down never ends: {node!r} becomes a part of itself.")
             memo[node] = rebuild(new, cast("tuple[Term, ...]", kids))

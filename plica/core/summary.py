@@ -15,18 +15,21 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children
+from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import MANY, MIXED, PLAIN, Term, field_kinds, field_names
 
 Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
+_Kid: TypeAlias = tuple[Summary, Mapping[Term, int]]  # with the numbers of what is bound in it
 
 LIMIT: Final = 256
 SELF: Final = bytes(16)  # stands before a variable's own name among many
@@ -37,27 +40,54 @@ _double: Final = struct.Struct("<d").pack
 _blake2b: Final = hashlib.blake2b
 
 
+def summary(root: Term) -> Summary:
+    """The summary of a term."""
+    with paused():
+        return _summaries(root, keep=False)[root]
+
+
 def summaries(root: Term) -> dict[Term, Summary]:
     """The summary of every node below `root`."""
+    with paused():
+        return _summaries(root, keep=True)
+
+
+def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
+    """With `keep` False a map is dropped after its last use: the collector of cycles looks through
+    every map from end to end, though they share nearly all they hold."""
     memo: dict[Term, Summary] = {}
     pool: dict[tuple[Term, ...], tuple[Term, ...]] = {}  # equal orders are one object
     tags: dict[type[Term], bytes] = {}
-    for node in post_order(root):
+    order = post_order(root)
+    uses: Counter[Term] = Counter()
+
+    def large(node: Term, parts: list[bytes], kids: list[_Kid]) -> Summary:
+        found = _large(parts, kids, pool)
+        if not keep:
+            if not uses:
+                uses.update(kid for each in order for kid in dict.fromkeys(each._children))
+            for kid in dict.fromkeys(node._children):
+                uses[kid] -= 1
+                if not uses[kid] and not isinstance(memo[kid][1], tuple):
+                    memo[kid] = memo[kid][0], ()
+        return found
+
+    for node in order:
         cls = node.__class__
         tag = tags.get(cls)
         if tag is None:
             tag = tags[cls] = plain(cls.tag())
         parts = [tag, own_data(node)]
         if cls.binds:
-            memo[node] = _binding(node, memo, parts, pool)
+            memo[node] = _binding(node, memo, parts, pool, large)
             continue
         kids = node._children
         free: Any = ()
         for kid in kids:
             theirs = memo[kid][1]
             if theirs is not free and theirs:
-                if theirs.__class__ is not tuple:
-                    free = theirs
+                if theirs.__class__ is not tuple or len(free) > LIMIT:
+                    free = theirs if len(free) <= LIMIT else free
                     break
                 if free:
                     theirs = tuple(dict.fromkeys(free + cast("tuple[Term, ...]", theirs)))
@@ -67,9 +97,8 @@ def summaries(root: Term) -> dict[Term, Summary]:
             free = pool.setdefault(free, free)
         if free.__class__ is not tuple or len(free) > LIMIT:
             own = [(SELF, (node,))] if cls.variable else []
-            memo[node] = _large(
-                parts, [(each, NO_BINDER) for each in (*own, *(memo[kid] for kid in kids))], pool
-            )
+            known = [(each, NO_BINDER) for each in (*own, *(memo[kid] for kid in kids))]
+            memo[node] = large(node, parts, known)
             continue
         place: dict[Term, int] | None = None
         for kid in kids:
@@ -160,6 +189,7 @@ def _binding(
     memo: dict[Term, Summary],
     parts: list[bytes],
     pool: dict[tuple[Term, ...], tuple[Term, ...]],
+    large: Callable[[Term, list[bytes], list[_Kid]], Summary],
 ) -> Summary:
     """As for other nodes, but bound variables are numbered by their binder, from 2^31 up."""
     number: dict[Term, int] = {}
@@ -174,13 +204,13 @@ def _binding(
     tail = []
     for (inner, theirs), bound in kids:
         if not isinstance(theirs, tuple):
-            return _large(parts, kids, pool)
+            return large(node, parts, kids)
         tail.append(inner)
         tail.append(word(len(theirs)))
         for v in theirs:
             tail.append(word(bound[v] if v in bound else free.setdefault(v, len(free))))
     if len(free) > LIMIT:
-        return _large(parts, kids, pool)
+        return large(node, parts, kids)
     order = tuple(free)
     parts += tail
     return _blake2b(b"".join(parts), digest_size=16).digest(), pool.setdefault(order, order)
@@ -188,7 +218,7 @@ def _binding(
 
 def _large(
     parts: list[bytes],
-    kids: list[tuple[Summary, Mapping[Term, int]]],
+    kids: list[_Kid],
     pool: dict[tuple[Term, ...], tuple[Term, ...]],
 ) -> Summary:
     """The summary of a node one of whose children, or which itself, has many free variables."""

@@ -117,7 +117,10 @@ def _power(x: Any, y: Any) -> Any:
     if np.asarray(x).dtype.kind in "iu":
         # Numpy refuses negative powers of integers; ours are 0.
         return np.where(y < 0, np.zeros_like(x), np.power(x, np.maximum(y, np.zeros_like(y))))
-    return np.power(x, y)
+    # Where one exponent serves many elements, or there is only one, numpy takes roots of
+    # -inf and -0.0 instead of powers; laid out in full it does not.
+    bases, exponents = np.broadcast_arrays(x, y)
+    return np.power(bases.reshape(-1), exponents.flatten()).reshape(bases.shape)
 
 
 _erf_one: Final = np.frompyfunc(math.erf, 1, 1)

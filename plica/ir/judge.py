@@ -38,11 +38,6 @@ from plica.ir.typing import BOOL, apply_rule, call_rule, join, pattern_rule, pro
 from plica.ir.unknown import POISON, is_open, unknowns
 
 VISIT, LEAVE, BIND, CASE = range(4)
-SPARE: Final = 4_000
-"""How many nodes may be visited again for the sake of their use, beyond as many as there are.
-
-Past that, the uses of a node share one type: a program that doubles an empty list sixty times is
-then still linear, and is refused only if two uses disagree."""
 
 
 class Judge(Judgement):
@@ -64,7 +59,6 @@ class Judge(Judgement):
         self._shared: dict[Term, Instance] = {}
         self._loose: dict[Term, Instance] = {}
         self._tied: set[Term] = set()  # unknowns that follow from others
-        self._spare = SPARE
 
     def visit(self, root: Expr, signature: FuncType | None = None) -> Instance:
         """The instance of `root`; a function may come with the type it is to have."""
@@ -92,12 +86,11 @@ class Judge(Judgement):
                         values.append(self.new(node, (), strong))
                         continue
                     if node in loose:
-                        if self._spare <= 0:
+                        copy = self.refresher.copied(node)
+                        if copy is None:
                             values.append(loose[node])
                             continue
-                        node, size = self.refresher.copied(node)
-                        self._spare -= size
-                self._spare += 1
+                        node = copy
                 self._enter(node, extra, stack)
             elif task == LEAVE:
                 entry, signature = extra

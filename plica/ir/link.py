@@ -22,7 +22,7 @@ from plica.core.digest import alpha_equal
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Var
-from plica.ir.module import DataDef, Defined, Definition, Module
+from plica.ir.module import Defined, Definition, Module
 from plica.runtime.error import Diagnostic, Place
 
 
@@ -33,7 +33,6 @@ def merge(*modules: Module) -> Module:
     it; inference then decides whether their types agree.
     """
     found: dict[Name, tuple[Defined, Definition]] = {}
-    constructors: dict[Name, Defined] = {}
     same: dict[Term, Term] = {}  # variables of one name that stand for one definition
     wrong: list[Diagnostic] = []
     for each in modules:
@@ -42,13 +41,7 @@ def merge(*modules: Module) -> Module:
             if known[0] is not name and isinstance(name, Var) and isinstance(known[0], Var):
                 same[name] = known[0]
             if known[1] is not value and not alpha_equal(known[1], value):
-                wrong.append(_clash(name.name, "definition"))
-            if isinstance(value, DataDef):
-                wrong.extend(
-                    _clash(constructor.name, "constructor")
-                    for constructor in value.constructors
-                    if constructors.setdefault(constructor.name, name) is not name
-                )
+                wrong.append(_clash(name.name))
     if wrong:
         raise Malformed(*wrong)
     for each in modules:
@@ -63,7 +56,7 @@ def merge(*modules: Module) -> Module:
     return Module(tuple(names), tuple(values), main)
 
 
-def _clash(name: Name, what: str) -> Diagnostic:
-    message = f"Two modules have a {what} {str(name)!r}, and they differ."
+def _clash(name: Name) -> Diagnostic:
+    message = f"Two modules define {str(name)!r}, and differently."
     hint = "Rename one of them."
     return Diagnostic("duplicate-name", message, Place(node=str(name)), suggestion=hint)

@@ -242,7 +242,7 @@ _INTEGER: Final[dict[type[Scalar], Function]] = {
     ShiftRight: _shift_right,
 }
 _NUMPY_BINARY: Final[dict[type[Scalar], Any]] = {
-    Pow: np.power,
+    Pow: lambda a, b: np.power([a], [b])[0],  # of single numbers numpy takes roots of -inf
     FloorDiv: np.floor_divide,
     FloorMod: np.mod,
 }

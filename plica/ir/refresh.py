@@ -31,6 +31,12 @@ from plica.ir.type import TensorType, Unknown
 __all__ = ["Refresher", "Tuple", "is_untyped"]
 
 
+SPARE: Final = 4_000
+"""How many nodes may be made or visited again for the sake of their use, beyond as many as a term
+has.  Past that, the uses of a node share one type: a program that doubles an empty list sixty times
+is then still linear, and is refused only if two uses disagree."""
+
+
 def is_untyped(var: Var) -> bool:
     """Whether inference has to find the type of a variable, or a part of it."""
     if var.type is None:
@@ -64,6 +70,7 @@ class Refresher:
 
     def __init__(self) -> None:
         self.count = 0
+        self.spare = SPARE
         self.origin: dict[Term, Term] = {}
         self.binding: set[Term] = set()  # the nodes with an untyped binder somewhere inside
         self.typed: list[Var] = []  # the variables that have a type already
@@ -77,6 +84,7 @@ class Refresher:
     def separated(self, root: Expr, outer: Container[Term] = ()) -> Expr:
         """The same term, each untyped variable bound once, and none of `outer` bound at all."""
         nodes = post_order(root)
+        self.spare += len(nodes)
         binder: dict[Term, tuple[Term, Term]] = {}
         unclear: set[Term] = set()
         for node in nodes:
@@ -94,11 +102,14 @@ class Refresher:
             self._note(nodes)
         return root
 
-    def copied(self, root: Expr) -> tuple[Expr, int]:
-        """The same term with new variables for its untyped binders, and how many nodes were made."""
+    def copied(self, root: Expr) -> Expr | None:
+        """The same term with new variables for its untyped binders; None if that is too much."""
+        nodes = post_order(root) if root in self.binding else [root]
+        self.spare -= len(nodes)
+        if self.spare < 0:
+            return None
         if root not in self.binding:
-            return root, 1
-        nodes = post_order(root)
+            return root
         memo: dict[Term, Term] = {}
         for node in nodes:
             for _, var in untyped_binders(node) if node.__class__ in _BINDING else ():
@@ -114,7 +125,7 @@ class Refresher:
         self._note(made)
         copy = memo[root]
         assert isinstance(copy, Expr)
-        return copy, len(nodes)
+        return copy
 
     def _fresh(self, var: Var) -> Var:
         self.count += 1

@@ -111,7 +111,7 @@ class Report:
 
 
 def described(what: object) -> str | None:
-    """A type or any other value in words; what is not known yet is an underscore."""
+    """A type or any other value in words; what is not known yet is `unknown`."""
     if what is None:
         return None
     if not isinstance(what, TypeTerm):

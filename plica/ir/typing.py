@@ -170,7 +170,8 @@ def call_rule(state: Judgement, instance: Instance) -> Type | None:
             found=solver.resolve(of),
         )
         return POISON
-    if of.dims or of.types:
+    general = of.dims or of.types
+    if general:
         whole = solver.resolve(of)
         unknown = solver.first_unknown(whole)
         if unknown is POISON:
@@ -182,16 +183,19 @@ def call_rule(state: Judgement, instance: Instance) -> Type | None:
         of = whole
     if not _fits(state, node, of, name):
         return POISON
-    if of.dims or of.types:
+    if general:
         given = tuple([state.open(each, "A type argument", node) for each in node.types])
         of, arguments = solver.instantiate(of, given or None)
         state.arguments[instance] = arguments
         for each in arguments:
             if isinstance(each, Unknown):
                 state.whose.setdefault(each, (f"A type argument of {name}", node))
+    fitting = True
     for number, (arg, param) in enumerate(zip(args, of.params, strict=True), 1):
-        state.flow(arg, param, node, f"Argument {number} of {name} has the wrong type.")
-    return solver.find(of.ret)
+        message = f"Argument {number} of {name} has the wrong type."
+        fitting = state.flow(arg, param, node, message) and fitting
+    # A function of one type gives that all the same.
+    return solver.find(of.ret) if fitting or not general else POISON
 
 
 def _fits(state: Judgement, node: Call, of: FuncType, name: str) -> bool:

@@ -8,7 +8,7 @@ range of values.
 >>> weak(300).fits(u8), weak(300).fits(f16), weak(0.5).fits(i64)
 (False, True, False)
 >>> str(blanked(tensor((dim_var(Name("?", 3)), 4), f32)))
-'Tensor[("_", 4), f32]'
+'Tensor[("unknown", 4), f32]'
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def rename_types(of: Type, mapping: Mapping[Term, Term]) -> Type:
 
 
 def blanked(of: Type) -> Type:
-    """A type for people to read: an underscore for what is not known."""
+    """A type for people to read: `unknown` for what is not known."""
     blank: dict[Term, Term] = {}
     for each in unknowns(of):
-        blank[each] = dim_var("_") if is_open(each) else Unknown(Name("_"))
+        blank[each] = dim_var("unknown") if is_open(each) else Unknown(Name("unknown"))
     return rename_types(of, blank) if blank else of
 
 

@@ -35,7 +35,7 @@ def index_of(rules: Iterable[Rule]) -> Index:
             if head is None:
                 general.append((number, (rule, matcher)))
             else:
-                key = head[1] if head[1] is not None else head[0]
+                key: object = head[1] if head[1] is not None else head[0]
                 placed.setdefault(key, []).append((number, (rule, matcher)))
     for key, found in placed.items():
         merged = sorted([*found, *general], key=lambda item: item[0])
@@ -47,7 +47,7 @@ def index_of(rules: Iterable[Rule]) -> Index:
 
 def step_at(term: Term, index: Index, sweep: Sweep | None) -> Step | None:
     """The first rule that applies at the root of `term`, as a step."""
-    key: object = term.op if term.__class__ is Apply else term.__class__  # type: ignore[attr-defined]
+    key: object = term.op if term.__class__ is Apply else term.__class__
     for rule, matcher in index.get(key, index.get(None, ())):
         after = rule.apply(matcher, term)
         if after is not None:

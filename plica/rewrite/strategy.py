@@ -215,7 +215,8 @@ def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> 
 
     def run(term: Term) -> Rewritten | None:
         kids = term._children
-        new, steps, applied = list(kids), [], 0
+        new, applied = list(kids), 0
+        steps: list[Step] = []
         for number, kid in enumerate(kids):
             done = part(kid)
             if done is not None:

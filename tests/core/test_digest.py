@@ -229,7 +229,18 @@ def golden_terms() -> dict[str, Term]:
     }
 
 
-GOLDEN: Final[dict[str, str]] = {}
+GOLDEN: Final[dict[str, str]] = {
+    "leaf": "210ae1ee6afa36cc851590316bf689a6",
+    "free": "f943a29173b2425e90d1f0ad5108207c",
+    "scopes": "758a7bf4ba65f22b01b01580e159f99e",
+    "mixed": "89ac0040aed46224f91be2d94135bd2b",
+    "function": "7ed5b49e04d4b891ebd6af6e5e8f5be5",
+    "module": "c2ec023addb6b2531ef270364df5eb96",
+    "compute": "5b1f4ebe53653e72ce9e81aa12d134b8",
+    "large": "25c2b4af877be3c8f0900841ddc68acc",
+    "large bound": "415456541ea372dc5b3c55287c8159f4",
+    "large again": "3438161f86d1831d5da0dcc0fc788ee3",
+}
 
 
 @pytest.mark.parametrize("name", golden_terms())
@@ -270,7 +281,14 @@ def test_a_chain_of_20000_lets(use_all: bool) -> None:
     moved = substitute(term, {X: Ref(Name("v", 10_000))})  # renames ten thousand variables
     back = substitute(moved, {Ref(Name("v", 10_000)): X})
     assert digest(moved) != digest(term) == digest(back)
-    assert first_difference(term, moved) == ("value", "right")
+
+
+@pytest.mark.parametrize("use_all", [False, True])
+def test_the_difference_in_a_chain_of_lets(use_all: bool) -> None:
+    term = lets(1_000, use_all)
+    assert first_difference(term, substitute(term, {X: Ref(Name("v", 500))})) == ("value", "right")
+    other = lets(1_000, not use_all)
+    assert first_difference(term, other) == ("body",) * 999
 
 
 def closed(count: int, extra: int, order: Callable[[int], int]) -> Toy:

@@ -183,11 +183,10 @@ def test_what_is_no_function() -> None:
 
 def test_data_must_be_of_its_type() -> None:
     library = prelude()
-    length = Module(
-        library.names, library.values, next(v for v in library.names if str(v.name) == "sum")
-    )  # type: ignore[arg-type]  # a function's name
-    assert interpret(length, list_value([np.int64(1), np.int64(2)])) == 3
+    main = next(name for name, _ in library.functions() if str(name.name) == "sum")
+    total = Module(library.names, library.values, main)
+    assert interpret(total, list_value([np.int64(1), np.int64(2)])) == 3
     for wrong in (np.int64(1), list_value([np.float32(1)]), build(library, "Zero")):
         with pytest.raises(InputError) as caught:
-            interpret(length, wrong)
+            interpret(total, wrong)
         assert caught.value.code == "input-type"

@@ -9,27 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
+from plica.core.term import Term
 from plica.ir.dim import dim_var
 from plica.ir.dtype import f32, i32, i64
 from plica.ir.evaluate import evaluate
 from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Lit, Lt, Reduce, Scalar, Select, index
+from plica.ir.scalar import Buffer, Lit, Lt, Reduce, Scalar, ScalarVar, Select, index
+from plica.ir.size import Sizes, shape_of
 from plica.ir.tensor import Compute, axis, buffer
-from plica.ir.value import same_value
+from plica.ir.value import Array, same_value
 from plica.runtime.error import InputError
-from tests.strategies import arrays, computes
+from tests.strategies import arrays, computes, kernels
 
 n = dim_var("n")
 i, j, k = axis("i"), axis("j"), axis("k")
 x, y, z = (buffer(name, (n,), f32) for name in "xyz")
 
 
-def refused(kernel: Kernel, *given_: Any) -> EvaluationError:
+def refused(kernel: Kernel, *given_: Any, sizes: Sizes | None = None) -> EvaluationError:
     with pytest.raises(EvaluationError) as caught:
-        run_kernel(kernel, given_)
+        run_kernel(kernel, given_, sizes)
     return caught.value
+
+
+def floats(values: list[float]) -> Array:
+    return np.array(values, np.float32)
 
 
 def over(var: Any, body: Stmt, kind: LoopKind = "serial", extent: Scalar = n) -> For:
@@ -65,19 +72,31 @@ def nest(compute: Compute) -> Kernel:
     return Kernel((), (*compute.inputs, out), len(compute.inputs), body)
 
 
+def arrays_for(of: Buffer) -> st.SearchStrategy[Array]:
+    """Arrays for a buffer whose shape is known."""
+    shape = shape_of(of.shape, {})
+    assert shape is not None
+    return arrays(of.dtype, shape)
+
+
+def sizes_of(term: Term) -> st.SearchStrategy[Sizes]:
+    """Numbers for the dims that are free in a term."""
+    found = [each for each in free_vars(term) if isinstance(each, ScalarVar)]
+    ordered: list[Term] = [*sorted(found, key=lambda each: each.name)]
+    return st.fixed_dictionaries({each: st.integers(0, 3) for each in ordered})
+
+
 @given(st.data())
 def test_loops_mean_what_tensor_expressions_mean(data: st.DataObject) -> None:
     compute = data.draw(computes())
-    given_ = [
-        data.draw(arrays(each.dtype, tuple(int(size.value) for size in each.shape)))  # type: ignore[attr-defined]  # literals
-        for each in compute.inputs
-    ]
+    given_ = [data.draw(arrays_for(each)) for each in compute.inputs]
+    sizes = data.draw(sizes_of(compute))
     try:
-        expected = evaluate(compute, given_)
+        expected = evaluate(compute, given_, sizes)
     except EvaluationError as error:
-        assert refused(nest(compute), *given_).code == error.code  # noqa: PT017
+        assert refused(nest(compute), *given_, sizes=sizes).code == error.code  # noqa: PT017
         return
-    (found,) = run_kernel(nest(compute), given_)
+    (found,) = run_kernel(nest(compute), given_, sizes)
     if compute.dtype.is_float:
         tiny = 4 * float(np.finfo(np.float32).eps if compute.dtype.bits > 16 else 1e-2)
         wide = np.float64
@@ -90,7 +109,7 @@ def test_a_reduction_is_a_loop_too() -> None:
     total = Reduce("max", (k,), (n,), x[k])
     one = buffer("one", (), f32)
     kernel = Kernel((n,), (x, one), 1, Store(one, (), total))
-    assert run_kernel(kernel, (np.float32([3, 5, 4]),))[0] == 5
+    assert run_kernel(kernel, (floats([3, 5, 4]),))[0] == 5
     assert run_kernel(kernel, (np.zeros(0, np.float32),))[0] == -np.inf
 
 
@@ -118,7 +137,7 @@ def test_a_local_buffer_and_a_branch() -> None:
         ),
     )
     kernel = Kernel((n,), (x, y), 1, over(i, body, "parallel"))
-    assert same_value(run_kernel(kernel, (np.float32([-1, 2]),))[0], np.float32([0, 4]))
+    assert same_value(run_kernel(kernel, (floats([-1, 2]),))[0], floats([0, 4]))
 
 
 def test_a_local_buffer_begins_undefined_each_time() -> None:
@@ -133,7 +152,7 @@ def test_a_local_buffer_begins_undefined_each_time() -> None:
 def test_an_inner_loop_may_reuse_a_variable() -> None:
     body = over(i, Seq((over(i, Store(y, (i,), x[i])), Store(z, (i,), y[i]))))
     kernel = Kernel((n,), (x, y, z), 1, body)
-    given_ = np.float32([1, 2, 3])
+    given_ = floats([1, 2, 3])
     assert same_value(run_kernel(kernel, (given_,)), (given_, given_))
 
 
@@ -155,7 +174,7 @@ def test_writing_outside() -> None:
 def test_a_guarded_load_never_happens() -> None:
     guarded = Select(Lt(i + 1, n), x[i + 1], Lit(-1, f32))
     kernel = Kernel((n,), (x, y), 1, over(i, Store(y, (i,), guarded)))
-    assert same_value(run_kernel(kernel, (np.float32([1, 2]),))[0], np.float32([2, -1]))
+    assert same_value(run_kernel(kernel, (floats([1, 2]),))[0], floats([2, -1]))
 
 
 def test_reading_what_was_never_written() -> None:
@@ -183,12 +202,12 @@ RACES: list[Stmt] = [
 def test_races(body: Stmt, kind: LoopKind) -> None:
     ready = over(j, Seq((Store(y, (j,), x[j]), Store(z, (j,), x[j]))))
     racing = Kernel((n,), (x, y, z), 1, Seq((ready, over(i, body, kind))))
-    assert refused(racing, np.float32([1, 2, 3, 4])).code == "data-race"
-    run_kernel(racing, (np.float32([1]),))
+    assert refused(racing, floats([1, 2, 3, 4])).code == "data-race"
+    run_kernel(racing, (floats([1]),))
     for harmless in ("serial", "unrolled"):
         run_kernel(
             Kernel((n,), (x, y, z), 1, Seq((ready, over(i, body, harmless)))),
-            (np.float32([1, 2, 3, 4]),),
+            (floats([1, 2, 3, 4]),),
         )
 
 
@@ -204,17 +223,17 @@ def test_two_parallel_loops_after_one_another_do_not_race() -> None:
             over(i, Store(z, (i,), y[n - 1 - i]), "parallel"),
         )
     )
-    (_, found) = run_kernel(Kernel((n,), (x, y, z), 1, body), (np.float32([1, 2]),))
-    assert same_value(found, np.float32([2, 1]))
+    (_, found) = run_kernel(Kernel((n,), (x, y, z), 1, body), (floats([1, 2]),))
+    assert same_value(found, floats([2, 1]))
 
 
 def test_nested_parallel_loops_race_at_either_level() -> None:
     square = buffer("square", (n, n), f32)
     fine = over(i, over(j, Store(square, (i, j), x[i]), "parallel"), "parallel")
-    run_kernel(Kernel((n,), (x, square), 1, fine), (np.float32([1, 2]),))
+    run_kernel(Kernel((n,), (x, square), 1, fine), (floats([1, 2]),))
     for at in (i, j):
         body = over(i, over(j, Store(y, (at,), x[at]), "parallel"), "parallel")
-        assert refused(Kernel((n,), (x, y), 1, body), np.float32([1, 2])).code == "data-race"
+        assert refused(Kernel((n,), (x, y), 1, body), floats([1, 2])).code == "data-race"
 
 
 def test_arrays_must_fit_the_buffers() -> None:
@@ -246,4 +265,19 @@ def test_deep_statements_and_scalars(kind: LoopKind) -> None:
             Lt(x[0], Lit(number - 1, f32)), Seq(()), For(axis("d", number), index(1), kind, body)
         )
     kernel = Kernel((n,), (x, y), 1, body)
-    assert run_kernel(kernel, (np.float32([4_000]),))[0] == 9_999
+    assert run_kernel(kernel, (floats([4_000]),))[0] == 9_999
+
+
+@given(st.data())
+def test_any_kernel_runs_or_is_refused(data: st.DataObject) -> None:
+    kernel = data.draw(kernels())
+    given_ = [data.draw(arrays_for(each)) for each in kernel.params[: kernel.inputs]]
+    sizes = data.draw(sizes_of(kernel))
+    try:
+        found = run_kernel(kernel, given_, sizes)
+    except EvaluationError as error:
+        assert error.code in ("uninitialised-read", "data-race")  # noqa: PT017
+        return
+    assert [each.dtype for each in found] == [
+        each.dtype.numpy for each in kernel.params[kernel.inputs :]
+    ]

@@ -24,7 +24,17 @@ from plica.ir import op
 from plica.ir.graph import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module, module
+from plica.ir.passes import form
 from plica.ir.type import Type
+
+
+def is_primitive(of: Module) -> bool:
+    """Whether every operator of a module has a tensor definition."""
+    records = [op.find(node.op) for node in post_order(of) if isinstance(node, Apply)]
+    return all(record is not None and record.compute is not None for record in records)
+
+
+form("primitive", is_primitive)
 
 
 def decompose(of: Module) -> Module:

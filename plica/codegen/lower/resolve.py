@@ -19,6 +19,7 @@ import attrs
 
 from plica.codegen.lower.supported import unsupported
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.apart import rename_apart
 from plica.ir.dim import dim
@@ -46,6 +47,7 @@ from plica.ir.graph import (
 from plica.ir.infer import type_of
 from plica.ir.module import Module, module
 from plica.ir.op import find
+from plica.ir.passes import form
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.size import size_of, solve, type_equations
 from plica.ir.type import TupleType
@@ -55,6 +57,19 @@ Value: TypeAlias = "Expr | tuple[Value, ...] | Closure"
 
 LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
+
+
+def is_resolved(of: Module) -> bool:
+    """Whether a module is one function over tensors, without lets, calls and functions inside."""
+    if len(of.functions()) != 1 or len(of.names) != 1:
+        return False
+    return not any(
+        isinstance(node, Let | Call | Function | Match | Constructor | Literal)
+        for node in post_order(of.main_function().body)
+    )
+
+
+form("resolved", is_resolved)
 
 
 def resolve(of: Module) -> Module:

@@ -261,7 +261,7 @@ class ExpressionReader(OperatorReader):
 
         def close(kids: list[Expr]) -> Expr:
             self.scope.leave(mark)
-            return Function((), (), params, None, kids[0])
+            return Function((), (), params, None, kids[0], ())
 
         work += [(close, 1, node), node.body]  # the body is next: the parameters are in scope
 
@@ -298,7 +298,7 @@ def _is_index(node: ast.expr) -> bool:
 
 
 def _apply(name: str) -> Build:
-    return lambda kids: Apply(name, tuple(kids))
+    return lambda kids: Apply(name, tuple(kids), ())
 
 
 def _tuple(kids: list[Expr]) -> Expr:

@@ -22,18 +22,21 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.graph import Expr, Function, Let, Match, Var
-from plica.ir.show.layout import parts
+from plica.ir.show.layout import Parts, parts
 
 E = TypeVar("E", bound=Expr)
 T = TypeVar("T", bound=Term)
 
 
-def distinct(root: E, outer: Iterable[Term] = ()) -> E:
-    """The same term with different variables for different binders; `outer` are bound outside."""
+def distinct(root: E, outer: Iterable[Term] = (), found: Parts | None = None) -> E:
+    """The same term with different variables for different binders.
+
+    `outer` are bound outside; `found` are the parts of the term, where they are known.
+    """
     taken = set(outer)
     seen = set(taken)
     again: set[Term] = set()
-    for node in parts(root).binders:
+    for node in (found or parts(root)).binders:
         for group in _bound(node):
             again.update([each for each in group if each in seen])
             seen.update(group)

@@ -15,9 +15,10 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from plica.core.diagnostic import CompilerBug
 from plica.ir.graph import (
     Apply, Call, Const, Constructor, Expr, Function, If, Let, Literal, Match, Project, Tuple, Var,
 )  # fmt: skip
@@ -141,27 +142,27 @@ def lay_out(body: Expr, order: list[Expr] | None = None) -> Layout:
 
 def operands(node: Expr) -> Sequence[Expr]:
     """The expressions directly inside a node, in the order of its text."""
-    match node:
-        case Apply():
-            return node.args
-        case Let():
-            return node.value, node.body
-        case Call():
-            return (node.callee, *node.args)
-        case Tuple():
-            return node.items
-        case Project():
-            return (node.value,)
-        case If():
-            return node.condition, node.then, node.orelse
-        case Match():
-            return (node.value, *[clause.body for clause in node.clauses])
-        case Function():
-            return (node.body,)
-        case Var() | Const() | Literal() | Constructor():
-            return ()
-        case _:
-            raise TypeError(f"{node!r} is no expression of the graph language.")
+    inside = _OPERANDS.get(node.__class__)
+    if inside is None:
+        raise CompilerBug(f"{node!r} is no expression of the graph language.")
+    return inside(node)
+
+
+# Any: each function takes nodes of its own class.
+_OPERANDS: Final[dict[type, Callable[[Any], Sequence[Expr]]]] = {
+    Apply: lambda node: node.args,
+    Let: lambda node: (node.value, node.body),
+    Call: lambda node: (node.callee, *node.args),
+    Tuple: lambda node: node.items,
+    Project: lambda node: (node.value,),
+    If: lambda node: (node.condition, node.then, node.orelse),
+    Match: lambda node: (node.value, *[clause.body for clause in node.clauses]),
+    Function: lambda node: (node.body,),
+    Var: lambda node: (),
+    Const: lambda node: (),
+    Literal: lambda node: (),
+    Constructor: lambda node: (),
+}
 
 
 class Parts:
@@ -176,30 +177,31 @@ class Parts:
 def parts(*roots: Expr) -> Parts:
     """Every expression inside the roots, once."""
     found = Parts()
+    order, binders = found.order, found.binders
     seen: set[Expr] = set()
-    stack: list[Expr | tuple[Expr]] = list(reversed(roots))
+    stack: list[Any] = list(reversed(roots))  # an expression to visit, or a 1-tuple of one to leave
+    pop, push = stack.pop, stack.append
     while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
-            found.order.append(node[0])
+        node = pop()
+        cls = node.__class__
+        if cls is tuple:
+            order.append(node[0])
             continue
         if node in seen:
             continue
         seen.add(node)
-        match node:
-            case Var():
-                found.surface |= node.type is None
-                continue
-            case Literal():
+        if cls is Var:
+            if node.type is None:
                 found.surface = True
-                continue
-            case Constructor():
-                continue
-            case Function():
-                found.surface |= node.ret is None or any(p.type is None for p in node.params)
-                found.binders.append(node)
-            case Let() | Match():
-                found.binders.append(node)
-        stack.append((node,))
-        stack.extend(reversed(operands(node)))
+            continue
+        if cls in ATOMS:
+            found.surface |= cls is Literal
+            continue
+        if cls is Let or cls is Match:
+            binders.append(node)
+        elif cls is Function:
+            binders.append(node)
+            found.surface |= node.ret is None or any(p.type is None for p in node.params)
+        push((node,))
+        stack.extend(operands(node)[::-1])
     return found

@@ -138,9 +138,11 @@ class _Printer:
         return types.show(FuncType((), (), of.params, of.ret))
 
     def _function(self, word: str, value: Function) -> str:
-        function = distinct(value, self.module.names)
+        found = parts(value)
+        function = distinct(value, self.module.names, found)
+        if function is not value:
+            found = parts(function)
         types = TypePrinter(self.types)
-        found = parts(function)
         lines, constants = _body(function.body, found, Supply((), self.supply), types, function)
         self.constants |= constants
         head = heading(function, word, types, {}, "@plica.function")

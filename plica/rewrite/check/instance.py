@@ -134,7 +134,8 @@ class _Making:
                 trial[arg.name] = tuple(
                     self._expression(f"{arg.name}{i}", ANYTHING, context) for i in range(count)
                 )
-            return tuple(self.filling.get(arg.name, trial.get(arg.name)))
+            rest: tuple[Expr, ...] = self.filling.get(arg.name) or trial[arg.name]
+            return rest
         if isinstance(arg, Hole):
             if arg.name in self.filling:
                 return (self.filling[arg.name],)
@@ -174,14 +175,15 @@ class _Making:
         if constraint.rank is not None:
             near = [shape for shape in near if len(shape) == constraint.rank]
         if near and self.choose((True, True, True, False)):
-            shape = self.choose(near)
+            shape: Shape = self.choose(near)
             match self.choose(("same", "ones", "short", "turned")):
                 case "ones":
                     return tuple(self.choose((n, 1)) for n in shape)
                 case "short" if constraint.rank is None:
                     return shape[self.choose(range(len(shape) + 1)) :]
                 case "turned" if len(shape) <= 4:
-                    return self.choose(tuple(itertools.permutations(shape)))
+                    turned: Shape = self.choose(tuple(itertools.permutations(shape)))
+                    return turned
                 case _:
                     return shape
         rank = self.choose(range(5)) if constraint.rank is None else constraint.rank

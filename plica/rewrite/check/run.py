@@ -44,7 +44,7 @@ def check(
     if not isinstance(of, Rule):
         return tuple(check(rule, examples, seed) for rule in of)
     if isinstance(of.left, Scalar):
-        return check_index(of, examples, seed)
+        return check_index(of)
     return _test(of, examples, seed)
 
 

@@ -29,8 +29,10 @@ def widened(made: Instance) -> Instance | None:
         return f64 if node in NARROW else node
 
     # Constants go first: their bytes change with their dtype.
-    marks = {node: Var(Name(f"constant {i}"), type_of(node)) for i, node in enumerate(constants)}
-    marked = map_bottom_up(lambda node: marks.get(node, node), made.term)  # type: ignore[call-overload]
+    marks: dict[Term, Term] = {
+        node: Var(Name(f"constant {i}"), type_of(node)) for i, node in enumerate(constants)
+    }
+    marked = map_bottom_up(lambda node: marks.get(node, node), made.term)
     wide = map_bottom_up(widen, marked)
     if wide is made.term:
         return None
@@ -43,5 +45,5 @@ def widened(made: Instance) -> Instance | None:
 
 
 def _wide(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    narrow = value.dtype in {each.numpy for each in NARROW}
+    narrow = value.dtype in {each.numpy for each in (f16, bf16, f32)}
     return value.astype(np.float64) if narrow else value

@@ -15,6 +15,7 @@ from plica.ir.graph import Expr
 from plica.ir.module import Module
 from plica.rewrite.graph.block import in_blocks
 from plica.rewrite.graph.place import Place, regions, strict
+from plica.rewrite.graph.separate import with_selves
 from plica.rewrite.graph.walk import is_atom
 
 
@@ -25,7 +26,10 @@ def to_basic_blocks(module: Module) -> Module:
 
 def is_basic_block(module: Module) -> bool:
     """Whether no value of any function stands in two of its scopes."""
-    return all(_has_blocks(function.body) for _, function in module.functions())
+    outer = frozenset(module.names)
+    # A recursive function inside itself is another value than outside, though its name is one.
+    bodies = [with_selves(function, outer)[0].body for _, function in module.functions()]
+    return all(_has_blocks(body) for body in bodies)
 
 
 def _crosses(node: Expr, place: Place) -> bool:

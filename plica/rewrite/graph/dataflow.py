@@ -7,12 +7,16 @@
 
 Two kinds of lets stay: those of functions, which may be recursive, and those whose variable a
 function captures, since there sharing would compute the value again in every call.  Nothing else
-is computed more often than before: a run evaluates a shared node once.
+is computed more often than before: a run evaluates a shared node once.  Lets nobody uses go.
 
 Laws: `is_dataflow(to_dataflow(m))`; `to_dataflow(to_dataflow(m)) is to_dataflow(m)`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
 
 from plica.core.binding import free_vars
 from plica.ir.graph import Expr, Function, Let, Var
@@ -40,41 +44,65 @@ def is_dataflow(module: Module) -> bool:
     return all(_is_dataflow(function) for _, function in module.functions())
 
 
-def captured(function: Function) -> set[Var]:
-    """The variables bound in a function that a function inside it captures."""
+def captured(nodes: Iterable[Expr]) -> set[Var]:
+    """The variables that functions among some expressions have from outside."""
     found: set[Var] = set()
-    for node in expressions(function.body):
+    for node in nodes:
         if isinstance(node, Function):
             found.update(each for each in free_vars(node) if isinstance(each, Var))
     return found
 
 
+class _Needed:
+    """The expressions a function needs, its lets by variable, and what is captured."""
+
+    def __init__(self, function: Function) -> None:
+        self.lets: dict[Var, Let] = {}
+        self.seen: set[Expr] = set()
+        stack: list[Expr] = [function.body]
+        while stack:
+            node = stack.pop()
+            if node in self.seen:
+                continue
+            self.seen.add(node)
+            if isinstance(node, Let):
+                self.lets[node.var] = node
+                stack.append(node.body)
+            elif isinstance(node, Var):
+                if node in self.lets:
+                    stack.append(self.lets[node].value)
+            else:
+                stack.extend(operands(node))
+        self.captured = captured(self.seen)
+
+    def stays(self, var: Var, value: Expr) -> bool:
+        """Whether a let of a variable has to remain one."""
+        return var in self.seen and (
+            isinstance(value, Function) or (var in self.captured and not is_atom(value))
+        )
+
+
 def _is_dataflow(function: Function) -> bool:
-    lets = [node for node in expressions(function.body) if isinstance(node, Let)]
-    if not lets:
-        return True
-    kept = captured(function)
-    return all(_stays(node.var, node.value, kept) for node in lets)
-
-
-def _stays(var: Var, value: Expr, kept: set[Var]) -> bool:
-    return isinstance(value, Function) or (var in kept and not is_atom(value))
+    needed = _Needed(function)
+    return all(needed.stays(let.var, let.value) for let in needed.lets.values())
 
 
 def _shared(function: Function) -> Function:
-    kept = captured(function)
-    nodes = expressions(function)
-    values = {node.var: node.value for node in nodes if isinstance(node, Let)}
+    needed = _Needed(function)
     memo: dict[Expr, Expr] = {}
-    for node in nodes:  # a let's value comes before its body, and so before its variable
+    for node in expressions(function.body):  # a let's value before its body, so before its name
+        if node not in needed.seen:
+            continue
         if isinstance(node, Var):
-            value = values.get(node)
-            new = node if value is None or isinstance(value, Function) else memo[value]
-            memo[node] = node if value is None or _stays(node, new, kept) else new
-        elif isinstance(node, Let) and not _stays(node.var, memo[node.value], kept):
-            memo[node] = memo[node.body]
+            let = needed.lets.get(node)
+            new = node if let is None or isinstance(let.value, Function) else memo[let.value]
+            memo[node] = node if let is None or needed.stays(node, new) else new
+        elif isinstance(node, Let):
+            value = memo.get(node.value)
+            if value is None or not needed.stays(node.var, value):
+                memo[node] = memo[node.body]
+            else:
+                memo[node] = Let(node.var, value, memo[node.body])
         else:
             memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
-    made = memo[function]
-    assert isinstance(made, Function)
-    return made
+    return attrs.evolve(function, body=memo[function.body])

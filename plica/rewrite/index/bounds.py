@@ -213,7 +213,9 @@ def _of_node(node: Scalar, known: Knowledge) -> Interval:
             return WORD  # it may wrap
     else:
         a, b = (known.bounds[part] for part in _parts(node, known))
-        found = a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
+        found = (
+            a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
+        )
     if known.forms:
         said = known.forms.get(frozenset({(node, 1)}))
         if said is not None:

@@ -251,12 +251,12 @@ def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values]
         return None
     if 0 in sizes.values():
         return {variable: np.zeros(0, dtype=np.int64) for variable in sizes}
-    return {v: column + low for (v, low, _), column in zip(ranges, box(sizes).values(), strict=True)}
+    return {
+        v: column + low for (v, low, _), column in zip(ranges, box(sizes).values(), strict=True)
+    }
 
 
-def _contradictory(
-    condition: Scalar, context: Context, cases: Sequence[Contradiction]
-) -> bool:
+def _contradictory(condition: Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
     systems = split(contrary(condition, context))
     if isinstance(systems, TooManyCases) or len(systems) != len(cases):
         return False

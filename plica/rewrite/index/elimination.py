@@ -85,9 +85,7 @@ def refute(matrix: Sequence[Row], constants: Sequence[Vector]) -> Refutation:
     return Refutation(tuple(sums), tuple(stages), tuple(rows), still, True)
 
 
-def contradicted(
-    matrix: Sequence[Row], constants: Sequence[Vector], sums: Sequence[Sum]
-) -> Vector:
+def contradicted(matrix: Sequence[Row], constants: Sequence[Vector], sums: Sequence[Sum]) -> Vector:
     """Which systems the sums show to have no integer solution."""
     rows = [_tight(row, constant) for row, constant in zip(matrix, constants, strict=True)]
     for each in sums:

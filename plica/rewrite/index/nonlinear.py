@@ -22,6 +22,7 @@ True
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -98,7 +99,7 @@ class Nonlinear:
 
 
 ROUNDS: Final = 4
-MOST_ROWS: Final = 90
+MOST_ROWS: Final = 72
 MOST_SYSTEMS: Final = 256
 
 
@@ -256,17 +257,26 @@ def _refuted(start: list[Polynomial]) -> Refuted | None:
             made.append(step)
 
     live = list(range(len(rows)))  # rows not yet replaced by ones with fewer unknowns
+    for i, j in itertools.combinations(list(live), 2):  # 0 <= y < m says that m is positive
+        if _sign_row(rows[i].plus(rows[j])) is not None:
+            before = len(rows)
+            add(Total(i, j))
+            live += range(before, len(rows))
     for _ in range(ROUNDS):
         done = _ended(rows, made, live)
         if done is not None:
             return done
+        before = len(rows)
         live = _with_equalities(rows, live, add)
         live = _with_strips(rows, live, add)
         live = _with_equalities(rows, live, add)
-    done = _ended(rows, made, live)
-    if done is not None:
-        return done
-    signs = [i for i in live if _sign_row(rows[i]) is not None or _is_divisor(rows[i])]
+        if len(rows) == before:
+            break
+    else:
+        done = _ended(rows, made, live)
+        if done is not None:
+            return done
+    signs = [i for i in live if len(rows[i].terms) == 1]  # bounds of unknowns and of divisors
     before = len(rows)
     for i in live:
         for j in signs:
@@ -411,11 +421,6 @@ def _sign_row(row: Polynomial) -> tuple[Scalar, int] | None:
     if isinstance(key, Product) or abs(coefficient) != 1 or row.constant > -1:
         return None
     return key, coefficient
-
-
-def _is_divisor(row: Polynomial) -> bool:
-    """Whether a row says that a product is at least 1, as divisors that are products do."""
-    return len(row.terms) == 1 and row.constant == -1
 
 
 def _over(key: Key, unknown: Scalar) -> Polynomial | None:

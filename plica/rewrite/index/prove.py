@@ -87,9 +87,14 @@ MOST_NUMBERS: Final = 8_000_000
 """Rows times residues that elimination may hold."""
 
 
-def can_prove(condition: Scalar, context: Context = EMPTY) -> bool:
-    """Whether the condition is shown to hold wherever the context does."""
-    return surely(condition, knowledge(context)) or isinstance(decide(condition, context), Proved)
+def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = False) -> bool:
+    """Whether the condition is shown to hold wherever the context does.
+
+    `quick` looks only at what is seen at once: bounds, residues, known inequalities.
+    """
+    if surely(condition, knowledge(context)):
+        return True
+    return not quick and isinstance(decide(condition, context), Proved)
 
 
 def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:

@@ -11,9 +11,9 @@ Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is kept at ever
 the context allows.  Polynomials that are equal become one term where the context lists their
 variables; otherwise products keep the order in which they come.
 
-Bottom up with the rules of `plica.rewrite.index.rules`, each distinct term once.  Then the branches
-of `Select`, the right sides of `And` and `Or` and the bodies of reductions are gone over again with
-what is known inside them.  Answers are remembered with the context.
+Bottom up with the rules of `plica.rewrite.index.rules`, each distinct term once; the branches of
+`Select`, the right sides of `And` and `Or` and the bodies of reductions with what is known inside
+them.  Answers are remembered with the context.
 """
 
 from __future__ import annotations
@@ -24,14 +24,28 @@ from typing import Final, TypeAlias
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
+from plica.ir.scalar import (
+    Add,
+    And,
+    Lit,
+    Mul,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
 from plica.rewrite.derivation import Derivation, Step, Sweep, at
 from plica.rewrite.engine import Index, index_of
 from plica.rewrite.index.bounds import wraps
+from plica.rewrite.index.canonical import gathered, term_of
 from plica.rewrite.index.context import EMPTY, FALSE, TRUE, Context
 from plica.rewrite.index.guard import Given, Within
 from plica.rewrite.index.knowledge import Knowledge, knowledge
-from plica.rewrite.index.rules import INDEX_RULES
+from plica.rewrite.index.polynomial import Polynomial, Product, number
+from plica.rewrite.index.rules import INDEX_RULES, SUMS
 from plica.rewrite.make import rule
 from plica.rewrite.match import Match
 from plica.rewrite.pattern import ANYTHING, IndexHole
@@ -65,13 +79,13 @@ def simplified(
     steps: list[Step] = []
     plain = _plain(term, knowledge(context), {}, rules, steps)
     result = simplify(plain, context) if rules is RULES else plain
-    if result is not plain:
-        steps.append(Step(INSIDE, plain, result))
     derivation = Derivation(term, tuple(steps))
-    if at(derivation, len(steps)) is result:
+    if at(derivation, len(steps)) is not plain:
+        # The same subterm stands inside and outside a branch or a sum: then the whole is one step.
+        return result, Derivation(term, (Step(INSIDE, term, result),))
+    if result is plain:
         return result, derivation
-    # Inside a binder the same subterm means something else: then the whole is one step.
-    return result, Derivation(term, (Step(INSIDE, term, result),))
+    return result, derivation.then([Step(INSIDE, plain, result)])
 
 
 _p, _x, _y = IndexHole("p", ANYTHING, bool_), IndexHole("x"), IndexHole("y")
@@ -86,7 +100,11 @@ def _plain(
     rules: Index,
     steps: list[Step] | None,
 ) -> Scalar:
-    """Bottom up, each distinct term once, until no rule applies; no context but the given one."""
+    """Bottom up, each distinct term once, until no rule applies.
+
+    What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
+    one: only its atoms are visited, and it is brought into canonical form once.
+    """
     done = memo.get(root)
     if done is not None:
         return done
@@ -105,30 +123,51 @@ def _plain(
             continue
         cls = node.__class__
         new = node
-        if cls is not ScalarVar and cls is not Lit and cls is not Reduce:
-            kids = node._children
-            missing = [k for k in kids if isinstance(k, Scalar) and k not in memo]
-            if missing:
-                push((node, None))
-                for kid in reversed(missing):
-                    push((kid, None))
+        taken: tuple[Rule, Scalar] | None = None
+        whole = None
+        if cls in SUM_RULES and dtype_of(node) is i64 and not wraps(node, known):
+            whole = known.polynomial(node)
+            missing = [atom for atom in whole.atoms() if atom not in memo and atom is not node]
+        else:
+            missing = [kid for kid in _visible(node) if kid not in memo]
+        if missing:
+            push((node, None))
+            for kid in reversed(missing):
+                push((kid, None))
+            continue
+        if whole is not None and node not in whole.terms:
+            made, final = _summed(whole, known, memo)
+            if made is None or made is node:
+                memo[node] = node
                 continue
-            fresh = tuple([memo[k] if isinstance(k, Scalar) else k for k in kids])
-            if fresh != kids:
-                new = rebuild(node, fresh)
+            if steps is not None:
+                new = _rebuilt_sum(node, memo)
+            taken = SUM_RULES[cls], made
+            if final:
+                memo[made] = made
+        else:
+            new = _rebuilt(node, memo)
+            if new is not node:
                 done = memo.get(new)
                 if done is not None:
                     memo[node] = done
                     continue
                 if new in pending:
                     raise _endless(pending)
-        taken = _step(new, known, rules)
-        if taken is None:
-            memo[node] = memo[new] = new
-            continue
+            taken = _step(new, known, rules)
+            if taken is None:
+                memo[node] = memo[new] = new
+                continue
         used, after = taken
+        if after is new:  # only its atoms have changed
+            memo[node] = memo.setdefault(new, new)
+            continue
         if steps is not None:
             steps.append(Step(used, new, after, (), sweep))
+        done = memo.get(after)
+        if done is not None:
+            memo[node] = memo[new] = done
+            continue
         fuel -= 1
         if after in pending or fuel < 0:
             pending[new] = used
@@ -139,6 +178,77 @@ def _plain(
         push((new, after))
         push((after, None))
     return memo[root]
+
+
+SUM_RULES: Final = dict(zip((Add, Sub, Mul), SUMS, strict=True))
+
+
+def _visible(node: Scalar) -> tuple[Scalar, ...]:
+    """The parts that are looked at wherever the node is: not what a guard or a binder hides."""
+    cls = node.__class__
+    if cls is ScalarVar or cls is Lit or cls is Reduce:
+        return ()
+    if cls is Select or cls is And or cls is Or:
+        return (node._children[0],)  # type: ignore[return-value]  # conditions are scalars
+    return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+
+
+def _rebuilt(node: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+    """The node with its visible parts simplified."""
+    kids = node._children
+    cls = node.__class__
+    if not kids or cls is ScalarVar or cls is Lit or cls is Reduce:
+        return node
+    if cls is Select or cls is And or cls is Or:
+        return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]
+    return rebuild(node, tuple([memo[k] if isinstance(k, Scalar) else k for k in kids]))
+
+
+def _summed(
+    whole: Polynomial, known: Knowledge, memo: dict[Scalar, Scalar]
+) -> tuple[Scalar | None, bool]:
+    """The canonical term of a sum whose atoms are simplified, and whether nothing is left to do."""
+    changed = False
+    for atom in whole.atoms():
+        if memo[atom] is not atom:
+            changed = True
+            break
+    if changed:
+        total = number(whole.constant)
+        for key, coefficient in whole.terms.items():
+            if isinstance(key, Product):
+                part = number(1)
+                for atom in key.atoms:
+                    part = part.times(known.polynomial(memo[atom]))
+            else:
+                part = known.polynomial(memo[key])
+            total = total.plus(part, coefficient)
+        whole = total
+    joined = gathered(whole, known)
+    if joined is None:
+        return None, False
+    made = term_of(joined, known)
+    return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
+
+
+def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+    """A sum of sums with simplified atoms, otherwise as it stands."""
+    made: dict[Scalar, Scalar] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in made:
+            stack.pop()
+            continue
+        if node.__class__ not in SUM_RULES:
+            made[node] = memo.get(node, node)
+            continue
+        missing = [kid for kid in node._children if kid not in made]
+        if missing:
+            stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
+            continue
+        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]
+    return made[root]
 
 
 FUEL: Final = 1_000_000
@@ -247,9 +357,7 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
     return term
 
 
-def _refined(
-    context: Context, condition: Scalar, holds: bool, budget: list[int]
-) -> Context | None:
+def _refined(context: Context, condition: Scalar, holds: bool, budget: list[int]) -> Context | None:
     """The context inside a branch; None where no point gets there."""
     if budget[0] <= 0 or isinstance(condition, Lit):
         return context

@@ -141,5 +141,3 @@ def _at_the_end(
     else:
         return of
     return Polynomial(of.constant, rest).plus(slope.times(end))
-
-

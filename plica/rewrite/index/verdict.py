@@ -91,7 +91,7 @@ class Open:
 RuleVerdict: TypeAlias = ForAll | InWindow | ByInstance | Wrong | Open
 
 WINDOW: Final = (-6, 12)
-MOST_INSTANCES: Final = 400
+MOST_INSTANCES: Final = 200
 EVERYWHERE: Final = "for all integers, whatever the constants"
 
 

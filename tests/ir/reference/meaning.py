@@ -96,14 +96,6 @@ exact(
 # --- two arguments -------------------------------------------------------------------------------
 
 
-def _trunc_divide(x: Array, y: Array) -> Any:
-    if is_float(x):
-        return np.trunc(x / y)
-    x, y = np.broadcast_arrays(x, y)
-    flat = [_c_division(int(a), int(b)) for a, b in zip(x.flat, y.flat, strict=True)]
-    return np.array([q for q, _ in flat], object).reshape(x.shape), x.dtype
-
-
 def _c_division(a: int, b: int) -> tuple[int, int]:
     if b == 0:
         return 0, 0
@@ -133,6 +125,12 @@ def by_kind(floats: Meaning, integers: Callable[[int, int], int]) -> Meaning:
     return lambda x, y: floats(x, y) if is_float(x) else whole(x, y)
 
 
+def _float_power(x: Array, y: Array) -> Any:
+    # In full: where one exponent serves many elements numpy takes roots of -inf for powers.
+    a, b = (each.copy() for each in np.broadcast_arrays(x, y))
+    return np.power(a.reshape(-1), b.reshape(-1)).reshape(a.shape)
+
+
 exact(
     add=by_kind(np.add, lambda a, b: a + b),
     subtract=by_kind(np.subtract, lambda a, b: a - b),
@@ -154,7 +152,7 @@ exact(
 )  # fmt: skip
 rounded(
     divide=np.divide,
-    power=by_kind(np.power, lambda a, b: a**b if b >= 0 else 0),
+    power=by_kind(_float_power, lambda a, b: pow(a, b, 1 << 64) if b >= 0 else 0),
     arctan2=np.arctan2,
     logaddexp=np.logaddexp,
 )
@@ -202,8 +200,8 @@ rounded(
     std=lambda x, axis=None, keepdims=False, ddof=0: np.std(
         x, _axis(axis), ddof=ddof, keepdims=keepdims
     ),
-    logsumexp=lambda x, axis=None, keepdims=False: special.logsumexp(
-        x, _axis(axis), keepdims=keepdims
+    logsumexp=lambda x, axis=None, keepdims=False: np.log(
+        np.sum(np.exp(x), _axis(axis), keepdims=keepdims)
     ),
 )
 
@@ -250,6 +248,8 @@ def _slice(x: Array, starts: Any, stops: Any, steps: Any = None, axes: Any = Non
 
 
 def _pad(x: Array, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    if x.ndim == 0:
+        return x
     if mode == "constant":
         return np.pad(x, pad_width, constant_values=constant_values)
     return np.pad(x, pad_width, mode=mode)  # type: ignore[call-overload]  # the modes of numpy

@@ -12,8 +12,24 @@ from hypothesis.strategies import DrawFn
 from plica.core.name import Name
 from plica.ir.dtype import i64
 from plica.ir.scalar import (
-    Add, And, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Max, Min, Mul, Ne, Not, Or, Scalar, ScalarVar,
-    Select, Sub,
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
 )  # fmt: skip
 from plica.rewrite.index import EMPTY, Context
 

@@ -44,15 +44,15 @@ def test_impossible() -> None:
 def test_facts_are_bounded() -> None:
     context = EMPTY
     for number in range(100):
-        context = context.where(X < Y + number)
+        context = context.where(Y + number > X)
     assert len(context.facts) == MOST_FACTS
 
 
 def test_negation_of_deep_conditions() -> None:
     deep: Scalar = Lt(X, Y)
-    for _ in range(20_000):
+    for _ in range(5_000):
         deep = Not(deep)
     assert negated(deep) in (X < Y, Y <= X)
-    for _ in range(20_000):
+    for _ in range(5_000):
         deep = Or(And(deep, Lit(True, bool_)), X < Y)
     assert negated(negated(deep)) is not None

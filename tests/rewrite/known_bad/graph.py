@@ -39,9 +39,7 @@ maximum, minimum, where = op("maximum"), op("minimum"), op("where")
 less, greater, equal, greater_equal = map(op, ("less", "greater", "equal", "greater_equal"))
 logical_not, cast = op("logical_not"), op("cast")
 sum_, max_, mean, argmax, argmin = map(op, ("sum", "max", "mean", "argmax", "argmin"))
-transpose, reshape, concat, expand_dims = map(
-    op, ("transpose", "reshape", "concat", "expand_dims")
-)
+transpose, reshape, concat, expand_dims = map(op, ("transpose", "reshape", "concat", "expand_dims"))
 flip, matmul = op("flip"), op("matmul")
 relu, softmax, sigmoid = map(op, ("nn.relu", "nn.softmax", "nn.sigmoid"))
 

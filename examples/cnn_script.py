@@ -1,0 +1,1 @@
+../plica/demo/cnn_script.py

@@ -1,0 +1,80 @@
+"""Eta: `lambda x: f(x)` and `f` are one function; each pass goes one way.
+
+`eta_expand` gives every constructor and definition that is used as a value the form of a function
+with parameters, which some passes and targets need.  `eta_reduce` takes functions away that only
+pass their arguments on.
+
+    before:  map(Cons, xs)                  after expansion:  map(lambda a, b: Cons(a, b), xs)
+
+Laws: `eta_expand(eta_expand(m)) is eta_expand(m)`, and the same for `eta_reduce`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from plica.core.binding import rename, substitute
+from plica.core.term import Term
+from plica.ir.graph import Call, Constructor, Expr, Function, Let, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.type import FuncType
+from plica.rewrite.graph.known import eta_reduced
+from plica.rewrite.graph.walk import Supply, expressions, map_functions, operands, with_operands
+
+
+def eta_expand(module: Module) -> Module:
+    """The module in which constructors and definitions stand only where they are called."""
+    known = infer(module)
+    supply = Supply(*known.values)
+    made: dict[Expr, Expr] = {}
+
+    def expanded(value: Expr) -> Expr:
+        if value not in made:
+            made[value] = _expanded(value, supply)
+        return made[value]
+
+    def rewrite(_: Var, function: Function) -> Function:
+        def is_value(node: Expr) -> bool:
+            return isinstance(node, Constructor) or node in known.definitions()
+
+        memo: dict[Expr, Expr] = {}
+        for node in expressions(function):
+            parts = operands(node)
+            new = [expanded(part) if is_value(part) else memo[part] for part in parts]
+            if isinstance(node, Call) and is_value(parts[0]):
+                new[0] = parts[0]
+            memo[node] = with_operands(node, tuple(new))
+        return memo[function]  # type: ignore[return-value]  # a function stays one
+
+    return map_functions(known, rewrite)
+
+
+def eta_reduce(module: Module) -> Module:
+    """The module without functions that only call another with their own parameters."""
+    known = infer(module)
+
+    def rewrite(_: Var, function: Function) -> Function:
+        memo: dict[Expr, Expr] = {}
+        for node in expressions(function.body):
+            new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+            if isinstance(node, Let) and isinstance(new, Let) and new.value is new.var:
+                new = Let(new.var, node.value, new.body)  # a function that only calls itself
+            if isinstance(new, Function):
+                new = eta_reduced(new) or new
+            memo[node] = new
+        return attrs.evolve(function, body=memo[function.body])
+
+    return map_functions(known, rewrite)
+
+
+def _expanded(value: Expr, supply: Supply) -> Expr:
+    of = type_of(value)
+    if not isinstance(of, FuncType):
+        return value
+    dims = tuple([rename(each, supply.name(each.name.hint)) for each in of.dims])
+    types = tuple([rename(each, supply.name(each.name.hint)) for each in of.types])
+    mapping: dict[Term, Term] = dict(zip((*of.dims, *of.types), (*dims, *types), strict=True))
+    params = tuple([Var(supply.name("x"), substitute(each, mapping)) for each in of.params])  # type: ignore[arg-type]  # types
+    ret = substitute(of.ret, mapping)
+    return Function(dims, types, params, ret, Call(value, params, types))  # type: ignore[arg-type]  # a type

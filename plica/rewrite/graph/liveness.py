@@ -1,0 +1,66 @@
+"""Liveness: from when to when the values of a block are needed.
+
+A block is a chain of lets and its result, as A-normal form has it.  Position `k` is that of the
+`k`-th let; the result comes last.  A value is live from its own position to that of its last use; a
+use inside a branch or a function counts where that stands in the block.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> x, y, z = (Var(Name(each), tensor((2,), "f32")) for each in "xyz")
+>>> block = Let(y, x + x, Let(z, y * y, z - x))
+>>> [(str(var.name), born, last) for var, (born, last) in intervals(block).items()]
+[('x', -1, 2), ('y', 0, 1), ('z', 1, 2)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from plica.core.binding import free_vars
+from plica.ir.graph import Expr, Let, Var
+
+Interval: TypeAlias = tuple[int, int]
+FREE = -1
+"""Where values are born that a block has from outside."""
+
+
+def bindings(block: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
+    """The lets of a block, and its result."""
+    found: list[tuple[Var, Expr]] = []
+    while isinstance(block, Let):
+        found.append((block.var, block.value))
+        block = block.body
+    return found, block
+
+
+def intervals(block: Expr) -> dict[Var, Interval]:
+    """Birth and last use of every variable of a block; what is never used dies at birth.
+
+    Every variable must be bound by one let.  Those from outside are born at -1.
+    """
+    lets, result = bindings(block)
+    found: dict[Var, Interval] = {}
+    for position, (var, value) in enumerate((*lets, (None, result))):
+        for used in _used(value):
+            if used is not var:  # a recursive function is not alive before it is made
+                born = found[used][0] if used in found else FREE
+                found[used] = born, position
+        if var is not None:
+            found[var] = position, position
+    return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0].name)))
+
+
+def live_after(block: Expr) -> Iterator[frozenset[Var]]:
+    """For each let, from the last to the first, the variables somebody uses after it."""
+    lets, result = bindings(block)
+    live = set(_used(result))
+    for var, value in reversed(lets):
+        yield frozenset(live)
+        live.discard(var)
+        live.update(each for each in _used(value) if each is not var)
+
+
+def _used(value: Expr) -> list[Var]:
+    return [each for each in free_vars(value) if isinstance(each, Var)]

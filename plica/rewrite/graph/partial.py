@@ -1,0 +1,177 @@
+"""Partial evaluation: whatever can be decided before the inputs are known is decided now.
+
+    before:  def power(x, n): return 1.0 if n == 0 else x * power(x, n - 1)
+             def main(x): return power(x, 3)
+    after:   def main(x): return x * (x * (x * 1.0))
+
+Calls of known functions, choices with a known condition, matches of known constructors and
+projections of tuples are resolved, constant parts are computed, and a program without inputs becomes
+its result.  A recursive function is unfolded where its arguments decide whether it recurses: if a
+choice remains undecided with a recursive call behind it, the call stays as it was.  What is unfolded
+at all is bounded by `fuel`, so evaluation ends even where the program would not.
+
+Definitions that nobody needs any more are removed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import EvaluationError
+from plica.ir.apart import rename_apart
+from plica.ir.graph import (
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    Project,
+    Var,
+    attr,
+)
+from plica.ir.infer import infer, type_of
+from plica.ir.machine import Limits, Machine
+from plica.ir.module import Module
+from plica.rewrite.graph.dead import remove_dead
+from plica.rewrite.graph.fold import LIMIT, Folder
+from plica.rewrite.graph.known import chosen
+from plica.rewrite.graph.quote import quote
+from plica.rewrite.graph.unfold import Activation, Attempt, Hopeless, Unfolder, Walk, wrapped
+from plica.rewrite.graph.uses import recursive
+from plica.rewrite.graph.walk import is_atom, map_functions
+
+FUEL: Final = 2_000
+"""How many calls may be unfolded in one module."""
+CALLS: Final = 200_000
+"""How many calls the interpreter may make to compute one call that depends on nothing."""
+
+
+def evaluate_partially(module: Module, fuel: int = FUEL, limit: int = LIMIT) -> Module:
+    """The module with everything decided that can be; constants are of at most `limit` bytes."""
+    known = infer(module)
+    evaluator = _Evaluator(known, fuel, limit)
+    names = [name for name, _ in known.functions()]
+    names.sort(key=lambda name: name is not known.main)  # the fuel goes to main first
+    done = {name: evaluator.definition(name) for name in names}
+    return remove_dead(map_functions(known, lambda name, _: done[name]))
+
+
+class _Evaluator(Unfolder):
+    """Everything known is unfolded, chosen or computed."""
+
+    def __init__(self, module: Module, fuel: int, limit: int) -> None:
+        super().__init__(module)
+        self.fuel = fuel
+        self.limit = limit
+        self.recursive = recursive(module)
+        self.folder = Folder(module, limit)
+        self.results: dict[Call, Expr] = {}
+
+    def definition(self, name: Var) -> Function:
+        """A definition of the module, evaluated."""
+        function = self.table[name]
+        assert isinstance(function, Function)
+        return self.function(function)
+
+    # --- decisions ---------------------------------------------------------------------------
+
+    def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
+        if var not in activation.captured or is_atom(value):
+            return True
+        return isinstance(value, Function) and not value.types and not value.dims
+
+    def finished(self, node: Expr) -> Expr:
+        match node:
+            case Project(Let() as value, index):
+                lets, core = peeled(value)
+                return wrapped(lets, self.folder.folded(Project(core, index)))
+            case _:
+                return self.folder.folded(node)
+
+    def choose(self, node: If, condition: Expr, activation: Activation) -> Walk:
+        if isinstance(condition, Const):
+            return (yield (node.then if condition.numpy() else node.orelse), activation)
+        self._undecided((node.then, node.orelse))
+        return (yield from super().choose(node, condition, activation))
+
+    def select(self, node: Match, value: Expr, activation: Activation) -> Walk:
+        lets, core = peeled(value)
+        found = chosen(Match(core, node.clauses, node.total))
+        if found is None:
+            self._undecided(tuple([clause.body for clause in node.clauses]))
+            return (yield from super().select(node, value, activation))
+        clause, bindings = found
+        inner = self.bind([(var, self.finished(part)) for var, part in bindings], activation)
+        return wrapped(lets, wrapped(inner, (yield clause.body, activation)))
+
+    def _undecided(self, branches: tuple[Expr, ...]) -> None:
+        """A choice stays open: give up unfolding what may be called again behind it."""
+        if self.attempts:
+            group = self.attempts[-1]
+            if any(not group.isdisjoint(free_vars(branch)) for branch in branches):
+                raise Hopeless(group)
+
+    def call(self, call: Call) -> Walk:
+        lets, core = peeled(call.callee)
+        if lets:
+            return wrapped(lets, (yield from self.call(Call(core, call.args, call.types))))
+        if call not in self.results:
+            if self._is_closed(call) and not isinstance(call.callee, Constructor):
+                self.results[call] = yield from self._computed(call)
+            else:
+                self.results[call] = yield from self._unfolded(call)
+        return self.results[call]
+
+    def _unfolded(self, call: Call) -> Walk:
+        function = self.callee(call)
+        if function is None or self.fuel <= 0 or attr(function, "primitive"):
+            return call
+        entered = self.enter(call, function)
+        if entered is None:
+            return call
+        activation, lets = entered
+        self.fuel -= 1
+        group = self._group(call.callee)
+        if group is None:
+            return wrapped(lets, (yield function.body, activation))
+        result = yield Attempt(function.body, activation, group)
+        return call if result is None else wrapped(lets, result)
+
+    def _group(self, callee: Expr) -> frozenset[Var] | None:
+        """The functions that call one another with this one, None where it is not recursive."""
+        if callee in self.recursive:
+            return frozenset(self.recursive[callee])  # type: ignore[index]  # a definition's name
+        if callee in self.looping:
+            return frozenset((callee,))  # type: ignore[arg-type]  # a variable
+        return None
+
+    # --- computing -----------------------------------------------------------------------------
+
+    def _computed(self, call: Call) -> Walk:
+        """A call that depends on nothing, as far as the interpreter comes with it."""
+        machine = Machine(self.folder.machine.program, {}, Limits(CALLS, CALLS))
+        try:
+            value = machine.run(rename_apart(call, self.table), {})
+        except EvaluationError:
+            # Unfolding it would come as far, and no further, at every level of a recursion.
+            return call if self._group(call.callee) else (yield from self._unfolded(call))
+        written = quote(value, type_of(call), self.table, self.limit)
+        return written if written is not None else (yield from self._unfolded(call))
+
+    def _is_closed(self, call: Call) -> bool:
+        """Whether nothing in a call is known only when the program runs."""
+        return free_vars(call) <= self.table.keys()
+
+
+def peeled(value: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
+    """An expression without the lets around it, and those lets; their names are unique."""
+    lets: list[tuple[Var, Expr]] = []
+    while isinstance(value, Let):
+        lets.append((value.var, value.value))
+        value = value.body
+    return lets, value
+

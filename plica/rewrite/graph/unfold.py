@@ -1,0 +1,317 @@
+"""Unfolding: a program run on terms, some calls of which are replaced by the body of the function.
+
+An activation is one body at given arguments: what each of its nodes becomes.  A node becomes a term
+once per activation, so sharing stays sharing; arguments are shared too, and need a let only where a
+function captures them (there sharing would compute them in every call).
+
+The base class changes nothing but what it is told to unfold; what is told is in the subclasses:
+`plica.rewrite.graph.inline` and `plica.rewrite.graph.partial`.
+
+The walk is made of generators on a stack of its own: a node asks for its parts by yielding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from plica.core.binding import free_vars, rename, substitute
+from plica.core.term import Term
+from plica.ir.graph import (
+    Apply,
+    Call,
+    Clause,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.module import Module
+from plica.ir.type import Type
+from plica.rewrite.graph.beta import at_sizes, at_types, instantiation
+from plica.rewrite.graph.dataflow import captured
+from plica.rewrite.graph.separate import separate
+from plica.rewrite.graph.walk import Supply, expressions, is_atom
+
+
+@attrs.define(eq=False)
+class Activation:
+    """One body at given arguments."""
+
+    made: dict[Expr, Expr]  # what nodes and variables have become
+    types: Mapping[Term, Term]  # what dims and type variables stand for
+    captured: set[Var]  # the variables some function inside the body captures
+    renames: bool  # whether binders get new names: in all but the first activation
+
+
+@attrs.frozen(eq=False)
+class Attempt:
+    """A request that may be given up: the answer is None when `Hopeless` names the attempt."""
+
+    node: Expr
+    activation: Activation
+    group: frozenset[Var]
+
+
+class Hopeless(Exception):  # noqa: N818  # it is no error, and never leaves the walk
+    """The latest attempt on this group is to be given up."""
+
+    def __init__(self, group: frozenset[Var]) -> None:
+        super().__init__()
+        self.group = group
+
+
+Request: TypeAlias = "tuple[Expr, Activation] | Attempt"
+Walk: TypeAlias = Generator[Request, Any, Expr]  # Any: an expression, None for a failed attempt
+
+
+class Unfolder:
+    """The walk over one module."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.table = module.definitions()
+        self.supply = Supply(*module.values, *module.names)
+        self.apart: dict[Function, Function] = {}
+        self.local: dict[Var, Function] = {}  # functions let in the result, by variable
+        self.looping: set[Var] = set()  # those of them that call themselves
+        self.attempts: list[frozenset[Var]] = []
+        self._captured: dict[Function, set[Var]] = {}
+
+    # --- what a subclass says --------------------------------------------------------------
+
+    def unfolds(self, call: Call, function: Function) -> bool:
+        """Whether a call is to be replaced by the body of the function."""
+        return False
+
+    def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
+        """Whether a let becomes sharing; parameters do unless they are captured."""
+        return False
+
+    def finished(self, node: Expr) -> Expr:
+        """The last word on a new node whose parts are final."""
+        return node
+
+    # --- the walk ----------------------------------------------------------------------------
+
+    def function(self, function: Function) -> Function:
+        """A definition, its body walked."""
+        apart = self.separated(function)
+        activation = Activation({}, {}, self.captured(apart), renames=False)
+        return attrs.evolve(apart, body=self.run(apart.body, activation))
+
+    def separated(self, function: Function) -> Function:
+        """A definition with its binders apart."""
+        if function not in self.apart:
+            self.apart[function] = separate(function, self.table)
+        return self.apart[function]
+
+    def captured(self, function: Function) -> set[Var]:
+        """The variables that functions inside a function capture."""
+        if function not in self._captured:
+            self._captured[function] = captured(expressions(function.body))
+        return self._captured[function]
+
+    def run(self, root: Expr, activation: Activation) -> Expr:
+        """What a node becomes in an activation."""
+        # Each frame: the walk of a node, where its result goes, the group if it is an attempt.
+        frames: list[tuple[Walk, Expr, Activation, frozenset[Var] | None]] = []
+        request: Request = (root, activation)
+        answer: Any = None
+        while True:
+            group = None
+            if isinstance(request, Attempt):
+                node, here, group = request.node, request.activation, request.group
+                self.attempts.append(group)
+            else:
+                node, here = request
+            answer = here.made.get(node)
+            if answer is None and is_atom(node):
+                answer = node
+            if answer is None:
+                frames.append((self.walk(node, here), node, here, group))
+            elif group is not None:
+                self.attempts.pop()
+            while True:
+                if not frames:
+                    return answer  # type: ignore[no-any-return]  # an expression
+                walk, node, here, group = frames[-1]
+                try:
+                    request = walk.send(answer)
+                    break
+                except StopIteration as done:
+                    frames.pop()
+                    if group is not None:
+                        self.attempts.pop()
+                    answer = here.made[node] = done.value
+                except Hopeless as why:
+                    while frames.pop()[3] is not why.group:
+                        pass
+                    while self.attempts.pop() is not why.group:
+                        pass
+                    answer = None
+
+    def walk(self, node: Expr, activation: Activation) -> Walk:
+        """What a node becomes, asking for its parts."""
+        match node:
+            case Apply():
+                args = yield from self._all(node.args, activation)
+                return self.finished(Apply(node.op, args, at_sizes(node, activation.types)))
+            case Tuple(items):
+                return self.finished(Tuple((yield from self._all(items, activation))))
+            case Project(value, index):
+                return self.finished(Project((yield value, activation), index))
+            case Let():
+                return (yield from self._let(node, activation))
+            case Function():
+                return (yield from self._function(node, activation))
+            case Call(callee, args, types):
+                target = yield callee, activation
+                given = yield from self._all(args, activation)
+                at = tuple([self._type(each, activation) for each in types])
+                return (yield from self.call(Call(target, given, at)))
+            case If():
+                condition = yield node.condition, activation
+                return (yield from self.choose(node, condition, activation))
+            case Match():
+                value = yield node.value, activation
+                return (yield from self.select(node, value, activation))
+        raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
+
+    def choose(self, node: If, condition: Expr, activation: Activation) -> Walk:
+        """An `If` whose condition is known to be this term."""
+        then = yield node.then, activation
+        orelse = yield node.orelse, activation
+        return self.finished(If(condition, then, orelse))
+
+    def select(self, node: Match, value: Expr, activation: Activation) -> Walk:
+        """A `Match` whose value is known to be this term."""
+        clauses = []
+        for clause in node.clauses:
+            pattern = self._pattern(clause.pattern, activation)
+            clauses.append(Clause(pattern, (yield clause.body, activation)))
+        return self.finished(Match(value, tuple(clauses), node.total))
+
+    def call(self, call: Call) -> Walk:
+        """A call whose parts are final."""
+        function = self.callee(call)
+        if function is not None and self.unfolds(call, function):
+            entered = self.enter(call, function)
+            if entered is not None:
+                activation, lets = entered
+                return wrapped(lets, (yield function.body, activation))
+        return self.finished(call)
+
+    def callee(self, call: Call) -> Function | None:
+        """The function a call is known to call, its binders apart."""
+        match call.callee:
+            case Function():
+                return call.callee
+            case Var() if call.callee in self.local:
+                return self.local[call.callee]
+            case Var():
+                found = self.table.get(call.callee)
+                return self.separated(found) if isinstance(found, Function) else None
+        return None
+
+    def enter(
+        self, call: Call, function: Function
+    ) -> tuple[Activation, list[tuple[Var, Expr]]] | None:
+        """The activation of a called function, and the lets its arguments need."""
+        types = instantiation(function, call.args, call.types)
+        if types is None:
+            return None
+        activation = Activation({}, types, self.captured(function), renames=True)
+        pairs = zip(function.params, call.args, strict=True)
+        return activation, self.bind(pairs, activation)
+
+    def bind(
+        self, pairs: Iterable[tuple[Var, Expr]], activation: Activation
+    ) -> list[tuple[Var, Expr]]:
+        """Give variables their values; the lets for those that are captured."""
+        lets: list[tuple[Var, Expr]] = []
+        for var, value in pairs:
+            if var not in activation.captured or is_atom(value) or isinstance(value, Function):
+                activation.made[var] = value
+            else:
+                lets.append((self.binder(var, activation), value))
+        return lets
+
+    def binder(self, var: Var, activation: Activation) -> Var:
+        """The variable that a bound one becomes."""
+        new = var
+        if activation.renames:
+            new = at_types(rename(var, self.supply.name(var.name.hint)), activation.types)
+        activation.made[var] = new
+        return new
+
+    def _let(self, node: Let, activation: Activation) -> Walk:
+        var, value = node.var, node.value
+        if isinstance(value, Function) and var in free_vars(value):
+            new = self.binder(var, activation)
+            self.looping.add(new)
+            made = yield value, activation
+        else:
+            made = yield value, activation
+            if self.shares(var, made, activation):
+                activation.made[var] = made
+                return (yield node.body, activation)
+            new = self.binder(var, activation)
+        if isinstance(made, Function):
+            self.local[new] = made
+        return self.finished(Let(new, made, (yield node.body, activation)))
+
+    def _function(self, node: Function, activation: Activation) -> Walk:
+        dims, bound = node.dims, node.types
+        if activation.renames and (dims or bound):
+            # They are apart from those of other functions, so one mapping serves them all.
+            fresh = {each: rename(each, self.supply.name(each.name.hint)) for each in dims}
+            others = {each: rename(each, self.supply.name(each.name.hint)) for each in bound}
+            dims, bound = tuple(fresh.values()), tuple(others.values())
+            activation.types = {**activation.types, **fresh, **others}
+        params = tuple([self.binder(each, activation) for each in node.params])
+        ret = None if node.ret is None else self._type(node.ret, activation)
+        body = yield node.body, activation
+        return self.finished(Function(dims, bound, params, ret, body, node.attrs))
+
+    def _all(
+        self, nodes: tuple[Expr, ...], activation: Activation
+    ) -> Generator[Request, Any, tuple[Expr, ...]]:
+        made = []
+        for node in nodes:
+            known = activation.made.get(node)
+            made.append((yield node, activation) if known is None else known)
+        return tuple(made)
+
+    def _type(self, of: Type, activation: Activation) -> Type:
+        if not activation.types:
+            return of
+        return substitute(of, activation.types)  # type: ignore[return-value]  # a type stays one
+
+    def _pattern(self, pattern: Pattern, activation: Activation) -> Pattern:
+        match pattern:
+            case PVar(var):
+                return PVar(self.binder(var, activation))
+            case PConstructor(constructor, items):
+                inside = tuple([self._pattern(item, activation) for item in items])
+                return PConstructor(constructor, inside)
+            case PTuple(items):
+                return PTuple(tuple([self._pattern(item, activation) for item in items]))
+        return pattern
+
+
+def wrapped(lets: list[tuple[Var, Expr]], result: Expr) -> Expr:
+    """A result behind some lets."""
+    for var, value in reversed(lets):
+        result = Let(var, value, result)
+    return result

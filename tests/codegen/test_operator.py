@@ -1,0 +1,54 @@
+"""Every operator of the registry: compiled, it computes what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import tests.ir.reference.case_neural
+from plica.core.name import Name
+from plica.ir.graph import Function, Var
+from plica.ir.interpret import interpret
+from plica.ir.module import Module, module
+from plica.ir.op import find, names
+from plica.ir.type import tensor
+from plica.pipeline import compile
+from tests.codegen.native import assert_close
+from tests.conftest import PROFILE
+from tests.ir.reference.case import CASES, Case
+
+assert tests.ir.reference.case_neural is not None  # imported for its entries in the table
+
+# A case is compiled by itself, so each operator has few of them here: the law that code agrees with
+# tensor expressions is tested on random expressions (test_kernel) and modules (test_pipeline).
+EXAMPLES = {"ci": 2, "dev": 20, "deep": 200}[PROFILE]
+
+
+def module_of(name: str, case: Case) -> Module:
+    """A module whose main function applies one operator to its parameters."""
+    record = find(name)
+    assert record is not None
+    params = [
+        Var(Name("x", i), tensor(np.shape(arg), arg.dtype)) for i, arg in enumerate(case.args)
+    ]
+    body = record(params, **case.attrs) if record.variadic else record(*params, **case.attrs)
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), tuple(params), None, body)}, main)
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_compiled_is_interpreted(name: str, data: st.DataObject) -> None:
+    case = data.draw(CASES[name])
+    of = module_of(name, case)
+    found: Any = compile(of)(*case.args)
+    expected: Any = interpret(of, *case.args)
+    if not isinstance(found, tuple):
+        found, expected = (found,), (expected,)
+    for ours, meant in zip(found, expected, strict=True):
+        assert_close(ours, meant, case.args)
