@@ -25,6 +25,7 @@ _FACE: Final[dict[str, str]] = {
     "compile": "plica.pipeline:compile",
     "data": "plica.ir.script:data",
     "digest": "plica.core.digest:digest",
+    "extern": "plica.ir.script:extern",
     "first_difference": "plica.core.digest:first_difference",
     "from_text": "plica.ir.script:from_text",
     "function": "plica.ir.script:function",
@@ -43,6 +44,7 @@ __all__ = [
     "compile",
     "data",
     "digest",
+    "extern",
     "first_difference",
     "from_text",
     "function",
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.ir.interpret import interpret
     from plica.ir.module import Module
-    from plica.ir.script import data, from_text, function
+    from plica.ir.script import data, extern, from_text, function
     from plica.pipeline import compile
     from plica.runtime.error import InputError, PlicaError, UnsupportedError
 else:

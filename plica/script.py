@@ -16,7 +16,20 @@ from plica.core.name import Name
 from plica.ir.dim import DimLike, dim_var, normal_dim
 from plica.ir.dim import dim as to_dim
 from plica.ir.dtype import (
-    DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
 )  # fmt: skip
 from plica.ir.graph import const
 from plica.ir.scalar import Scalar
@@ -50,7 +63,7 @@ class Tensor:
 
 
 @attrs.frozen
-class forall:  # noqa: N801  # a word of the syntax
+class forall:  # a word of the syntax
     """`forall("A B", dims="n")`: what a function type is polymorphic in."""
 
     types: str = ""

@@ -66,6 +66,8 @@ CODES: Final[dict[str, str]] = {
     # running and compiling
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
+    "unknown-pass": "No pass or normal form has this name.",
+    "missing-pass": "A pass requires another one that does not come before it.",
     "index-out-of-bounds": "An index is outside the value it selects from.",
     "match-failure": "No clause of a partial match fits the value.",
     "uninitialised-read": "A loop program reads or returns an element that nothing has written.",

@@ -1,8 +1,8 @@
 """The demonstration: the main job in one go, on a model that comes with the package.
 
-It reads a small convolutional network written in the graph language (`cnn_script.py`), compiles it,
-checks what it computes against the interpreter, times both, and prints what happened.  `study` gives
-the figures as data; `show` prints them.
+It reads a small convolutional network written in the graph language (`cnn_script.py`), compiles
+it, checks what it computes against the interpreter, times both, and prints what happened.  `study`
+gives the figures as data; `show` prints them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def show(of: Study) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(Text(f"{of.model}: a module of {of.functions} functions, compiled for {of.target}"))
+    console.print(
+        Text(f"{of.model}: a module of {of.functions} functions, compiled for {of.target}")
+    )
 
     steps = Table("Step", "Operator", "Result", "Bytes", title="What runs", title_justify="left")
     for number, each in enumerate(of.launched, 1):

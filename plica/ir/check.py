@@ -204,9 +204,7 @@ class _Checker:
         right = constructors(node.data, data)[node.index].type
         if node.type is not right and not same_type(node.type, right):
             message = f"{node.name} has another type than {node.data.name} gives it."
-            self._error(
-                node, "type-conflict", message, stops=True, expected=right, found=node.type
-            )
+            self._error(node, "type-conflict", message, stops=True, expected=right, found=node.type)
 
     def parts(self, node: Expr) -> None:
         """Let, If, Call, Tuple, Project: made of expressions."""

@@ -92,10 +92,12 @@ class Elaborator:
         of = self.type(self.state.slots[var])
         name = original.name
         # Two copies of one binder may become one again, two binders with one name may not.
-        while self._taken.setdefault(final := Var(name, of), original) is not original:
+        made = Var(name, of)
+        while self._taken.setdefault(made, original) is not original:
             name = Name(name.hint, name.index + 1)
-        self.finals[var] = final
-        return final
+            made = Var(name, of)
+        self.finals[var] = made
+        return made
 
     def _keep(self) -> None:
         """Variables that have a type already keep their names."""

@@ -149,7 +149,7 @@ class _Scope:
     def __init__(self, parent: _Scope | None, axes: dict[ScalarVar, int]) -> None:
         self.parent = parent
         self.axes = axes
-        self.rank = len(axes) + (0 if parent is None else parent.rank)
+        self.rank: int = len(axes) + (0 if parent is None else parent.rank)
         self.steps: list[Step] = []
         self.template: list[Any] = [None]
         self.placed: dict[Term, Placed] = {}
@@ -274,8 +274,8 @@ class _Scope:
         scope: _Scope | None = self
         while scope is not None:
             if axis in scope.axes:
-                position = list(scope.axes).index(axis)  # type: ignore[arg-type]  # it is there
-                return scope.axes[axis], scope.rank - position  # type: ignore[index]  # likewise
+                position = list(scope.axes).index(axis)
+                return scope.axes[axis], scope.rank - position
             scope = scope.parent
         raise CompilerBug("A tensor expression indexes with a variable it does not bind.")
 
@@ -385,7 +385,8 @@ Affine: TypeAlias = tuple[int, dict[Term, int]]  # a constant, and the factor of
 
 
 def _affine(index: Scalar) -> Affine | None:
-    start, factors = 0, {}
+    start = 0
+    factors: dict[Term, int] = {}
     for atoms, factor in polynomial(index).values():
         if not atoms:
             start = factor

@@ -20,7 +20,7 @@ Patterns alone decide: values of tensor type can only be matched by a name or `_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plica.core.term import Term
 from plica.ir.graph import Constructor, Expr, Match, PAny, Pattern, PConstructor, PTuple, PVar
@@ -33,7 +33,7 @@ __all__ = ["DataType", "match_errors", "missing", "redundant", "show_pattern"]
 
 Row: TypeAlias = tuple[Pattern, ...]
 Head: TypeAlias = "Constructor | int"  # a constructor, or the number of items of a tuple
-DataDefs: TypeAlias = Mapping[Term, object]
+DataDefs: TypeAlias = Mapping[Any, object]  # Any: modules map all names, tests some
 
 LISTED: Final = 8
 """How many missing patterns an error lists."""

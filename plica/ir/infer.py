@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
-from attrs import evolve
-
 from plica.core.collector import paused
 from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
@@ -254,9 +252,7 @@ def kernel_type(kernel: Kernel) -> FuncType:
 def components(names: Sequence[Var], table: Any) -> list[list[Var]]:
     """The names in groups that use one another, needed ones first (Tarjan, without recursion)."""
     chosen = set(names)
-    uses = {
-        name: [each for each in post_order(table[name]) if each in chosen] for name in names
-    }
+    uses = {name: [each for each in post_order(table[name]) if each in chosen] for name in names}
     groups: list[list[Var]] = []
     order: dict[Term, int] = {}
     low: dict[Term, int] = {}

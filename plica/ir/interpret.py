@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from plica.core.collector import paused
 from plica.ir.input import read_inputs
 from plica.ir.machine import GENEROUS, Externs, Limits, Machine
 from plica.ir.module import Module
@@ -42,11 +43,12 @@ def interpret(
 
     Inputs are given by position or by name; `externs` gives a Python function for each symbol.
     """
-    program = program_of(as_module(module))
-    machine = Machine(program, externs or {}, limits)
-    main = program.apart(program.module.main_function())
-    values, sizes = read_inputs(main.params, args, named, program.module)
-    return _fresh(machine.enter(main, {}, values, sizes))
+    with paused():  # no cycles are made here, and a deep stack is long to trace
+        program = program_of(as_module(module))
+        machine = Machine(program, externs or {}, limits)
+        main = program.apart(program.module.main_function())
+        values, sizes = read_inputs(main.params, args, named, program.module)
+        return _fresh(machine.enter(main, {}, values, sizes))
 
 
 def _fresh(value: Value) -> Value:

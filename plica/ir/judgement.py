@@ -146,7 +146,7 @@ class Judgement:
     # --- what has to wait ------------------------------------------------------------------
 
     def start(self, rule: Rule, instance: Instance) -> bool:
-        """Apply a rule now; False if it waits, and its result is an unknown that follows from it."""
+        """Apply a rule now; False if it waits, and its result is an unknown for the time being."""
         of = rule(self, instance)
         if of is None:
             self.types[instance] = self.solver.fresh()

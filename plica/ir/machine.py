@@ -19,7 +19,6 @@ from typing import Any, Final
 import attrs
 
 from plica.core.binding import free_vars
-from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.graph import (
@@ -83,8 +82,7 @@ class Machine:
         code = self.program.code(function)
         env: Env = {**captured, **sizes}
         env.update(zip(code.params, values, strict=True))
-        with paused():  # no cycles are made here, and a deep stack is long to trace
-            return self.run(code.body, env)
+        return self.run(code.body, env)
 
     def call(self, closure: Closure, args: tuple[Any, ...]) -> Value:
         """A closure called from Python."""

@@ -23,11 +23,11 @@ from typing import Final, Protocol, TypeAlias
 from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import CompilerBug, did_you_mean
+from plica.core.fold import post_order
 from plica.ir.check import check
-from plica.ir.graph import Expr, Function, Literal, Match
+from plica.ir.graph import Call, Constructor, Function, Var
 from plica.ir.infer import infer
 from plica.ir.module import Module
-from plica.ir.type import Unknown
 from plica.runtime.error import Diagnostic, PlicaError
 
 __all__ = [
@@ -145,9 +145,7 @@ class Pipeline:
             self.find(name)
         return Pipeline(tuple(each for each in self.passes if each.name in names))
 
-    def insert(
-        self, new: Pass, *, before: str | None = None, after: str | None = None
-    ) -> Pipeline:
+    def insert(self, new: Pass, *, before: str | None = None, after: str | None = None) -> Pipeline:
         """The same pipeline with one more pass, at the end or beside another."""
         at = len(self.passes)
         if before is not None:
@@ -303,17 +301,20 @@ def _is_inferred(module: Module) -> bool:
     return infer(module) is module
 
 
-def _has_no_match(module: Module) -> bool:
-    return not any(isinstance(node, Match) for node in _nodes(module))
-
-
-def _nodes(module: Module) -> Iterator[Expr | Unknown]:
-    from plica.core.fold import post_order
-
-    for node in post_order(module):
-        if isinstance(node, Expr | Unknown | Literal):
-            yield node
+def _is_first_order(module: Module) -> bool:
+    """Every call names a definition, and functions are nothing but definitions."""
+    return all(
+        isinstance(call.callee, Var | Constructor)
+        for value in module.values
+        for call in post_order(value)
+        if isinstance(call, Call)
+    ) and not any(
+        isinstance(inner, Function)
+        for value in module.values
+        for inner in post_order(value)
+        if inner is not value
+    )
 
 
 form("inferred", _is_inferred)
-form("match-free", _has_no_match)
+form("first-order", _is_first_order)

@@ -57,7 +57,7 @@ Executor: TypeAlias = Code | Run
 
 @attrs.frozen(eq=False)
 class Site:
-    """One operator call of the program: the dims in its attributes, and how it was run before."""
+    """An operator with its attributes: the dims in them, and how it was run on which shapes."""
 
     dims: tuple[ScalarVar, ...]
     executors: dict[Signature, Executor]
@@ -72,6 +72,7 @@ class Program:
         self.codes: dict[Function, Code] = {}
         self.constants: dict[Const, Array] = {}
         self.sites: dict[Apply, Site] = {}
+        self._heads: dict[Apply, Site] = {}
         self._globals: dict[Function, Function] = {}
 
     def apart(self, function: Function) -> Function:
@@ -99,7 +100,11 @@ class Program:
         """What is remembered about an operator call."""
         known = self.sites.get(node)
         if known is None:
-            known = self.sites[node] = Site(_dims_in(node), {})
+            head = Apply(node.op, (), node.attrs)  # all calls with these attributes are one site
+            known = self._heads.get(head)
+            if known is None:
+                known = self._heads[head] = Site(_dims_in(node), {})
+            self.sites[node] = known
         return known
 
 

@@ -93,8 +93,8 @@ class Refresher:
                     own = (node, part)
                     if binder.setdefault(var, own) != own or var in outer:
                         unclear.add(var)
-            elif node.__class__ is Var and node.type is not None:  # type: ignore[attr-defined]  # a Var
-                self.typed.append(node)  # type: ignore[arg-type]  # as above
+            elif isinstance(node, Var) and node.type is not None:
+                self.typed.append(node)
         if unclear:
             root = self._split(nodes, unclear, root)
             nodes = post_order(root)
@@ -175,4 +175,4 @@ def _renamed(binder: Clause | Term, mapping: dict[Term, Term]) -> Clause:
     return rebuild(binder, inside)  # type: ignore[return-value]  # as above
 
 
-_BINDING: Final = frozenset({Let, Function, Match})
+_BINDING: Final[frozenset[type]] = frozenset({Let, Function, Match})

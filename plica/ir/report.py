@@ -37,9 +37,7 @@ _LARGE: Final = 200
 class Report:
     """Errors of one definition; the same error is reported once."""
 
-    def __init__(
-        self, name: str, roots: Iterable[Term] = (), places: Places | None = None
-    ) -> None:
+    def __init__(self, name: str, roots: Iterable[Term] = (), places: Places | None = None) -> None:
         self.name = name
         self.roots = tuple(roots)
         self.places: Places = {} if places is None else places

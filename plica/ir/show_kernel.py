@@ -106,6 +106,13 @@ class _Printer:
             self.names[term] = str(free)
         return self.names[term]
 
+    def temporary(self) -> str:
+        """A name for a part; nobody else gets it."""
+        while (name := Name(f"t{self.temporaries}")) in self.used:
+            self.temporaries += 1
+        self.used.add(name)
+        return str(name)
+
     def type(self, buffer: Buffer) -> str:
         dims = [self.expression(size) for size in buffer.shape]
         inside = f"{dims[0]}," if len(dims) == 1 else ", ".join(dims)
@@ -153,8 +160,7 @@ class _Printer:
             kids = _kids(node)
             depth = 1 + max((memo[kid][2] for kid in kids), default=0)
             if kids and (uses[node] > 1 or depth > DEPTH) and node not in roots:
-                name = f"t{self.temporaries}"
-                self.temporaries += 1
+                name = self.temporary()
                 before.append(f"{name} = {text}")
                 memo[node] = name, _ATOM, 0
             else:

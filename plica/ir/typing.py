@@ -292,7 +292,7 @@ def _constructor(
 
 
 def _bad_pattern(
-    state: Judgement, message: str, match: Match, part: Term, expected: object, found: object
+    state: Judgement, message: str, match: Match, part: Term, *, expected: object, found: object
 ) -> None:
     state.report.error(
         "bad-pattern",

@@ -20,7 +20,7 @@ with a place.  Nothing here looks at programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -28,8 +28,7 @@ import attrs
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
-from plica.ir.dim import dim_var, from_polynomial, known, polynomial, quotient, same_dim
-from plica.ir.dtype import i64
+from plica.ir.dim import dim_var, from_polynomial, known, polynomial, same_dim
 from plica.ir.scalar import Lit, Scalar, ScalarVar, Sub
 from plica.ir.type import (
     DataType,
@@ -45,10 +44,12 @@ from plica.ir.unknown import (
     TYPES,
     Number,
     Weak,
+    is_linear,
     is_open,
     parts,
     rename_types,
     shown,
+    solved,
     unknowns,
     variables,
     weak,
@@ -330,11 +331,18 @@ class Solver:
         return None
 
     def _rigid(self, a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
-        """Two polymorphic functions over the same new rigid variables."""
-        self.count += 1
-        number = self.count
-        types = [TypeVar(Name(f"!{i}", number)) for i in range(len(a.types))]
-        dims = [dim_var(Name(f"!{i}", number)) for i in range(len(a.dims))]
+        """Two polymorphic functions over the same rigid variables.
+
+        What is unknown in a function's type may depend on what the function binds, so those are
+        the variables; where the other type has them free, they are new ones.
+        """
+        model, other = (b, a) if self.is_known(a) else (a, b)
+        types: Sequence[TypeVar] = model.types
+        dims: Sequence[ScalarVar] = model.dims
+        if not free_vars(other).isdisjoint((*types, *dims)):
+            self.count += 1
+            types = [TypeVar(Name(f"rigid{i}", self.count)) for i in range(len(types))]
+            dims = [dim_var(Name(f"rigid{i}", self.count)) for i in range(len(dims))]
         opened = []
         for each in (a, b):
             mapping: dict[Term, Term] = dict(zip(each.types, types, strict=True))
@@ -370,7 +378,7 @@ class Solver:
         if not open_:
             return "shape-conflict", _unequal(x, y)
         for unknown in open_:
-            solution = _solved(Sub(x, y), unknown)
+            solution = solved(Sub(x, y), unknown)
             if solution is not None:
                 number = known(solution)
                 if number is not None and number < 0:
@@ -379,7 +387,7 @@ class Solver:
                 if self.waiting:
                     self.ready.extend(self.waiting.pop(unknown, ()))
                 return None
-        if len(set(open_)) == 1 and _is_linear(Sub(x, y), open_[0]):
+        if len(set(open_)) == 1 and is_linear(Sub(x, y), open_[0]):
             return "shape-conflict", f"No size makes {shown(x)} and {shown(y)} equal."
         self.equations.append((x, y, found, expected, site))
         return None
@@ -388,29 +396,6 @@ class Solver:
 def same_type(a: Type, b: Type) -> bool:
     """Whether two known types are equal whatever their dims are, and up to bound names."""
     return a is b or Solver().unify(a, b) is None
-
-
-def _solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
-    """`unknown` from `zero == 0`, where it occurs once, linearly, and the division is exact."""
-    rest = dict(polynomial(zero))
-    factor = 0
-    for key, (atoms, coefficient) in tuple(rest.items()):
-        if atoms == (unknown,):
-            factor = coefficient
-            del rest[key]
-        elif any(unknown in free_vars(atom) for atom in atoms):
-            return None
-    if factor == 0:
-        return None
-    return quotient(from_polynomial(rest), Lit(-factor, i64))
-
-
-def _is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
-    """Whether an unknown stands nowhere but in a term of its own."""
-    return all(
-        atoms == (unknown,) or not any(unknown in free_vars(atom) for atom in atoms)
-        for atoms, _ in polynomial(zero).values()
-    )
 
 
 def _counts(what: str, of: str, a: int, b: int) -> str:

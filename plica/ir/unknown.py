@@ -18,9 +18,11 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
+from plica.ir.dim import from_polynomial, polynomial, quotient
 from plica.ir.dtype import DType, f16, f32, i64, u8
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import (
@@ -35,8 +37,8 @@ from plica.ir.type import (
 )
 
 __all__ = [
-    "POISON", "TYPES", "Weak", "blanked", "f16", "is_open", "parts", "rename_types", "shown", "u8",
-    "unknowns", "variables", "weak",
+    "POISON", "TYPES", "Weak", "blanked", "f16", "is_linear", "is_open", "parts", "rename_types",
+    "shown", "solved", "u8", "unknowns", "variables", "weak",
 ]  # fmt: skip
 
 Number: TypeAlias = bool | int | float
@@ -146,6 +148,29 @@ def rename_types(of: Type, mapping: Mapping[Term, Term]) -> Type:
     result = memo[of]
     assert isinstance(result, TYPES)
     return result
+
+
+def solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
+    """`unknown` from `zero == 0`, where it occurs once, linearly, and the division is exact."""
+    rest = dict(polynomial(zero))
+    factor = 0
+    for key, (atoms, coefficient) in tuple(rest.items()):
+        if atoms == (unknown,):
+            factor = coefficient
+            del rest[key]
+        elif any(unknown in free_vars(atom) for atom in atoms):
+            return None
+    if factor == 0:
+        return None
+    return quotient(from_polynomial(rest), Lit(-factor, i64))
+
+
+def is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
+    """Whether an unknown stands nowhere but in a term of its own."""
+    return all(
+        atoms == (unknown,) or not any(unknown in free_vars(atom) for atom in atoms)
+        for atoms, _ in polynomial(zero).values()
+    )
 
 
 def blanked(of: Type) -> Type:

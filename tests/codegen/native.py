@@ -26,37 +26,54 @@ Array = np.ndarray[Any, Any]
 # differ by a few, and a few numbers are summed in another order.
 UNITS = {"f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
 
+PRECISION = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
+"""The bits of a float's significand, and its greatest exponent."""
+
 
 def native_kernel(
     kernel: Kernel, arrays: Sequence[Array], target: Target | None = None
 ) -> tuple[int, list[Array]]:
     """The code a kernel ends with, and what it writes; outputs begin as zeros."""
-    slots = [
-        Slot("input" if i < kernel.inputs else "output", i, shape_of(buffer), buffer.dtype)
-        for i, buffer in enumerate(kernel.params)
-    ]
-    slots = [
-        slot if slot.space == "input" else Slot("output", slot.index - kernel.inputs, *rest(slot))
-        for slot in slots
-    ]
-    launch = Launch(0, tuple(range(len(slots))), "kernel")
-    program = Program((kernel,), ("kernel",), tuple(slots), ((launch,),), 0, ())
+    return native_kernels([kernel], arrays, target)
+
+
+def native_kernels(
+    kernels: Sequence[Kernel], arrays: Sequence[Array], target: Target | None = None
+) -> tuple[int, list[Array]]:
+    """The same for kernels that all read the same arrays, one after another."""
+    read = kernels[0].params[: kernels[0].inputs]
+    slots = [Slot("input", i, shape_of(each), each.dtype) for i, each in enumerate(read)]
+    steps = []
+    for number, kernel in enumerate(kernels):
+        assert kernel.params[: kernel.inputs] == read
+        targets = []
+        for each in kernel.params[kernel.inputs :]:
+            targets.append(len(slots))
+            index = len(slots) - len(read)
+            slots.append(Slot("output", index, shape_of(each), each.dtype))
+        steps.append(Launch(number, (*range(len(read)), *targets), "kernel"))
+    names = ("kernel",) * len(kernels)
+    program = Program(tuple(kernels), names, tuple(slots), (tuple(steps),), 0, ())
     machine = target or toolchain.host()
     native = toolchain.build(fold(program, place(program), machine), machine)
     given = [np.ascontiguousarray(array) for array in arrays]
-    made = [np.zeros(slot.shape, slot.dtype.numpy) for slot in slots[kernel.inputs :]]
+    made = [np.zeros(slot.shape, slot.dtype.numpy) for slot in slots[len(read) :]]
     table = np.array([array.ctypes.data for array in (*given, *made)] + [0], np.uintp)
     main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.address)
     return main(table.ctypes.data), made
 
 
-def rest(slot: Slot) -> tuple[tuple[int, ...], Any]:
-    return slot.shape, slot.dtype
-
-
 def native(compute: Compute, *arrays: Array, target: Target | None = None) -> Array:
     """What a tensor expression computes natively."""
-    code, (made,) = native_kernel(nest(compute), arrays, target)
+    (made,) = native_all([compute], *arrays, target=target)
+    return made
+
+
+def native_all(
+    computes: Sequence[Compute], *arrays: Array, target: Target | None = None
+) -> list[Array]:
+    """What tensor expressions over the same inputs compute natively."""
+    code, made = native_kernels([nest(each) for each in computes], arrays, target)
     assert code == 0
     return made
 
@@ -71,7 +88,8 @@ def assert_same(found: Array, expected: Array) -> None:
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     if found.dtype.kind in "fV" or found.dtype == ml_dtypes.bfloat16:
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            found, expected = found.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -87,7 +105,7 @@ def assert_close(found: Array, expected: Array, about: Sequence[Array] = ()) -> 
     found, expected = found.astype(np.float64), expected.astype(np.float64)
     magnitudes = [abs(each.astype(np.float64)) for each in (found, expected, *about) if each.size]
     tame = [m[np.isfinite(m) & (m < 1e4)].max(initial=0) for m in magnitudes]
-    tolerance = UNITS[kind.name] * float(ml_dtypes.finfo(kind.numpy).eps)
+    tolerance = UNITS[kind.name] * 2.0 ** (1 - PRECISION[kind.name][0])
     np.testing.assert_allclose(
         found, expected, rtol=tolerance, atol=tolerance * max(1.0, *tame, 0.0)
     )

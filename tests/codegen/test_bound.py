@@ -15,24 +15,24 @@ from plica.ir.scalar import And, Cast, Le, Lit, Lt, Scalar, Select
 from plica.ir.tensor import axis, buffer
 from tests.strategies import index_terms
 
-I, J = axis("i"), axis("j")
+ROW, COLUMN = axis("i"), axis("j")
 
 
-@given(index_terms((I, J)), st.integers(1, 4), st.integers(1, 4))
+@given(index_terms((ROW, COLUMN)), st.integers(1, 4), st.integers(1, 4))
 def test_an_interval_holds_every_value(term: Scalar, rows: int, columns: int) -> None:
-    low, high = interval(term, {I: (0, rows - 1), J: (0, columns - 1)}, {})
+    low, high = interval(term, {ROW: (0, rows - 1), COLUMN: (0, columns - 1)}, {})
     for i, j in itertools.product(range(rows), range(columns)):
-        value = evaluate(term, {I: i, J: j})
+        value = evaluate(term, {ROW: i, COLUMN: j})
         assert value is not None
         assert low <= value <= high
 
 
-@given(index_terms((I, J), depth=2), index_terms((I, J), depth=2), st.integers(-3, 3))
+@given(index_terms((ROW, COLUMN), depth=2), index_terms((ROW, COLUMN), depth=2), st.integers(-3, 3))
 def test_what_is_implied_holds_where_the_fact_does(a: Scalar, b: Scalar, more: int) -> None:
     condition, term = Le(a, b), b - a + more
     if implied(term, facts_of(condition)):
         for i, j in itertools.product(range(-2, 3), repeat=2):
-            sizes: dict[Term, int] = {I: i, J: j}
+            sizes: dict[Term, int] = {ROW: i, COLUMN: j}
             left, right, value = (evaluate(each, sizes) for each in (a, b, term))
             assert left is not None
             assert right is not None
@@ -41,31 +41,31 @@ def test_what_is_implied_holds_where_the_fact_does(a: Scalar, b: Scalar, more: i
 
 
 def test_guards_prove_padding() -> None:
-    place = I + J - 1
+    place = ROW + COLUMN - 1
     guard = And(Le(Lit(0, i64), place), Lt(place, Lit(5, i64)))
     facts = facts_of(guard)
-    assert implied(J + I - 1, facts)
+    assert implied(COLUMN + ROW - 1, facts)
     assert implied(Lit(4, i64) - place, facts)
     assert not implied(Lit(3, i64) - place, facts)
 
 
 def test_a_loaded_index_may_be_anything_its_dtype_holds() -> None:
     x = buffer("x", (4,), i32)
-    assert interval(Cast(x[I], i64), {I: (0, 3)}, {}) == i32.bounds
+    assert interval(Cast(x[ROW], i64), {ROW: (0, 3)}, {}) == i32.bounds
 
 
 def test_both_sides_of_a_select_count() -> None:
-    chosen = Select(Lt(I, Lit(2, i64)), I, I - 10)
-    assert interval(chosen, {I: (0, 3)}, {}) == (-10, 3)
+    chosen = Select(Lt(ROW, Lit(2, i64)), ROW, ROW - 10)
+    assert interval(chosen, {ROW: (0, 3)}, {}) == (-10, 3)
 
 
 def test_overflow_is_no_knowledge() -> None:
     huge = Lit(2**62, i64)
-    assert interval(huge * I, {I: (0, 9)}, {}) == i64.bounds
+    assert interval(huge * ROW, {ROW: (0, 9)}, {}) == i64.bounds
 
 
 def test_deep_terms() -> None:
-    term: Scalar = I
+    term: Scalar = ROW
     for _ in range(20_000):
         term = term + 1
-    assert interval(term, {I: (0, 1)}, {}) == (20_000, 20_001)
+    assert interval(term, {ROW: (0, 1)}, {}) == (20_000, 20_001)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -52,7 +51,15 @@ from plica.ir.scalar import (
     dtype_of,
 )
 from plica.ir.tensor import axis, buffer, compute, reduce
-from tests.codegen.native import assert_close, assert_same, native, native_kernel, shape_of
+from tests.codegen.native import (
+    PRECISION,
+    assert_close,
+    assert_same,
+    native,
+    native_all,
+    native_kernel,
+    shape_of,
+)
 from tests.strategies import arrays, computes, kernels
 
 Array = np.ndarray[Any, Any]
@@ -112,10 +119,11 @@ def edges(of: DType) -> Array:
         some = [low, low + 1, high, high - 1, 0, 1, 2, 3, 5, 7, of.bits - 1, of.bits, of.bits + 1]
         some += [-1, -2, -3, -7] if low else []
         return np.array(some, of.numpy)
-    info = ml_dtypes.finfo(of.numpy)
-    some = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 100.0, float(info.max), float(info.tiny)]
-    some += [float(info.smallest_subnormal), float("inf"), 1.1, 0.3]
-    return np.array([*some, *(-each for each in some), float("nan")], np.float64).astype(of.numpy)
+    bits, top = PRECISION[of.name]
+    tiny, greatest = 2.0 ** (1 - top), (2 - 2.0 ** (1 - bits)) * 2.0**top
+    floats = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 100.0, 1.1, 0.3]
+    floats += [greatest, tiny, tiny * 2.0 ** (1 - bits), float("inf")]
+    return np.array([*floats, *(-each for each in floats), float("nan")]).astype(of.numpy)
 
 
 def admits(kind: type[Scalar], of: DType) -> bool:
@@ -138,25 +146,24 @@ def test_operations_at_the_edges(of: DType) -> None:
     count = len(left)
     x, y = buffer("x", (count,), of), buffer("y", (count,), of)
     logical = (And, Or) if of is bool_ else ()
-    for kind in (*BINARY, *COMPARISON, *logical):
-        if admits(kind, of):
-            whole = compute((x, y), (count,), lambda i, kind=kind: kind(x[i], y[i]))
-            found, expected = native(whole, left, right), evaluate(whole, (left, right))
-            if kind is Pow and of.is_float:
-                assert_close(found, expected)
-            else:
-                assert_same(found, expected)
+    kinds = [kind for kind in (*BINARY, *COMPARISON, *logical) if admits(kind, of)]
+    wholes = [compute((x, y), (count,), lambda i, kind=kind: kind(x[i], y[i])) for kind in kinds]
+    for kind, whole, found in zip(kinds, wholes, native_all(wholes, left, right), strict=True):
+        expected = evaluate(whole, (left, right))
+        (assert_close if kind is Pow and of.is_float else assert_same)(found, expected)
 
 
 @pytest.mark.parametrize("of", DTYPES, ids=str)
 def test_casts_at_the_edges(of: DType) -> None:
-    values = np.concatenate([edges(of), edges(f64).astype(of.numpy)]) if of.is_float else edges(of)
+    values = edges(of)
+    with np.errstate(all="ignore"):
+        if of.is_float:
+            values = np.concatenate([values, edges(f64).astype(of.numpy)])
+        expected = [meant_cast(values, to) for to in DTYPES]
     x = buffer("x", (len(values),), of)
-    for to in DTYPES:
-        whole = compute((x,), (len(values),), lambda i, to=to: Cast(x[i], to))
-        with np.errstate(all="ignore"):
-            expected = meant_cast(values, to)
-        assert_same(native(whole, values), expected)
+    wholes = [compute((x,), (len(values),), lambda i, to=to: Cast(x[i], to)) for to in DTYPES]
+    for found, meant in zip(native_all(wholes, values), expected, strict=True):
+        assert_same(found, meant)
 
 
 @pytest.mark.parametrize("of", [each for each in DTYPES if each.is_float], ids=str)
@@ -164,11 +171,14 @@ def test_functions_of_the_library(of: DType) -> None:
     grid = np.linspace(-4, 4, 81).astype(of.numpy)
     values = np.concatenate([edges(of), grid])
     x = buffer("x", (len(values),), of)
-    for name in UNARY_FLOAT:
-        whole = compute((x,), (len(values),), lambda i, name=name: Intrinsic(name, (x[i],)))
-        found, expected = native(whole, values), evaluate(whole, (values,))
-        # Far from zero the library's own argument reduction decides: compare near it.
-        near = abs(values.astype(np.float64)) <= 100
+    wholes = [
+        compute((x,), (len(values),), lambda i, name=name: Intrinsic(name, (x[i],)))
+        for name in UNARY_FLOAT
+    ]
+    # Far from zero the library's own argument reduction decides: compare near it.
+    near = abs(values.astype(np.float64)) <= 100
+    for name, whole, found in zip(UNARY_FLOAT, wholes, native_all(wholes, values), strict=True):
+        expected = evaluate(whole, (values,))
         (assert_close if name in LIBRARY else assert_same)(found[near], expected[near])
 
 
@@ -177,9 +187,12 @@ def test_signs_and_absolute_values_of_integers() -> None:
         if of.is_integer:
             values = edges(of)
             x = buffer("x", (len(values),), of)
-            for name in ("abs", "sign"):
-                whole = compute((x,), (len(values),), lambda i, n=name, x=x: Intrinsic(n, (x[i],)))
-                assert_same(native(whole, values), evaluate(whole, (values,)))
+            wholes = [
+                compute((x,), (len(values),), lambda i, n=name, x=x: Intrinsic(n, (x[i],)))
+                for name in ("abs", "sign")
+            ]
+            for whole, found in zip(wholes, native_all(wholes, values), strict=True):
+                assert_same(found, evaluate(whole, (values,)))
 
 
 @pytest.mark.skipif(toolchain.host().architecture != "x86_64", reason="needs an x86-64")
@@ -196,8 +209,8 @@ def test_every_f16_and_its_rounding(features: tuple[str, ...]) -> None:
     assert_same(widened, every.astype(np.float32))
     random = np.random.default_rng(0)
     wide = random.integers(0, 2**32, 2**16, np.uint32).view(np.float32)
-    halfway = (np.nextafter(every, np.float16(np.inf)).astype(np.float32) + every) / 2
     with np.errstate(all="ignore"):
+        halfway = (np.nextafter(every, np.float16(np.inf)).astype(np.float32) + every) / 2
         for values, of in ((wide, f32), (halfway, f32), (wide.astype(np.float64) * 1.0001, f64)):
             y = buffer("y", (2**16,), of)
             whole = compute((y,), (2**16,), lambda i, y=y: Cast(y[i], f16))
@@ -291,7 +304,7 @@ def test_nothing_to_read_and_nothing_to_write() -> None:
 def test_floats_are_not_fused() -> None:
     x = buffer("x", (4,), f32)
     whole = compute((x,), (4,), lambda i: x[i] * x[i] - x[i] * x[i])
-    values = np.float32([1.1, 2.3, 1e-3, 7.7])
+    values = np.array([1.1, 2.3, 1e-3, 7.7], np.float32)
     assert native(whole, values).tolist() == [0, 0, 0, 0]
 
 

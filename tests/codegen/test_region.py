@@ -11,7 +11,8 @@ from plica.codegen.lower.region import Tree
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[Tree, list[int], dict[int, int]]:
     """A tree, the parent of each region, and the other branch of each branch."""
-    tree, parents, siblings = Tree(), [0], {}
+    tree, parents = Tree(), [0]
+    siblings: dict[int, int] = {}
     for _ in range(draw(st.integers(0, 12))):
         parent = draw(st.integers(0, len(parents) - 1))
         if draw(st.booleans()):

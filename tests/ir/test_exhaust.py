@@ -23,7 +23,15 @@ from plica.ir.graph import (
     PVar,
     Var,
 )
-from plica.ir.module import ConstructorDef, DataDef, Module, constructors, module
+from plica.ir.module import (
+    ConstructorDef,
+    DataDef,
+    Defined,
+    Definition,
+    Module,
+    constructors,
+    module,
+)
 from plica.ir.type import DataName, DataType, TupleType, Type, tensor
 
 TREE, COLOUR = DataName(Name("Tree")), DataName(Name("Colour"))
@@ -37,7 +45,7 @@ TREES = DataDef(
         ConstructorDef(Name("Both"), (TupleType((OF_COLOUR, OF_TREE)),)),
     ),
 )
-DATA = {TREE: TREES, COLOUR: COLOURS}
+DATA: dict[Defined, DataDef] = {TREE: TREES, COLOUR: COLOURS}
 RED, GREEN, BLUE = constructors(COLOUR, COLOURS)
 LEAF, NODE, BOTH = constructors(TREE, TREES)
 Value = tuple[object, ...]  # a head (a constructor or "tuple") and parts
@@ -122,7 +130,9 @@ def test_an_exhaustive_match_is_never_reported(clauses: list[Pattern]) -> None:
 def with_match(*clauses: Pattern, total: bool = True) -> Module:
     main, t = Var(Name("main"), None), Var(Name("t"), OF_TREE)
     body = Match(t, tuple(Clause(each, Literal(1)) for each in clauses), total)
-    return module({**DATA, main: Function((), (), (t,), None, body)}, main)
+    parts: dict[Defined, Definition] = {**DATA}
+    parts[main] = Function((), (), (t,), None, body)
+    return module(parts, main)
 
 
 def test_nested_patterns_are_named() -> None:
@@ -168,8 +178,9 @@ def test_wide_tuples_and_hard_matches() -> None:
         for i in range(width)
     )  # fmt: skip
     hard = Match(Var(Name("t"), of), clauses, True)
+    parts: dict[Defined, Definition] = {**DATA}
     found = match_errors(
-        module({**DATA, main: Function((), (), (Var(Name("t"), of),), None, hard)}, main)
+        module(parts | {main: Function((), (), (Var(Name("t"), of),), None, hard)}, main)
     )
     assert {each.code for each in found} <= {
         "unsupported",

@@ -1,67 +1,364 @@
-"""Operators: every record is whole, and means what numpy means."""
+"""Operators: every record is whole, and means what numpy means; what does not fit is refused."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Final
 
 import hypothesis.strategies as st
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import plica.op
 import tests.ir.reference.case_neural
 import tests.ir.reference.neural
-from plica.ir.dtype import dtype
-from plica.ir.op import find, names
-from tests.ir.reference.case import CASES, Case
+from plica.core.diagnostic import CODES, IllTyped
+from plica.core.name import Name
+from plica.ir.dim import dim_var, evaluate, same_dim
+from plica.ir.dtype import DTYPES
+from plica.ir.graph import Apply, Literal, Var, const
+from plica.ir.infer import type_of
+from plica.ir.kind import KINDS, kind
+from plica.ir.op import Mismatch, Operator, aliases, find, names
+from plica.ir.op.attribute import read_dim
+from plica.ir.shape_function import shapes_of
+from plica.ir.type import TensorType, TupleType, tensor
+from plica.op import nn
+from tests.ir.reference.case import CASES
+from tests.ir.reference.compare import close
 from tests.ir.reference.meaning import REFERENCE
-from tests.ir.reference.run import run
+from tests.ir.reference.run import attributes, run, types_of
 
 assert tests.ir.reference.case_neural is not None  # imported for their entries in the tables
 assert tests.ir.reference.neural is not None
 
-Array = np.ndarray[Any, Any]
-
-# How many units in the last place may lie between us and the reference, in the result's dtype and
-# relative to the largest number about; summing a few numbers costs a few units.
-UNITS = {"f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
+EXAMPLES: Final = max(1, min(settings().max_examples * 2 // 5, 400))
 
 
-def close(found: Array, wanted: Array, args: tuple[Array, ...]) -> None:
-    """Equal, or within a few units of the greatest magnitude about; nan and infinities agree."""
-    kind = dtype(found.dtype)
-    assert found.shape == np.shape(wanted)
-    if not kind.is_float:
-        np.testing.assert_array_equal(found, np.asarray(wanted).astype(found.dtype))
-        return
-    with np.errstate(all="ignore"):
-        expected = np.asarray(wanted).astype(found.dtype).astype(np.float64)
-    eps = float(ml_dtypes.finfo(found.dtype).eps)
-    magnitudes = [abs(each.astype(np.float64)) for each in (found, expected, *args) if each.size]
-    tame = [m[np.isfinite(m) & (m < 1e4)].max(initial=0) for m in magnitudes]
-    tolerance = UNITS[kind.name] * eps
-    np.testing.assert_allclose(
-        found.astype(np.float64), expected, rtol=tolerance, atol=tolerance * max(1.0, *tame, 0.0)
-    )
+def record_of(name: str) -> Operator:
+    found = find(name)
+    assert found is not None
+    return found
 
 
-def check(name: str, case: Case) -> None:
-    record = find(name)
-    assert record is not None
-    found = run(record, case.args, case.attrs)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        wanted = REFERENCE[name](*case.args, **case.attrs)
-    several = wanted if isinstance(wanted, tuple) else (wanted,)
-    assert len(found) == len(several)
-    for ours, theirs in zip(found, several, strict=True):
-        close(ours, np.asarray(theirs), case.args)
+def relation(name: str, *types: Any, **given_: Any) -> Any:
+    """What the relation says of argument types and attributes as a user writes them."""
+    record = record_of(name)
+    return record.relation(attributes(record, given_), *types)
+
+
+def f32(*shape: Any) -> TensorType:
+    return tensor(shape, "f32")
+
+
+# --- every record --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_it_means_what_the_reference_means(name: str, data: st.DataObject) -> None:
-    check(name, data.draw(CASES[name]))
+    record, case = record_of(name), data.draw(CASES[name])
+    found = run(record, case.args, case.attrs)  # checks the relation against the result
+    attrs, types = attributes(record, case.attrs), types_of(case.args)
+    shapes = [each.shape for each in case.args]
+    assert shapes_of(record, attrs, shapes, [t.dtype for t in types]) == tuple(
+        each.shape for each in found
+    )
+    assert kind(record, attrs, *types) in KINDS
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of an empty mean
+        wanted = REFERENCE[name](*case.args, **case.attrs)
+    several = wanted if isinstance(wanted, tuple) else (wanted,)
+    for ours, theirs in zip(found, several, strict=True):
+        close(ours, theirs, case.args)
+
+
+def test_nothing_is_missing() -> None:
+    """The completeness of the registry: a hole is a failure."""
+    holes = []
+    for name in names():
+        record = record_of(name)
+        parts = {
+            "relation": callable(record.relation),
+            "definition": (record.compute is None) != (record.decompose is None),
+            "reference": name in REFERENCE,
+            "cases": name in CASES,
+            "doc": record.doc.endswith(".") or record.doc.endswith('".'),
+        }
+        holes += [f"{name}: {part}" for part, there in parts.items() if not there]
+    assert holes == []
+    assert sorted(REFERENCE) == sorted(CASES) == list(names())
+    assert len(names()) >= 120
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=1)
+@given(data=st.data())
+def test_terms_have_the_type_of_the_relation(name: str, data: st.DataObject) -> None:
+    record, case = record_of(name), data.draw(CASES[name])
+    args: Any = [const(each) for each in case.args]
+    term = record(args, **case.attrs) if record.variadic else record(*args, **case.attrs)
+    assert isinstance(term, Apply)
+    assert type_of(term) is record.relation(dict(term.attrs), *types_of(case.args))
+
+
+@pytest.mark.parametrize("name", [n for n in names() if record_of(n).decompose is not None])
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_decomposition_has_the_type_of_the_relation(name: str, data: st.DataObject) -> None:
+    record, case = record_of(name), data.draw(CASES[name])
+    attrs, types = attributes(record, case.attrs), types_of(case.args)
+    params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+    assert record.decompose is not None
+    assert type_of(record.decompose(attrs, *params)) is record.relation(attrs, *types)
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def test_aliases_find_the_one_record() -> None:
+    for alias in aliases():
+        assert record_of(alias).name in names()
+    assert find("sub") is find("subtract")
+    assert find("nn.conv2d") is find("nn.conv")
+    assert find("no_such_operator") is None
+
+
+def test_the_face_shows_the_registry() -> None:
+    assert plica.op.add is find("add")
+    assert nn.relu is find("nn.relu")
+    assert nn.conv2d is find("nn.conv")
+    assert {*dir(plica.op), *(f"nn.{name}" for name in dir(nn))} == {*names(), "nn"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [(plica.op, "exq", "'exp'"), (nn, "sofmax", "'softmax'"), (plica.op, "substract", "subtract")],
+)
+def test_an_unknown_name_is_refused_with_a_suggestion(module: Any, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match="Did you mean") as caught:
+        getattr(module, name)
+    assert hint in str(caught.value)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]] = {
+    "not a tensor": ("type-conflict", "exp", (TupleType(()),), {}),
+    "too few": ("wrong-arity", "add", (f32(2),), {}),
+    "none at all": ("wrong-arity", "concat", (), {}),
+    "two dtypes": ("dtype-conflict", "add", (f32(2), tensor((2,), "f64")), {}),
+    "float wanted": ("dtype-conflict", "exp", (tensor((2,), "i32"),), {}),
+    "mean of integers": ("dtype-conflict", "mean", (tensor((2,), "i32"),), {}),
+    "bools do not add": ("dtype-conflict", "add", (tensor((2,), "bool"),) * 2, {}),
+    "bools wanted": ("dtype-conflict", "logical_and", (f32(2), f32(2)), {}),
+    "bits of floats": ("dtype-conflict", "bitwise_and", (f32(2), f32(2)), {}),
+    "broadcast": ("shape-conflict", "add", (f32(2), f32(3)), {}),
+    "broadcast symbols": ("shape-conflict", "add", (f32("n"), f32("m")), {}),
+    "symbol and number": ("shape-conflict", "add", (f32("n"), f32(3)), {}),
+    "clip bound": ("bad-attribute", "clip", (tensor((2,), "u8"),), {"min": -1}),
+    "clip fraction": ("bad-attribute", "clip", (tensor((2,), "i8"),), {"min": 0.5}),
+    "no such axis": ("bad-attribute", "sum", (f32(2),), {"axis": 1}),
+    "an axis twice": ("bad-attribute", "sum", (f32(2, 3),), {"axis": (0, -2)}),
+    "max of nothing": ("shape-conflict", "max", (f32(0, 2),), {"axis": 0}),
+    "min of nothing": ("shape-conflict", "min", (f32(0, 2),), {"axis": 0}),
+    "argmax of nothing": ("shape-conflict", "argmax", (f32(0, 2),), {"axis": 0}),
+    "logsumexp of nothing": ("shape-conflict", "logsumexp", (f32(0),), {}),
+    "softmax of nothing": ("shape-conflict", "nn.softmax", (f32(2, 0),), {}),
+    "reshape count": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4,)}),
+    "reshape rest": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4, -1)}),
+    "reshape of nothing": ("shape-conflict", "reshape", (f32(0),), {"shape": (0, -1)}),
+    "reshape symbols": ("shape-conflict", "reshape", (f32("n"),), {"shape": ("m",)}),
+    "flatten axis": ("bad-attribute", "nn.flatten", (f32(2),), {"axis": 3}),
+    "no permutation": ("bad-attribute", "transpose", (f32(2, 3),), {"axes": (0, 0)}),
+    "moveaxis": ("bad-attribute", "moveaxis", (f32(2, 3),), {"source": 0, "destination": (0, 1)}),
+    "squeeze": ("shape-conflict", "squeeze", (f32(2, 3),), {"axis": 0}),
+    "broadcast_to": ("shape-conflict", "broadcast_to", (f32(2),), {"shape": (3,)}),
+    "broadcast_to less": ("shape-conflict", "broadcast_to", (f32(2, 2),), {"shape": (2,)}),
+    "roll": ("bad-attribute", "roll", (f32(2),), {"shift": (1, 2), "axis": 0}),
+    "concat ranks": ("shape-conflict", "concat", (f32(2), f32(2, 2)), {}),
+    "concat sizes": ("shape-conflict", "concat", (f32(2, 3), f32(2, 4)), {}),
+    "stack": ("shape-conflict", "stack", (f32(2), f32(3)), {}),
+    "split": ("shape-conflict", "split", (f32(5),), {"indices_or_sections": 2}),
+    "slice counts": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": (1, 2)}),
+    "slice step": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": 1, "steps": 0}),
+    "slice axes": (
+        "bad-attribute", "slice", (f32(5),), {"starts": (0, 0), "stops": (1, 1), "axes": (0, 0)}
+    ),
+    "diagonal axes": ("bad-attribute", "diagonal", (f32(2, 2),), {"axis2": 0}),
+    "diagonal rank": ("shape-conflict", "diagonal", (f32(2),), {}),
+    "tril": ("shape-conflict", "tril", (f32(2),), {}),
+    "pad pairs": ("bad-attribute", "pad", (f32(2),), {"pad_width": ((1, 1), (1, 1))}),
+    "pad nothing": ("shape-conflict", "pad", (f32(0),), {"pad_width": 1, "mode": "edge"}),
+    "blocks rank": ("shape-conflict", "nn.depth_to_space", (f32(4),), {"block": 2}),
+    "blocks": ("shape-conflict", "nn.depth_to_space", (f32(1, 3, 2, 2),), {"block": 2}),
+    "where": ("dtype-conflict", "where", (f32(2), f32(2), f32(2)), {}),
+    "take by floats": ("dtype-conflict", "take", (f32(2), f32(2)), {}),
+    "take_along_axis rank": (
+        "shape-conflict", "take_along_axis", (f32(2), tensor((2, 2), "i64")), {}
+    ),
+    "take_along_axis size": (
+        "shape-conflict", "take_along_axis", (f32(2, 2), tensor((3, 2), "i64")), {}
+    ),
+    "gather_nd": ("shape-conflict", "gather_nd", (f32(2), tensor((1, 2), "i64")), {}),
+    "one_hot value": (
+        "bad-attribute", "one_hot", (tensor((2,), "i64"),), {"depth": 2, "on": 300, "dtype": "i8"}
+    ),
+    "full value": ("bad-attribute", "full", (), {"shape": 2, "value": 0.5, "dtype": "i8"}),
+    "iota of bools": ("bad-attribute", "iota", (), {"shape": 2, "dtype": "bool"}),
+    "arange": ("bad-attribute", "arange", (), {"start": 0, "stop": 3, "step": 0}),
+    "matmul": ("shape-conflict", "matmul", (f32(2, 3), f32(2, 3)), {}),
+    "matmul rank": ("shape-conflict", "matmul", (f32(), f32(2)), {}),
+    "dense": ("shape-conflict", "nn.dense", (f32(2, 3), f32(4, 2)), {}),
+    "batch_matmul": ("shape-conflict", "nn.batch_matmul", (f32(2, 3), f32(2, 3)), {}),
+    "einsum letters": ("bad-attribute", "einsum", (f32(2),), {"equation": "i->j"}),
+    "einsum groups": ("bad-attribute", "einsum", (f32(2),), {"equation": "i,i->i"}),
+    "einsum ranks": ("shape-conflict", "einsum", (f32(2),), {"equation": "ij->i"}),
+    "einsum sizes": ("shape-conflict", "einsum", (f32(2), f32(3)), {"equation": "i,i->i"}),
+    "conv rank": ("shape-conflict", "nn.conv", (f32(2, 3), f32(4, 3)), {}),
+    "conv channels": ("shape-conflict", "nn.conv", (f32(1, 3, 5), f32(4, 2, 3)), {}),
+    "conv groups": ("shape-conflict", "nn.conv", (f32(1, 4, 5), f32(3, 2, 3)), {"groups": 2}),
+    "conv window": ("shape-conflict", "nn.conv", (f32(1, 1, 2), f32(1, 1, 3)), {}),
+    "conv strides": ("bad-attribute", "nn.conv", (f32(1, 1, 5), f32(1, 1, 3)), {"strides": (1, 1)}),
+    "conv_transpose": (
+        "shape-conflict", "nn.conv_transpose", (f32(1, 1, 2), f32(1, 1, 1)), {"padding": 3}
+    ),
+    "pool rank": ("shape-conflict", "nn.max_pool", (f32(2, 2),), {"kernel": 1}),
+    "pool padding": ("bad-attribute", "nn.max_pool", (f32(1, 1, 5),), {"kernel": 2, "padding": 2}),
+    "pool window": ("shape-conflict", "nn.max_pool", (f32(1, 1, 2),), {"kernel": 3}),
+    "global pool": ("shape-conflict", "nn.global_avg_pool", (f32(1, 1, 0),), {}),
+    "adaptive pool": (
+        "shape-conflict", "nn.adaptive_avg_pool", (f32(1, 1, "n"),), {"output_size": 2}
+    ),
+    "batch_norm": ("shape-conflict", "nn.batch_norm", (f32(1, 3), *(f32(2),) * 4), {}),
+    "layer_norm": ("shape-conflict", "nn.layer_norm", (f32(1, 3), f32(2), f32(2)), {}),
+    "group_norm": (
+        "shape-conflict", "nn.group_norm", (f32(1, 3, 2), f32(3), f32(3)), {"groups": 2}
+    ),
+    "lrn": ("shape-conflict", "nn.lrn", (f32(3),), {"size": 3}),
+    "prelu": ("shape-conflict", "nn.prelu", (f32(1, 3), f32(2)), {}),
+    "dropout": ("bad-attribute", "nn.dropout", (f32(3),), {"rate": 1.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_does_not_fit_is_refused(why: str) -> None:
+    code, name, types, given_ = REFUSED[why]
+    found = relation(name, *types, **given_)
+    assert isinstance(found, Mismatch)
+    assert found.code == code
+    assert code in CODES
+    assert found.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "given_"),
+    [
+        ("sum", {"axis": 1.5}),
+        ("sum", {"axis": True}),
+        ("sum", {"keepdims": 1}),
+        ("cast", {"dtype": "f31"}),
+        ("cast", {"dtype": 3}),
+        ("reshape", {"shape": (-1, -1)}),
+        ("reshape", {"shape": (-2,)}),
+        ("reshape", {"shape": ("n n",)}),
+        ("reshape", {"shape": ("__import__('os')",)}),
+        ("reshape", {"shape": ("n" * 2000,)}),
+        ("broadcast_to", {"shape": (-1,)}),
+        ("pad", {"pad_width": (1, 2)}),
+        ("pad", {"pad_width": -1}),
+        ("pad", {"pad_width": 1, "mode": "wrapped"}),
+        ("clip", {"min": "low"}),
+        ("clip", {"min": float, "max": None}),
+        ("nn.elu", {"alpha": True}),
+        ("nn.conv", {"strides": 0}),
+        ("nn.conv", {"padding": ((1, 2, 3),)}),
+        ("nn.conv", {"groups": 0}),
+        ("einsum", {"equation": 3}),
+    ],
+)
+def test_bad_attributes_are_refused(name: str, given_: dict[str, Any]) -> None:
+    with pytest.raises(IllTyped) as caught:
+        attributes(record_of(name), given_)
+    assert caught.value.code == "bad-attribute"
+    assert caught.value.diagnostics[0].expected is not None
+
+
+# --- symbolic dims -------------------------------------------------------------------------------
+
+
+def test_dims_stay_symbolic() -> None:
+    n, m = dim_var("n"), dim_var("m")
+    (whole,) = relation("concat", f32(n), f32(m)).shape
+    assert same_dim(whole, m + n)
+    (flat,) = relation("reshape", f32(n, 4), shape=(-1,)).shape
+    assert same_dim(flat, 4 * n)
+    rows, columns = relation("reshape", f32("n", 4), shape=("2*n", 2)).shape
+    assert same_dim(rows, 2 * n)
+    assert columns.value == 2
+    size = relation("nn.conv", f32(1, 1, n), f32(1, 1, 3), padding=1, strides=2).shape[2]
+    assert same_dim(size, (n - 1) // 2 + 1)
+    assert same_dim(relation("matmul", f32(n, 3), f32(3, m)).shape[1], m)
+    assert relation("add", f32(n, 1), f32(n, 4)) is f32(n, 4)
+    assert same_dim(relation("pad", f32(n), pad_width=2).shape[0], n + 4)
+    parts = relation("split", f32(4 * n), indices_or_sections=2).items
+    assert all(same_dim(part.shape[0], 2 * n) for part in parts)
+
+
+@given(st.integers(-9, 9), st.integers(-9, 9), st.integers(1, 9))
+def test_index_terms_are_read_from_text(a: int, b: int, c: int) -> None:
+    source = f"min({a} + {b}*n, max(n, -{c})) // {c} - (n % {c})"
+    found = read_dim(source)
+    assert not isinstance(found, Mismatch)
+    for n in range(5):
+        wanted = eval(source, {"n": n, "min": min, "max": max})
+        assert evaluate(found, {dim_var("n"): n}) == wanted
+
+
+# --- decisions worth pinning ---------------------------------------------------------------------
+
+
+def one(name: str, *args: Any, **attrs: Any) -> Any:
+    (found,) = run(record_of(name), [np.asarray(each) for each in args], attrs)
+    return found
+
+
+def test_sums_keep_their_dtype_and_wrap() -> None:
+    assert one("sum", np.full(3, 100, np.int8)) == np.int8(44)
+    assert one("prod", np.full(3, 100, np.uint8)).dtype == np.uint8
+
+
+def test_small_floats_are_summed_in_f32() -> None:
+    ones = np.ones(5000, np.float16)
+    assert one("sum", ones) == np.float16(5000)  # in f16 it would stop at 2048
+    assert one("mean", ones) == np.float16(1)
+    assert one("matmul", ones, ones) == np.float16(5000)
+
+
+def test_argmax_takes_the_first_and_nan_is_extreme() -> None:
+    assert one("argmax", np.array([1, 3, 3], np.float32)) == 1
+    assert one("argmax", np.array([1, 3, 3], np.float32), last=True) == 2
+    assert one("argmin", np.array([1, np.nan, 0, np.nan], np.float32)) == 1
+
+
+def test_reductions_of_nothing() -> None:
+    empty = np.zeros((2, 0), np.float32)
+    assert one("sum", empty, axis=1).tolist() == [0, 0]
+    assert one("prod", empty, axis=1).tolist() == [1, 1]
+    assert one("all", empty == 0, axis=1).tolist() == [True, True]
+    assert one("any", empty == 0, axis=1).tolist() == [False, False]
+    assert np.isnan(one("mean", empty, axis=1)).all()
+    assert one("max", empty, axis=0).shape == (0,)
+
+
+def test_numbers_become_literals() -> None:
+    term = plica.op.add(Var(Name("x"), f32(2)), 1.0)
+    assert isinstance(term, Apply)
+    assert isinstance(term.args[1], Literal)
+
+
+def test_every_dtype_is_admitted_somewhere() -> None:
+    for each in DTYPES:
+        assert relation("copy", tensor((2,), each)) is tensor((2,), each)

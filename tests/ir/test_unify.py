@@ -10,8 +10,8 @@ from plica.core.binding import substitute
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import evaluate, same_dim
-from plica.ir.dtype import DTYPES, bool_, f32, f64, i32
-from plica.ir.scalar import Lit, Scalar, i64
+from plica.ir.dtype import DTYPES, bool_, f32, f64, i32, i64
+from plica.ir.scalar import Lit, Scalar
 from plica.ir.type import (
     DataName,
     DataType,
@@ -34,7 +34,7 @@ V4 = tensor((4,), f32)
 
 sizes = st.one_of(st.integers(0, 5), st.sampled_from([n, m, n + m, 2 * n + 1, n * m]))
 leaves: st.SearchStrategy[Type] = st.one_of(
-    st.builds(lambda shape, of: tensor(shape, of), st.lists(sizes, max_size=3), st.sampled_from(DTYPES)),
+    st.builds(tensor, st.lists(sizes, max_size=3), st.sampled_from(DTYPES)),
     st.sampled_from([A, B]),
 )
 types: st.SearchStrategy[Type] = st.recursive(

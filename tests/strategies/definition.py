@@ -105,9 +105,7 @@ def plain(builder: Builder, scope: Scope, depth: int) -> Definitions:
     dims, types, params = signature(builder, scope)
     inner = scope.inner(params, dims, types)
     result = body(builder, inner, depth)
-    function = Function(
-        dims, types, tuple(params), result.type, result.expr, builder.attributes()
-    )
+    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
     return [(_global(builder, function), function)]
 
 
@@ -169,9 +167,7 @@ def count_down(
     step.add(call, type.ret)
     rest = body(builder, step, min(depth, 1), type.ret)
     choice = If(stop, base.expr, rest.expr)
-    return Function(
-        type.dims, type.types, (count, *params), type.ret, choice, builder.attributes()
-    )
+    return Function(type.dims, type.types, (count, *params), type.ret, choice, builder.attributes())
 
 
 def structural(builder: Builder, scope: Scope, depth: int) -> Definitions:
@@ -287,9 +283,7 @@ def cost(builder: Builder, function: Definition) -> int:
 
 def _global(builder: Builder, function: Function) -> Var:
     assert function.ret is not None
-    type = FuncType(
-        function.dims, function.types, tuple(map(typed, function.params)), function.ret
-    )
+    type = FuncType(function.dims, function.types, tuple(map(typed, function.params)), function.ret)
     var = Var(builder.name(), type)
     builder.cost[var] = cost(builder, function)
     return var

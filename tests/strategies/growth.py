@@ -13,7 +13,17 @@ from hypothesis import reject
 
 from plica.ir.dtype import DType, bool_
 from plica.ir.graph import (
-    Call, Clause, Constructor, Expr, Function, If, Match, PConstructor, Project, Tuple, Var,
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Match,
+    PConstructor,
+    Project,
+    Tuple,
+    Var,
 )  # fmt: skip
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
@@ -220,14 +230,14 @@ def grow_function(builder: Builder, scope: Scope, depth: int) -> None:
     dims = builder.dims(1) if builder.chance(4) else ()
     params = [Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]
     params += [Var(builder.name(), each) for each in types]
-    params += [Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims]
+    params += [
+        Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims
+    ]
     inner = scope.inner(params, dims, types)
     result = body(builder, inner, depth - 1)
     builder.retired.extend(params)
     type = FuncType(dims, types, tuple(map(typed, params)), result.type)
-    function = Function(
-        dims, types, tuple(params), result.type, result.expr, builder.attributes()
-    )
+    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
     # A polymorphic function is used through a variable, as in the text.
     var = Var(builder.name(), type)
     scope.lets.append((var, function))

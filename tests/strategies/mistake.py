@@ -13,8 +13,22 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import f32, i32
 from plica.ir.graph import (
-    Apply, Call, Clause, Expr, Function, If, Let, Match, PAny, PConstructor, Project, PTuple, PVar,
-    Tuple, Var, const,
+    Apply,
+    Call,
+    Clause,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+    const,
 )  # fmt: skip
 from plica.ir.module import ConstructorDef, DataDef, Module, constructors, module
 from plica.ir.type import DataName, DataType, FuncType, TensorType, Type, tensor

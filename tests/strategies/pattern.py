@@ -45,16 +45,12 @@ def variables(pattern: Pattern) -> list[Var]:
             return []
 
 
-def _product(
-    builder: Builder, types: tuple[Type, ...], depth: int
-) -> list[tuple[Pattern, ...]]:
+def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[Pattern, ...]]:
     """Items for each case: one of the fields is looked into, the others are taken whole."""
     where = builder.count(0, len(types) - 1) if types else 0
     cases = cover(builder, types[where], depth - 1) if types else [PAny()]
     made: list[tuple[Pattern, ...]] = []
     for case in cases:
-        items = [
-            case if i == where else catch_all(builder, each) for i, each in enumerate(types)
-        ]
+        items = [case if i == where else catch_all(builder, each) for i, each in enumerate(types)]
         made.append(tuple(items))
     return made

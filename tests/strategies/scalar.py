@@ -13,9 +13,34 @@ from plica.ir.dim import dim_var, normal_dim
 from plica.ir.dtype import DType, bool_, f32, i64
 from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.scalar import (
-    COMPARISON, INTRINSICS, Add, And, BitAnd, BitOr, BitXor, Buffer, Cast, Div, FloorDiv, FloorMod,
-    Intrinsic, Lit, Load, Max, Min, Mul, Not, Or, Pow, Reduce, Scalar, ScalarVar, Select,
-    ShiftLeft, ShiftRight, Sub,
+    COMPARISON,
+    INTRINSICS,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Buffer,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
 )  # fmt: skip
 from plica.ir.tensor import Compute, axis
 from tests.strategies.value import dtypes, numbers
@@ -165,9 +190,7 @@ def _stmts(
     vars: tuple[ScalarVar, ...],
     depth: int,
 ) -> Stmt:
-    def inner(
-        more: tuple[ScalarVar, ...] = (), local: tuple[Buffer, ...] = ()
-    ) -> Stmt:
+    def inner(more: tuple[ScalarVar, ...] = (), local: tuple[Buffer, ...] = ()) -> Stmt:
         return draw(_stmts(readable, (*writable, *local), (*vars, *more), depth - 1))
 
     kind = draw(st.sampled_from(("store", "for", "seq", "branch", "alloc"))) if depth else "store"

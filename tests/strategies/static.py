@@ -14,7 +14,12 @@ from plica.ir.module import Definition, Module, module
 from plica.ir.type import FuncType, TensorType, TupleType
 from tests.strategies.builder import Builder
 from tests.strategies.growth import (
-    choose, grow_constant, grow_let, grow_projection, grow_tuple, make,
+    choose,
+    grow_constant,
+    grow_let,
+    grow_projection,
+    grow_tuple,
+    make,
 )  # fmt: skip
 from tests.strategies.neural import layer
 from tests.strategies.operation import operation
@@ -45,9 +50,7 @@ def static_modules(
     return module(dict(definitions), main)
 
 
-def _function(
-    builder: Builder, callable_: list[Var], branches: bool
-) -> tuple[Var, Function]:
+def _function(builder: Builder, callable_: list[Var], branches: bool) -> tuple[Var, Function]:
     params = [Var(builder.name(), builder.tensor_type()) for _ in range(builder.count(1, 3))]
     scope = Scope([]).inner(params)
     for _ in range(builder.count(1, 7)):

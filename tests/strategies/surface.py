@@ -17,7 +17,16 @@ from plica.core.fold import fold, post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.graph import (
-    Apply, Call, Clause, Const, Constructor, Expr, Function, Let, Literal, Var,
+    Apply,
+    Call,
+    Clause,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    Let,
+    Literal,
+    Var,
 )  # fmt: skip
 from plica.ir.module import Module
 from plica.ir.type import FuncType, Type

@@ -47,15 +47,15 @@ def numbers(dtype: DType, finite: bool = False) -> st.SearchStrategy[bool | int 
     if dtype is bool_:
         return st.booleans()
     if dtype.is_float:
-        return floats(finite).map(lambda x: _rounded(x, dtype)).filter(
-            lambda x: not finite or math.isfinite(x)
+        return (
+            floats(finite)
+            .map(lambda x: _rounded(x, dtype))
+            .filter(lambda x: not finite or math.isfinite(x))
         )
     return integers(dtype)
 
 
-def arrays(
-    dtype: DType, shape: tuple[int, ...], finite: bool = False
-) -> st.SearchStrategy[Array]:
+def arrays(dtype: DType, shape: tuple[int, ...], finite: bool = False) -> st.SearchStrategy[Array]:
     """Arrays of a dtype and shape; few distinct values when they are large."""
     count = math.prod(shape)
     few = st.lists(numbers(dtype, finite), min_size=min(count, 1), max_size=min(count, 8))

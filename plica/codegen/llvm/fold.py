@@ -16,7 +16,7 @@ from typing import Final
 from plica.codegen.llvm import helper
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
-from plica.codegen.program import Choose, Copy, Force, Launch, Plan, Program, Space, Step
+from plica.codegen.program import Choose, Copy, Force, Launch, Plan, Program, Space
 from plica.codegen.target import Target
 
 ENTRY: Final = "plica_main"

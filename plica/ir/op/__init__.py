@@ -9,14 +9,17 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     comparison,
     convolution,
     create,
+    cut,
     elementwise,
     index,
     join,
     linear,
     normalize,
+    pad,
     pixel,
     pool,
     reduction,
+    repeat,
     shape,
 )
 from plica.ir.operator import Attribute, Mismatch, Operator, aliases, find, names, register

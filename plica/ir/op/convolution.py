@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from plica.ir.dim import known, normal_dim, product, quotient
 from plica.ir.op.attribute import attribute, natural, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
-from plica.ir.op.join import guarded
 from plica.ir.op.linear import sum_of_products
+from plica.ir.op.pad import guarded
 from plica.ir.op.record import plus, primitive, times
 from plica.ir.op.relation import NUMBER, per_axis, rank_is, refuse, same, shown
 from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
@@ -130,7 +130,8 @@ def _transpose_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -
             group = o if known(outputs) == 1 else FloorDiv(o, outputs)
             own = index(0) if known(outputs) == 1 else FloorMod(o, outputs)
             channel = plus(times(group, per_group), c)
-        places, checks = [], []
+        places: list[Scalar] = []
+        checks: list[Scalar] = []
         for window, a, b, size in zip(sliding, at, inner, x.shape[2:], strict=True):
             reached = plus(a, window.before) - times(b, window.dilation)
             stride = index(window.stride)

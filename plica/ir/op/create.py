@@ -72,7 +72,7 @@ def _filled_like(
 
 full = _filled(
     "full",
-    lambda attrs: attrs["value"],  # type: ignore[no-any-return]  # read by `number`
+    lambda attrs: attrs["value"],
     "A tensor of one value.",
     given=True,
     onnx=("ConstantOfShape",),
@@ -81,7 +81,7 @@ zeros = _filled("zeros", lambda attrs: 0, "A tensor of zeros.")
 ones = _filled("ones", lambda attrs: 1, "A tensor of ones.")
 full_like = _filled_like(
     "full_like",
-    lambda attrs: attrs["value"],  # type: ignore[no-any-return]  # read by `number`
+    lambda attrs: attrs["value"],
     "One value in the shape of x.",
     given=True,
 )

@@ -207,8 +207,8 @@ def float_floor_quotient(x: Scalar, y: Scalar) -> Scalar:
     zero, one = like(0, x), like(1, x)
     rest = call("fmod", x, y)
     down = And(Ne(rest, zero), Ne(Lt(rest, zero), Lt(y, zero)))
-    whole = Div(Sub(x, rest), y)
-    whole = Select(down, Sub(whole, one), whole)
+    cut = Div(Sub(x, rest), y)
+    whole = Select(down, Sub(cut, one), cut)
     near = call("floor", whole)
     near = Select(Lt(like(0.5, x), Sub(whole, near)), Add(near, one), near)
     return Select(

@@ -28,7 +28,7 @@ from plica.ir.op.elementwise import (
     square,
     subtract,
 )
-from plica.ir.op.join import guarded
+from plica.ir.op.pad import guarded
 from plica.ir.op.record import (
     as_dtype,
     composite,

@@ -17,7 +17,7 @@ from plica.ir.dtype import DType
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, flag, optional, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
-from plica.ir.op.join import guarded
+from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, times
 from plica.ir.op.reduction import max_, mean
 from plica.ir.op.relation import FLOAT, NUMBER, per_axis, rank_at_least, refuse, wide

@@ -20,18 +20,14 @@ from plica.ir.op.attribute import (
     attribute,
     axes,
     axis,
-    dims,
     integers,
-    natural,
-    naturals,
     new_shape,
 )
-from plica.ir.op.record import composite, plus, primitive, read, tensor_of, times
+from plica.ir.op.record import composite, plus, primitive, tensor_of, times
 from plica.ir.op.relation import (
     Shape,
     axes_of,
     axis_of,
-    broadcast,
     refuse,
     shown,
 )
@@ -306,156 +302,4 @@ expand_dims = primitive(
     attributes=(attribute("axis", integers),),
     onnx=("Unsqueeze",),
     aliases=("unsqueeze",),
-)
-
-# --- repetition ----------------------------------------------------------------------------------
-
-
-def _broadcast_rule(attrs: Values, x: TensorType) -> TensorType:
-    wanted = tuple(map(normal_dim, attrs["shape"]))
-    found = broadcast("broadcast_to", (wanted, x.shape))
-    if len(found) != len(wanted) or not all(map(same_dim, found, wanted)):
-        message = "broadcast_to cannot make this shape."
-        refuse("shape-conflict", message, shown(wanted), shown(x.shape))
-    return TensorType(wanted, x.dtype)
-
-
-def _broadcast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    return compute((x,), out.shape, lambda *i: read(x, i, out.shape))
-
-
-broadcast_to = primitive(
-    "broadcast_to",
-    ("x",),
-    _broadcast_rule,
-    _broadcast_body,
-    "x repeated along new axes and axes of size 1.",
-    attributes=(attribute("shape", dims),),
-    onnx=("Expand",),
-)
-
-
-def _tile_rule(attrs: Values, x: TensorType) -> TensorType:
-    shape, reps = _aligned(x.shape, attrs["reps"])
-    return TensorType(
-        tuple(product((s, index(r))) for s, r in zip(shape, reps, strict=True)), x.dtype
-    )
-
-
-def _aligned(shape: Shape, reps: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
-    rank = max(len(shape), len(reps))
-    ones = (index(1),) * (rank - len(shape))
-    return (*ones, *shape), (1,) * (rank - len(reps)) + reps
-
-
-def _tile_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    _, reps = _aligned(x.shape, attrs["reps"])
-    skip = len(reps) - len(x.shape)
-
-    def element(*i: Scalar) -> Scalar:
-        own = zip(i[skip:], x.shape, reps[skip:], strict=True)
-        return x[tuple(at if rep == 1 else FloorMod(at, extent) for at, extent, rep in own)]
-
-    return compute((x,), out.shape, element)
-
-
-tile = primitive(
-    "tile",
-    ("x",),
-    _tile_rule,
-    _tile_body,
-    "x repeated as a whole along each axis; more repetitions than axes add axes in front.",
-    attributes=(attribute("reps", naturals),),
-    onnx=("Tile",),
-)
-
-
-def _repeat_rule(attrs: Values, x: TensorType) -> TensorType:
-    at = axis_of("repeat", attrs["axis"], len(x.shape))
-    longer = product((x.shape[at], index(attrs["repeats"])))
-    return TensorType((*x.shape[:at], longer, *x.shape[at + 1 :]), x.dtype)
-
-
-def _repeat_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    at = axis_of("repeat", attrs["axis"], len(x.shape))
-    times_ = index(attrs["repeats"])
-    return compute((x,), out.shape, lambda *i: x[(*i[:at], FloorDiv(i[at], times_), *i[at + 1 :])])
-
-
-repeat = primitive(
-    "repeat",
-    ("x",),
-    _repeat_rule,
-    _repeat_body,
-    "Each element of x several times in a row along an axis.",
-    attributes=(attribute("repeats", natural), attribute("axis", axis)),
-)
-
-# --- turning -------------------------------------------------------------------------------------
-
-
-def _flip_rule(attrs: Values, x: TensorType) -> TensorType:
-    axes_of("flip", attrs["axis"], len(x.shape))
-    return x
-
-
-def _flip_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    turned = axes_of("flip", attrs["axis"], len(x.shape))
-
-    def element(*i: Scalar) -> Scalar:
-        return x[tuple(x.shape[n] - 1 - a if n in turned else a for n, a in enumerate(i))]
-
-    return compute((x,), out.shape, element)
-
-
-flip = primitive(
-    "flip",
-    ("x",),
-    _flip_rule,
-    _flip_body,
-    "x backwards along axes, all of them where none is given.",
-    attributes=(AXES,),
-)
-
-
-def _rolled(attrs: Values, rank: int) -> dict[int, int]:
-    shifts, given = attrs["shift"], attrs["axis"]
-    if len(shifts) == 1:
-        shifts = shifts * len(given)
-    if len(shifts) != len(given):
-        message = "roll takes one shift for each axis."
-        refuse("bad-attribute", message, f"{len(given)} shifts", str(len(shifts)))
-    total: dict[int, int] = {}
-    for shift, at in zip(shifts, given, strict=True):
-        at = axis_of("roll", at, rank)
-        total[at] = total.get(at, 0) + shift
-    return total
-
-
-def _roll_rule(attrs: Values, x: TensorType) -> TensorType:
-    _rolled(attrs, len(x.shape))
-    return x
-
-
-def _roll_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    shifts = _rolled(attrs, len(x.shape))
-
-    def element(*i: Scalar) -> Scalar:
-        return x[
-            tuple(
-                FloorMod(plus(a, -shifts[n]), x.shape[n]) if shifts.get(n) else a
-                for n, a in enumerate(i)
-            )
-        ]
-
-    return compute((x,), out.shape, element)
-
-
-roll = primitive(
-    "roll",
-    ("x",),
-    _roll_rule,
-    _roll_body,
-    "x with its elements moved along axes, around the end.",
-    attributes=(attribute("shift", integers), attribute("axis", integers)),
 )

@@ -8,8 +8,9 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import attrs
 
 from plica.ir.dim import known, normal_dim
 from plica.ir.op.attribute import attribute, padding, positive
@@ -24,7 +25,8 @@ PADDING = attribute("padding", padding, 0)
 DILATION = attribute("dilation", per_axis_reader(positive), 1)
 
 
-class Window(NamedTuple):
+@attrs.frozen
+class Window:
     """How a window slides along one axis."""
 
     stride: int
@@ -56,9 +58,12 @@ class Window(NamedTuple):
 
     def inside(self, place: Scalar, size: Scalar, hangs: bool = False) -> list[Scalar]:
         """The conditions under which a place is no padding, where it might be."""
-        low = [Le(index(0), place)] if self.before else []
-        high = [Lt(place, size)] if self.after or hangs else []
-        return low + high
+        conditions: list[Scalar] = []
+        if self.before:
+            conditions.append(Le(index(0), place))
+        if self.after or hangs:
+            conditions.append(Lt(place, size))
+        return conditions
 
 
 def windows(name: str, attrs: Values, rank: int) -> tuple[Window, ...]:
@@ -76,8 +81,3 @@ def sides(name: str, given: Any, rank: int) -> tuple[tuple[int, int], ...]:
     """Pairs (before, after) from a padding as it was given."""
     each = per_axis(name, "padding", given, rank)
     return tuple(side if isinstance(side, tuple) else (side, side) for side in each)
-
-
-def spatial(axes: Sequence[Scalar]) -> Sequence[Scalar]:
-    """The axes after batch and channels."""
-    return axes[2:]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
 from plica.ir.graph import Attrs
 from plica.ir.op import find, names
@@ -39,14 +38,16 @@ class OperatorReader(ValueReader):
         """The operator's own name, its operands still to be read, and its attributes."""
         record = find(name)
         if record is None:
-            hint = did_you_mean(name, (*names(), *aliases()))
+            hint = self.problems.suggest(name, (*names(), *aliases()))
             message = f"There is no operator {name!r}."
             self.error(node, "unknown-operator", message, suggestion=hint)
             return None
         slots = ("values",) if record.variadic else record.inputs
         given = self._given(node, record, (*slots, *(each.name for each in record.attributes)))
         missing = [slot for slot in slots if slot not in given]
-        missing += [each.name for each in record.attributes if each.required and each.name not in given]
+        missing += [
+            each.name for each in record.attributes if each.required and each.name not in given
+        ]
         if missing:
             self._arity(node, record, f"no {' and no '.join(missing)}")
         attrs = self._attributes(record, given)
@@ -58,7 +59,7 @@ class OperatorReader(ValueReader):
         if not isinstance(several, ast.Tuple | ast.List):
             message = f"{record.name} takes its operands as a tuple, written out."
             found = self.origin.excerpt(several)
-            self.error(several, "wrong-arity", message, "(x, y)", found)
+            self.error(several, "wrong-arity", message, expected="(x, y)", found=found)
             return None
         return record.name, several.elts, attrs
 
@@ -69,15 +70,19 @@ class OperatorReader(ValueReader):
         plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
         if len(plain) != len(node.args):
             message = "Arguments are written out, one by one."
-            self.error(node, "unsupported-syntax", message, "f(x, y)", "a starred argument")
+            self.error(
+                node, "unsupported-syntax", message, expected="f(x, y)", found="a starred argument"
+            )
         if len(plain) > len(known):
             self._arity(node, record, f"{len(plain)} arguments")
         given = dict(zip(known, plain, strict=False))
         for each in node.keywords:
             if each.arg is None or each.arg not in known:
                 message = f"{record.name} has no attribute {each.arg!r}."
-                hint = did_you_mean(each.arg or "", known)
-                self.error(each, "unknown-attribute", message, ", ".join(known), None, hint)
+                hint = self.problems.suggest(each.arg or "", known)
+                self.error(
+                    each, "unknown-attribute", message, expected=", ".join(known), suggestion=hint
+                )
             elif each.arg in given:
                 self._arity(node, record, f"{each.arg} twice")
             else:
@@ -110,14 +115,21 @@ class OperatorReader(ValueReader):
         ours = _dims(symbolic)  # some readers make a dim of any string: it must be one of these
         unbound = next((name for var, name in _dims(value).items() if var not in ours), None)
         if unbound is not None:
-            hint = did_you_mean(unbound, self.scope.known_dims())
+            hint = self.problems.suggest(unbound, self.scope.known_dims())
             message = f"No dim is called {unbound!r} here."
             self.error(node, "unbound-name", message, suggestion=hint)
             return WRONG
         if isinstance(value, Mismatch):
             message = f"{record.name}: {value.message}"
             expected, found = value.expected, value.found
-            self.error(node, "bad-attribute", message, expected, found, value.suggestion)
+            self.error(
+                node,
+                "bad-attribute",
+                message,
+                expected=expected,
+                found=found,
+                suggestion=value.suggestion,
+            )
             return WRONG
         return value
 
@@ -133,7 +145,7 @@ class OperatorReader(ValueReader):
     def _arity(self, node: ast.Call, record: Operator, found: str) -> None:
         known = (*record.inputs, *(each.name for each in record.attributes))
         message = f"{record.name} is called with the wrong arguments."
-        self.error(node, "wrong-arity", message, f"({', '.join(known)})", found)
+        self.error(node, "wrong-arity", message, expected=f"({', '.join(known)})", found=found)
 
 
 def _mentions_wrong(value: Any) -> bool:

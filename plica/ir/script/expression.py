@@ -10,10 +10,20 @@ import ast
 from collections.abc import Callable
 from typing import Final
 
-from plica.core.diagnostic import did_you_mean
 from plica.ir.graph import (
-    Apply, Call, Constructor, Expr, Function, If, Literal, Match, Project, Tuple, Var,
+    Apply,
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Literal,
+    Match,
+    Project,
+    Tuple,
+    Var,
 )  # fmt: skip
+from plica.ir.op import find
 from plica.ir.script.call import OperatorReader
 from plica.ir.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Region, Scope, Word
@@ -70,8 +80,8 @@ class ExpressionReader(OperatorReader):
         note, origin = self.places.note, self.origin
         while work:
             item = work.pop()
-            if item.__class__ is tuple:
-                build, count, node = item  # type: ignore[misc]  # a tuple, as the line above says
+            if isinstance(item, tuple):
+                build, count, node = item
                 cut = len(done) - count
                 value = build(done[cut:])
                 del done[cut:]
@@ -89,19 +99,21 @@ class ExpressionReader(OperatorReader):
                     note(done[-1], origin, item)
                 case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
                     work += [(_apply(SIGNS[type(sign)]), 2, item), right, left]
-                case ast.UnaryOp(ast.USub(), ast.Constant(number)) if type(number) in (int, float):
+                case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)) if (
+                    not isinstance(number, bool)
+                ):
                     done.append(Literal(-number))
                     note(done[-1], origin, item)
-                case ast.UnaryOp(ast.USub(), value):
-                    work += [(_apply("negative"), 1, item), value]
+                case ast.UnaryOp(ast.USub(), operand):
+                    work += [(_apply("negative"), 1, item), operand]
                 case ast.Compare(left, [sign], [right]) if type(sign) in SIGNS:
                     work += [(_apply(SIGNS[type(sign)]), 2, item), right, left]
                 case ast.Call():
                     self._call(item, work, done)
                 case ast.Tuple(items):
                     work += [(_tuple, len(items), item), *reversed(items)]
-                case ast.Subscript(value, index):
-                    self._item(item, value, index, work, done)
+                case ast.Subscript(whole, index):
+                    self._item(item, whole, index, work, done)
                 case ast.IfExp(condition, then, orelse):
                     work += [(_if, 3, item), orelse, then, condition]
                 case ast.Lambda():
@@ -123,17 +135,22 @@ class ExpressionReader(OperatorReader):
             case ast.Compare(_, [_, _, *_]):
                 message = "A chain of comparisons is not part of the language."
                 hint = "Compare twice and use op.logical_and."
-                self.error(node, "unsupported-syntax", message, None, None, hint)
+                self.error(node, "unsupported-syntax", message, suggestion=hint)
                 return HOLE
         what = type(shape).__name__
         found = self.origin.excerpt(node)
         message = f"Python's {what} is not part of the language."
-        self.error(node, "unsupported-syntax", message, None, found, INSTEAD.get(type(shape)))
+        self.error(
+            node, "unsupported-syntax", message, found=found, suggestion=INSTEAD.get(type(shape))
+        )
         return HOLE
 
     def unbound(self, node: Node, name: str) -> Expr:
         """Say that nothing has this name."""
-        hint = did_you_mean(name, self.scope.known())
+        hint = next(
+            (f"Write {each}." for each in (f"op.{name}", f"nn.{name}") if _is_operator(each)), None
+        )
+        hint = hint or self.problems.suggest(name, self.scope.known())
         self.error(node, "unbound-name", f"Nothing here is called {name!r}.", suggestion=hint)
         return HOLE
 
@@ -174,9 +191,13 @@ class ExpressionReader(OperatorReader):
         if isinstance(owner, Data):
             names = [str(each.name) for each in owner.constructors()]
             message = f"{owner.name.name} has no constructor {node.attr!r}."
-            hint = did_you_mean(node.attr, names)
-            self.error(node, "unbound-name", message, ", ".join(names), suggestion=hint)
-        elif owner is None and isinstance(node.value, ast.Name) and not self.scope.find(node.value.id):
+            hint = self.problems.suggest(node.attr, names)
+            self.error(node, "unbound-name", message, expected=", ".join(names), suggestion=hint)
+        elif (
+            owner is None
+            and isinstance(node.value, ast.Name)
+            and not self.scope.find(node.value.id)
+        ):
             self.unbound(node.value, node.value.id)
         elif isinstance(found, Word) and found.path.startswith("op."):
             message = "An operator is not a value: it can only be called."
@@ -184,7 +205,13 @@ class ExpressionReader(OperatorReader):
         else:
             message = "A value has no attributes."
             hint = f"Operators are functions: op.{node.attr}(...)."
-            self.error(node, "unsupported-syntax", message, None, self.origin.excerpt(node), hint)
+            self.error(
+                node,
+                "unsupported-syntax",
+                message,
+                found=self.origin.excerpt(node),
+                suggestion=hint,
+            )
 
     def _call(self, node: ast.Call, work: list[Work], done: list[Expr]) -> None:
         callee, types = node.func, ()
@@ -213,7 +240,7 @@ class ExpressionReader(OperatorReader):
         for each in (*node.args, *node.keywords):
             if isinstance(each, ast.keyword | ast.Starred):
                 message = "Functions are called with their arguments in order."
-                self.error(each, "unsupported-syntax", message, "f(x, y)")
+                self.error(each, "unsupported-syntax", message, expected="f(x, y)")
                 done.append(HOLE)
                 return
         work.append((lambda kids: Call(kids[0], tuple(kids[1:]), given), len(node.args) + 1, node))
@@ -241,7 +268,12 @@ class ExpressionReader(OperatorReader):
         return node, True
 
     def _item(
-        self, node: ast.Subscript, value: ast.expr, index: ast.expr, work: list[Work], done: list[Expr]
+        self,
+        node: ast.Subscript,
+        value: ast.expr,
+        index: ast.expr,
+        work: list[Work],
+        done: list[Expr],
     ) -> None:
         if isinstance(index, ast.Constant) and type(index.value) is int:
             number = index.value
@@ -252,7 +284,9 @@ class ExpressionReader(OperatorReader):
             message = "Only a tuple's items can be selected, by a number."
             hint = "Use op.take or op.gather for tensors; type arguments stand before a call."
             found = self.origin.excerpt(node)
-            self.error(node, "unsupported-syntax", message, "t[0]", found, hint)
+            self.error(
+                node, "unsupported-syntax", message, expected="t[0]", found=found, suggestion=hint
+            )
             done.append(HOLE)
 
     def _lambda(self, node: ast.Lambda, work: list[Work]) -> None:
@@ -277,7 +311,7 @@ class ExpressionReader(OperatorReader):
         extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
         for each in extra:
             message = "A function has plain parameters only."
-            self.error(each, "unsupported-syntax", message, "f(x, y)")
+            self.error(each, "unsupported-syntax", message, expected="f(x, y)")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
             message = "Parameters have no default values."
             self.error(default, "unsupported-syntax", message)
@@ -288,6 +322,10 @@ class ExpressionReader(OperatorReader):
                 self.error(each, "duplicate-name", message)
             names.add(each.arg)
         return args.args
+
+
+def _is_operator(path: str) -> bool:
+    return find(path.removeprefix("op.")) is not None
 
 
 def _is_index(node: ast.expr) -> bool:

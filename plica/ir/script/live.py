@@ -72,7 +72,9 @@ class Scripted:
         """A script is not Python: it is interpreted or compiled."""
         message = f"{self.name} is a function of the graph language; Python cannot call it."
         hint = f"plica.interpret({self.name}, ...) or plica.compile({self.name})(...)"
-        raise ScriptError(Diagnostic("unsupported", message, Place(node=self.name), None, None, hint))
+        raise ScriptError(
+            Diagnostic("unsupported", message, Place(node=self.name), None, None, hint)
+        )
 
     def __repr__(self) -> str:
         return f"<plica function {self.name}>"
@@ -88,7 +90,7 @@ class ScriptedData:
         self.source = source
         self.local = local
         self.name = source.__name__
-        self.constructors = tuple(source.__dict__.get("__annotations__", ()))
+        self.constructors = tuple(inspect.get_annotations(source))
 
     def __repr__(self) -> str:
         return f"<plica data {self.name}>"
@@ -200,7 +202,9 @@ class _Program:
         """A data type; its definition will be read."""
         if of not in self._datas:
             origin, node = _source_of(of.source, of.name, ast.ClassDef)
-            reader = self._reader(_Globals(self, vars(sys.modules[of.source.__module__]), of.local), origin)
+            reader = self._reader(
+                _Globals(self, vars(sys.modules[of.source.__module__]), of.local), origin
+            )
             forall = [
                 each
                 for decorator in node.decorator_list

@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
-from plica.core.diagnostic import ScriptError
+from plica.core.diagnostic import ScriptError, did_you_mean
 from plica.core.term import Term
 from plica.runtime.error import Diagnostic, Place
 
@@ -51,17 +51,29 @@ class Origin:
         return self._lines[number - 1] if number <= len(self._lines) else ""
 
 
+MOST: Final = 100
+"""So many problems are reported together; a text with more is not read further."""
+
+FEW: Final = 10
+"""To so many problems a suggestion is looked for: it takes time with many names."""
+
+
 class Problems:
     """What is wrong, in the order in which it was found; everything is reported together."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
 
+    def suggest(self, word: str, names: Iterable[str]) -> str | None:
+        """The name that may be meant."""
+        return did_you_mean(word, names) if len(self.found) < FEW else None
+
     def add(
         self,
         place: Place,
         code: str,
         message: str,
+        *,
         expected: str | None = None,
         found: str | None = None,
         suggestion: str | None = None,
@@ -70,6 +82,8 @@ class Problems:
         problem = Diagnostic(code, message, place, expected, found, suggestion)
         if problem not in self.found[-8:]:
             self.found.append(problem)
+            if len(self.found) >= MOST:
+                self.refuse()
 
     def refuse(self) -> None:
         """Raise all problems, in the order of the text, if there are any."""

@@ -9,15 +9,25 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-import attrs
-
 from plica.ir.graph import (
-    Attrs, Clause, Expr, Function, If, Let, Match, PAny, Pattern, PConstructor, Project, PTuple,
-    PVar, Var,
+    Clause,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Var,
 )  # fmt: skip
-from plica.ir.script.expression import HOLE, ExpressionReader
+from plica.ir.script.expression import HOLE
+from plica.ir.script.option import OptionReader, Options
 from plica.ir.script.origin import Node
-from plica.ir.script.scope import Region, Word
+from plica.ir.script.scope import Region
 from plica.ir.script.task import Task
 from plica.ir.type import Type
 from plica.ir.word import is_reserved
@@ -34,16 +44,7 @@ INSTEAD: Final[dict[type[ast.stmt], str]] = {
 Lets = list[tuple[Var, Expr]]
 
 
-@attrs.frozen
-class Options:
-    """What the decorator of a function says."""
-
-    forall: tuple[str, ...] = ()
-    dims: tuple[str, ...] | None = None
-    attrs: Attrs = ()
-
-
-class BodyReader(ExpressionReader):
+class BodyReader(OptionReader):
     """Reads functions."""
 
     def function(self, node: ast.FunctionDef, options: Options) -> Task[Function]:
@@ -64,52 +65,6 @@ class BodyReader(ExpressionReader):
         function = Function(dims, types, params, ret, body, options.attrs)
         self.places.note(function, self.origin, node)
         return function
-
-    def options(self, decorators: list[ast.expr]) -> Options:
-        """What `@plica.function(...)` says; other decorators are refused."""
-        found = Options()
-        for each in decorators:
-            match each:
-                case ast.Call(callee, [], keywords) if self.is_decorator(callee):
-                    found = self._keywords(keywords)
-                case ast.Name() | ast.Attribute() if self.is_decorator(each):
-                    pass
-                case _:
-                    message = "A function has no other decorator than plica.function."
-                    shown = self.origin.excerpt(each)
-                    self.error(each, "unsupported-syntax", message, "@plica.function", shown)
-        return found
-
-    def is_decorator(self, node: ast.expr, name: str = "function") -> bool:
-        """Whether an expression is `plica.function`, or another word of plica."""
-        return self.meaning(node) == Word(f"plica.{name}")
-
-    def _keywords(self, keywords: list[ast.keyword]) -> Options:
-        forall: list[str] = []
-        dims: list[str] | None = None
-        given: Attrs = ()
-        for each in keywords:
-            match each.arg:
-                case "forall":
-                    forall = self.names(each.value)
-                case "dims":
-                    dims = self.names(each.value)
-                case "attrs":
-                    given = self._attrs(each.value)
-                case _:
-                    message = f"plica.function has no option {each.arg!r}."
-                    self.error(each, "unknown-attribute", message, "forall, dims, attrs")
-        return Options(tuple(forall), None if dims is None else tuple(dims), given)
-
-    def _attrs(self, node: ast.expr) -> Attrs:
-        if isinstance(node, ast.Dict) and all(
-            isinstance(key, ast.Constant) and isinstance(key.value, str) for key in node.keys
-        ):
-            keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-            return tuple(sorted(zip(map(str, keys), map(self.value, node.values), strict=True)))
-        message = "The attributes of a function are a dict with strings for keys."
-        self.error(node, "unsupported-syntax", message, 'attrs={"inline": True}')
-        return ()
 
     def region(self, region: Region, node: Node) -> Task[Expr]:
         """Read a region where it is used; it is read once, and means the same everywhere."""
@@ -160,7 +115,9 @@ class BodyReader(ExpressionReader):
                         continue
                     chosen = yield self.branches(node, name)
                     self._bind(lets, node, name, declared.pop(name, None), chosen)
-                case ast.Assign([ast.Name(name)], result) | ast.AnnAssign(ast.Name(name), _, result, _):
+                case ast.Assign([ast.Name(name)], result) | ast.AnnAssign(
+                    ast.Name(name), _, result, _
+                ):
                     if isinstance(node, ast.AnnAssign):
                         declared[name] = self.read(node.annotation)
                     if result is None:
@@ -207,7 +164,9 @@ class BodyReader(ExpressionReader):
         value = yield self.expression(result)
         self._bind(lets, node, name, of, value)
 
-    def _unpack(self, lets: Lets, node: Node, parts: list[ast.expr], result: ast.expr) -> Task[None]:
+    def _unpack(
+        self, lets: Lets, node: Node, parts: list[ast.expr], result: ast.expr
+    ) -> Task[None]:
         """`a, b = e`: a let of the whole, then one of each item."""
         value = yield self.expression(result)
         whole = Var(self.scope.fresh("t"), None)
@@ -253,7 +212,9 @@ class BodyReader(ExpressionReader):
         for case in node.cases:
             if case.guard is not None:
                 message = "A clause has no guard."
-                self.error(case.guard, "unsupported-syntax", message, suggestion="Use an if inside.")
+                self.error(
+                    case.guard, "unsupported-syntax", message, suggestion="Use an if inside."
+                )
             mark = self.scope.mark()
             pattern = self._pattern(case.pattern, {})
             body = yield self.block(case.body[0], case.body, target)
@@ -265,7 +226,12 @@ class BodyReader(ExpressionReader):
         return match
 
     def _if(
-        self, node: ast.If, test: ast.expr, then: list[ast.stmt], orelse: list[ast.stmt], target: str | None
+        self,
+        node: ast.If,
+        test: ast.expr,
+        then: list[ast.stmt],
+        orelse: list[ast.stmt],
+        target: str | None,
     ) -> Task[Expr]:
         condition = yield self.expression(test)
         mark = self.scope.mark()
@@ -308,7 +274,7 @@ class BodyReader(ExpressionReader):
                 message = "A pattern is a name, _, a constructor or a tuple."
                 expected = "case Node(l, r), case (a, b), case x, case _"
                 found = self.origin.excerpt(node)
-                self.error(node, "bad-pattern", message, expected, found)
+                self.error(node, "bad-pattern", message, expected=expected, found=found)
                 return PAny()
 
     def _no_constructor(self, node: ast.expr) -> None:
@@ -320,7 +286,7 @@ class BodyReader(ExpressionReader):
         found = self.origin.excerpt(node)
         hint = INSTEAD.get(type(node))
         message = f"Python's {what} statement is not part of the language here."
-        self.error(node, "unsupported-syntax", message, None, found, hint)
+        self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
 
     def _no_choice(self, node: ast.stmt) -> None:
         message = "This has no value: every branch ends by assigning the same name, or returns."
@@ -337,8 +303,10 @@ class BodyReader(ExpressionReader):
 
 def _is_text(node: ast.stmt) -> bool:
     """Whether a statement is a docstring."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(
-        node.value.value, str
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     )
 
 
@@ -357,7 +325,13 @@ def _returns(body: list[ast.stmt]) -> bool:
         end = body[-1]
         if isinstance(end, ast.Return):
             return True
-        body = end.body if isinstance(end, ast.If) else end.cases[0].body if isinstance(end, ast.Match) else []
+        body = (
+            end.body
+            if isinstance(end, ast.If)
+            else end.cases[0].body
+            if isinstance(end, ast.Match)
+            else []
+        )
     return False
 
 

@@ -20,10 +20,10 @@ from functools import partial
 from typing import Final, NoReturn
 
 from plica.core.collector import paused
-from plica.core.diagnostic import Malformed, ScriptError, did_you_mean
+from plica.core.diagnostic import Malformed, ScriptError
 from plica.core.encode import from_json
 from plica.core.name import Name
-from plica.ir.graph import Const, Constructor, Function, Var
+from plica.ir.graph import Const, Constructor, Var
 from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern, Module, module
@@ -54,9 +54,7 @@ def from_text(
         return infer(surface, places)
 
 
-def read_text(
-    source: str, file: str, constants: Mapping[str, Const]
-) -> tuple[Module, PlaceTable]:
+def read_text(source: str, file: str, constants: Mapping[str, Const]) -> tuple[Module, PlaceTable]:
     """The module a text stands for as it is written, before inference; and what stands where."""
     tree = parse(source, file)
     reader = TextReader(Origin(file, source), constants)
@@ -156,12 +154,14 @@ class TextReader:
         return module(self.definitions, self.main)
 
     def error(
-        self, node: Node, code: str, message: str, expected: str | None = None,
+        self, node: Node, code: str, message: str, *, expected: str | None = None,
         found: str | None = None, suggestion: str | None = None,
     ) -> None:  # fmt: skip
         """Note something wrong at a node."""
         place = self.origin.place(node)
-        self.problems.add(place, code, message, expected, found, suggestion)
+        self.problems.add(
+            place, code, message, expected=expected, found=found, suggestion=suggestion
+        )
 
     def reader(self) -> BodyReader:
         """A reader for one definition."""
@@ -209,19 +209,18 @@ class TextReader:
                     pass
                 case _:
                     message = "A data type has no other decorator than plica.data."
-                    self.error(each, "unsupported-syntax", message, "@plica.data")
+                    self.error(each, "unsupported-syntax", message, expected="@plica.data")
         if not node.decorator_list or node.bases or node.keywords:
             message = "The only classes are data types."
-            self.error(node, "unsupported-syntax", message, "@plica.data before the class")
+            self.error(node, "unsupported-syntax", message, expected="@plica.data before the class")
         name = DataName(Name(node.name))
         data = Data(name, len(forall), partial(read_data, reader, node, forall))
-        if not self._declare(node, node.name):
-            return data.definition
-        self.datas[node.name] = data
-        self.places.note(name, self.origin, node)
-        for each_ in node.body:
-            if isinstance(each_, ast.AnnAssign) and isinstance(each_.target, ast.Name):
-                self._makers.setdefault(each_.target.id, []).append(data)
+        if self._declare(node, node.name):
+            self.datas[node.name] = data
+            self.places.note(name, self.origin, node)
+            for each_ in node.body:
+                if isinstance(each_, ast.AnnAssign) and isinstance(each_.target, ast.Name):
+                    self._makers.setdefault(each_.target.id, []).append(data)
 
         def read() -> None:
             self.definitions[name] = data.definition()
@@ -239,7 +238,9 @@ class TextReader:
         def read() -> None:
             if not node.decorator_list:
                 message = "A function of a text is marked by its decorator."
-                self.error(node, "unsupported-syntax", message, "@plica.function before the def")
+                self.error(
+                    node, "unsupported-syntax", message, expected="@plica.function before the def"
+                )
             function = run(reader.function(node, reader.options(node.decorator_list)))
             self.definitions[variable] = function
             self.main = variable
@@ -256,7 +257,13 @@ class TextReader:
         else:
             message = "Only externs are assigned outside functions."
             expected = 'plica.extern("symbol", Fn[(A,), R])'
-            self.error(node, "unsupported-syntax", message, expected, self.origin.excerpt(call))
+            self.error(
+                node,
+                "unsupported-syntax",
+                message,
+                expected=expected,
+                found=self.origin.excerpt(call),
+            )
         if made is not None and self._declare(node, name):
             variable = Var(Name(name), made.type if isinstance(made, Extern) else None)
             self.values[name] = variable
@@ -270,7 +277,9 @@ class TextReader:
                     found = from_json(text)
                 except Malformed as reason:
                     first = reason.diagnostics[0]
-                    self.error(call, first.code, first.message, first.expected, first.found)
+                    self.error(
+                        call, first.code, first.message, expected=first.expected, found=first.found
+                    )
                     return None
                 if isinstance(found, Kernel):
                     return found
@@ -285,7 +294,7 @@ class TextReader:
                 self.main = self.values[name]
             case _:
                 shown = self.origin.excerpt(node.value)
-                hint = did_you_mean(shown, self.values)
+                hint = self.problems.suggest(shown, self.values)
                 message = "The main function must be one of the text."
                 self.error(node, "unbound-name", message, found=shown, suggestion=hint)
 
@@ -308,7 +317,9 @@ def read_data(reader: BodyReader, node: ast.ClassDef, forall: list[str]) -> Data
             case _:
                 message = "A data type holds its constructors, each with a tuple of types."
                 found = reader.origin.excerpt(each)
-                reader.error(each, "unsupported-syntax", message, "Node: (Tree, Tree)", found)
+                reader.error(
+                    each, "unsupported-syntax", message, expected="Node: (Tree, Tree)", found=found
+                )
     return DataDef(types, tuple(made.values()))
 
 
@@ -324,5 +335,7 @@ def read_extern(reader: BodyReader, call: ast.Call) -> Extern | None:
                 return Extern(symbol, FuncType((*of.dims, *met), of.types, of.params, of.ret))
     message = "An extern is a symbol and a function type."
     expected = 'plica.extern("symbol", Fn[(A,), R])'
-    reader.error(call, "unsupported-syntax", message, expected, reader.origin.excerpt(call))
+    reader.error(
+        call, "unsupported-syntax", message, expected=expected, found=reader.origin.excerpt(call)
+    )
     return None

@@ -13,12 +13,11 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from plica.core.diagnostic import did_you_mean
 from plica.ir.dtype import DType, i64
+from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.script.dim import read_dim
 from plica.ir.script.origin import Node, Origin, Problems
 from plica.ir.script.scope import Data, Meaning, Scope, Word, inside, word
-from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, TypeTerm, TypeVar
 from plica.ir.word import DTYPE_WORDS
 
@@ -40,13 +39,16 @@ class TypeReader:
         node: Node,
         code: str,
         message: str,
+        *,
         expected: str | None = None,
         found: str | None = None,
         suggestion: str | None = None,
     ) -> None:
         """Note something wrong at a node."""
         place = self.origin.place(node)
-        self.problems.add(place, code, message, expected, found, suggestion)
+        self.problems.add(
+            place, code, message, expected=expected, found=found, suggestion=suggestion
+        )
 
     def meaning(self, node: ast.expr) -> Meaning | None:
         """What a dotted name means outside the function, None where it is no such name."""
@@ -89,8 +91,9 @@ class TypeReader:
         code = "unbound-name" if unbound else "unsupported-syntax"
         hint = None
         if unbound:
-            hint = did_you_mean(found.split("'")[1], self.scope.known_dims())
-        self.error(node, code, f"{text!r} is no dim here: {found}.", suggestion=hint)
+            hint = self.problems.suggest(found.split("'")[1], self.scope.known_dims())
+        shown = text if len(text) <= 60 else f"{text[:56]} ..."
+        self.error(node, code, f"{shown!r} is no dim here: {found}.", suggestion=hint)
         return Lit(1, i64)
 
     def _dim_name(self, name: str) -> Scalar | None:
@@ -112,7 +115,7 @@ class TypeReader:
                 return found
             case None if isinstance(node, ast.Name):
                 names = [*self.scope.known(), *self.scope.known_types()]
-                hint = did_you_mean(node.id, names)
+                hint = self.problems.suggest(node.id, names)
                 self.error(node, "unbound-name", f"No type is called {node.id!r}.", suggestion=hint)
                 return UNIT
             case _:
@@ -141,9 +144,14 @@ class TypeReader:
         of = self.dtype(dtype)
         if of is None:
             expected = ", ".join(DTYPE_WORDS)
-            hint = did_you_mean(self.origin.excerpt(dtype), DTYPE_WORDS)
+            hint = self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS)
             self.error(
-                dtype, "unbound-name", "This is no dtype.", expected, self.origin.excerpt(dtype), hint
+                dtype,
+                "unbound-name",
+                "This is no dtype.",
+                expected=expected,
+                found=self.origin.excerpt(dtype),
+                suggestion=hint,
             )
         sizes = tuple([self.size(each) for each in shape.elts])
         return TensorType(sizes, of or i64)
@@ -161,12 +169,24 @@ class TypeReader:
 
     def _no_shape(self, node: ast.expr) -> None:
         message = "A shape is a tuple of numbers and names in quotes."
-        self.error(node, "unsupported-syntax", message, '(2, "n")', self.origin.excerpt(node))
+        self.error(
+            node,
+            "unsupported-syntax",
+            message,
+            expected='(2, "n")',
+            found=self.origin.excerpt(node),
+        )
 
     def _data(self, node: ast.expr, data: Data, args: tuple[Type, ...]) -> Type:
         if len(args) != data.arity:
             message = f"{data.name.name} takes another number of types."
-            self.error(node, "wrong-arity", message, f"{data.arity} types", f"{len(args)} types")
+            self.error(
+                node,
+                "wrong-arity",
+                message,
+                expected=f"{data.arity} types",
+                found=f"{len(args)} types",
+            )
         return DataType(data.name, args)
 
     def _function(self, node: ast.expr, parts: list[ast.expr]) -> Type:
@@ -178,7 +198,7 @@ class TypeReader:
             types, dims = self._forall(parts[2])
         if not isinstance(parts[0], ast.Tuple):
             message = "The parameters of a function type are a tuple of types."
-            self.error(parts[0], "unsupported-syntax", message, "Fn[(A, B), R]")
+            self.error(parts[0], "unsupported-syntax", message, expected="Fn[(A, B), R]")
             return UNIT
         params = tuple([self.read(each) for each in parts[0].elts])
         ret = self.read(parts[1])
@@ -196,7 +216,7 @@ class TypeReader:
                     dims = self.names(given["dims"]) if given else []
                     return self.bind_types(types), self.bind_dims(dims)
         message = "The third part of a function type says what it is for all of."
-        self.error(node, "unsupported-syntax", message, 'forall("A B", dims="n")')
+        self.error(node, "unsupported-syntax", message, expected='forall("A B", dims="n")')
         return (), ()
 
     def names(self, node: ast.expr) -> list[str]:
@@ -209,7 +229,9 @@ class TypeReader:
             if all(name.isidentifier() for name in names):
                 return list(dict.fromkeys(names))
         message = "Names are given in one string, separated by blanks."
-        self.error(node, "unsupported-syntax", message, '"A B"', self.origin.excerpt(node))
+        self.error(
+            node, "unsupported-syntax", message, expected='"A B"', found=self.origin.excerpt(node)
+        )
         return []
 
     def bind_types(self, names: list[str]) -> tuple[TypeVar, ...]:
@@ -228,6 +250,11 @@ class TypeReader:
 
     def _no_type(self, node: ast.expr) -> Type:
         expected = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'
-        self.error(node, "unsupported-syntax", "This is no type.", expected, self.origin.excerpt(node))
+        self.error(
+            node,
+            "unsupported-syntax",
+            "This is no type.",
+            expected=expected,
+            found=self.origin.excerpt(node),
+        )
         return UNIT
-

@@ -42,7 +42,9 @@ class ValueReader(TypeReader):
         match node:
             case ast.Constant(None | bool() | int() | float() | str() | bytes() as value):
                 return value
-            case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) in (int, float):
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if not isinstance(
+                value, bool
+            ):
                 return -value
             case ast.Tuple(items) | ast.List(items):
                 return tuple([self.value(item) for item in items])
@@ -60,7 +62,9 @@ class ValueReader(TypeReader):
         match node:
             case ast.Constant(bool() | int() | float() as value):
                 return value
-            case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) in (int, float):
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if not isinstance(
+                value, bool
+            ):
                 return -value
             case ast.Call(callee, [ast.Constant(str() as text)], []):
                 if self.meaning(callee) == Word("float"):
@@ -99,7 +103,9 @@ class ValueReader(TypeReader):
         for value in flat:
             if not _fits(value, dtype):
                 message = f"{value!r} is no value of {dtype}."
-                self.error(node, "bad-constant", message, f"a value of {dtype}", repr(value))
+                self.error(
+                    node, "bad-constant", message, expected=f"a value of {dtype}", found=repr(value)
+                )
                 return None
         array = np.array(flat, dtype.numpy).reshape(shape)
         return Const(dtype, shape, np.ascontiguousarray(array).tobytes())
@@ -144,7 +150,7 @@ class ValueReader(TypeReader):
         if found is None:
             message = "The text refers to a constant that was not given with it."
             hint = "Give from_text the table `constants` that show_module returned."
-            self.error(node, "missing-constant", message, None, key[:60], hint)
+            self.error(node, "missing-constant", message, found=key[:60], suggestion=hint)
             return None
         if found.dtype is not dtype or found.shape != shape or constant_key(found) != key:
             return self._bad(node, "the constant that was printed", "another one under its key")
@@ -155,12 +161,13 @@ class ValueReader(TypeReader):
         if found is None:
             expected = ", ".join(DTYPE_WORDS)
             text = self.origin.excerpt(node)
-            self.error(node, "unbound-name", "This is no dtype.", expected, text)
+            self.error(node, "unbound-name", "This is no dtype.", expected=expected, found=text)
         return found
 
-    def _bad(self, node: ast.Call, expected: str, found: str | None = None) -> None:
+    def _bad(self, node: ast.Call, expected: str, found: str | None = None) -> Const | None:
         shown = found or self.origin.excerpt(node)
-        self.error(node, "bad-constant", "This is no constant.", expected, shown)
+        self.error(node, "bad-constant", "This is no constant.", expected=expected, found=shown)
+        return None
 
     def _made(self, node: ast.expr, by: object, text: str) -> Value:
         if by == Word("dim"):
@@ -185,7 +192,9 @@ class ValueReader(TypeReader):
     def _no_value(self, node: ast.expr) -> Value:
         expected = "numbers, strings, dtypes, dims and tuples of them"
         message = "An attribute must be known without running anything."
-        self.error(node, "unsupported-syntax", message, expected, self.origin.excerpt(node))
+        self.error(
+            node, "unsupported-syntax", message, expected=expected, found=self.origin.excerpt(node)
+        )
         return WRONG
 
 

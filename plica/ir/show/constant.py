@@ -99,7 +99,5 @@ def _float(value: Any, dtype: DType) -> str | None:
 
 def _nested(numbers: list[str], shape: tuple[int, ...]) -> str:
     for size in reversed(shape[1:]):
-        numbers = [
-            f"[{', '.join(numbers[i : i + size])}]" for i in range(0, len(numbers), size)
-        ]
+        numbers = [f"[{', '.join(numbers[i : i + size])}]" for i in range(0, len(numbers), size)]
     return f"[{', '.join(numbers)}]"

@@ -21,7 +21,7 @@ from plica.core.binding import name_of, rename, substitute, variables_of
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Expr, Function, Let, Match, Var
+from plica.ir.graph import Expr, Function, Let, Match
 from plica.ir.show.layout import Parts, parts
 
 E = TypeVar("E", bound=Expr)

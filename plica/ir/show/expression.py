@@ -11,14 +11,25 @@ from typing import Final
 from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import (
-    Apply, Call, Const, Constructor, Expr, Function, If, Let, Literal, Match, Project, Tuple, Var,
+    Apply,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    Project,
+    Tuple,
+    Var,
 )  # fmt: skip
 from plica.ir.infer import type_of
 from plica.ir.op import find
 from plica.ir.operator import Operator
 from plica.ir.show.attribute import float_text, keyword_texts, string_text
-from plica.ir.show.constant import constant_text, is_archived, is_small, number_text
-from plica.ir.show.constant import constant_key
+from plica.ir.show.constant import constant_key, constant_text, is_archived, number_text
 from plica.ir.show.layout import HELD, TAIL, Layout
 from plica.ir.show.type import TypePrinter, parenthesised
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, TypeVar
@@ -124,8 +135,8 @@ class Body:
 
     def type_of(self, node: Expr) -> Type | None:
         """The type inference gives the node, where it is known."""
-        if node.__class__ is Var:
-            return node.type  # type: ignore[attr-defined, no-any-return]  # a Var
+        if isinstance(node, Var):
+            return node.type
         if not self.inferred:
             return None
         try:
@@ -171,7 +182,7 @@ class Body:
         args = node.args
         texts = [self.text(arg) for arg in args]
         for arg in args:
-            if arg.__class__ is Const and not arg.shape:  # type: ignore[attr-defined]  # a Const
+            if isinstance(arg, Const) and not arg.shape:
                 self._bare(node, texts)
                 break
         depth = 0
@@ -220,9 +231,7 @@ class Body:
             return
         args = node.args
         group = range(len(args)) if record.like is None else record.like
-        strong = next(
-            (args[i] for i in group if i < len(args) and not _is_scalar(args[i])), None
-        )
+        strong = next((args[i] for i in group if i < len(args) and not _is_scalar(args[i])), None)
         dtype = None if strong is None else self._dtype(strong)
         for i in group:
             arg = args[i] if i < len(args) else None
@@ -248,7 +257,9 @@ class Body:
 
     def _implied(self, node: Call) -> bool:
         """Whether the types of the arguments alone give every type argument, and just this."""
-        signature = node.callee.type if isinstance(node.callee, Constructor) else self.type_of(node.callee)
+        signature = (
+            node.callee.type if isinstance(node.callee, Constructor) else self.type_of(node.callee)
+        )
         if not isinstance(signature, FuncType) or len(signature.types) != len(node.types):
             return False
         if len(signature.params) != len(node.args):

@@ -20,7 +20,19 @@ from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph import (
-    Apply, Call, Const, Constructor, Expr, Function, If, Let, Literal, Match, Project, Tuple, Var,
+    Apply,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    Project,
+    Tuple,
+    Var,
 )  # fmt: skip
 from plica.ir.show.constant import is_small
 
@@ -79,8 +91,8 @@ class Layout:
         cls = node.__class__
         if cls in ATOMS:
             if cls is Var and node in self.functions:
-                old = self.functions[node]  # type: ignore[index]  # a Var
-                self.functions[node] = spot if old is None else meet(old, spot)  # type: ignore[index]  # a Var
+                old = self.functions[node]
+                self.functions[node] = spot if old is None else meet(old, spot)
             return
         old = self.where.get(node)
         if old is None:
@@ -106,8 +118,8 @@ def lay_out(body: Expr, order: list[Expr] | None = None) -> Layout:
     layout = Layout(parts(body).order if order is None else order)
     use, where, role, inside = layout.use, layout.where, layout.role, layout.inside
     for each in layout.order:
-        if each.__class__ is Let and each.value.__class__ is Function:  # type: ignore[attr-defined]  # a Let
-            layout.functions[each.var] = None  # type: ignore[attr-defined]  # a Let
+        if each.__class__ is Let and each.value.__class__ is Function:
+            layout.functions[each.var] = None
     use(body, layout.root, TAIL)
     for node in reversed(layout.order):  # whoever uses a node comes before it
         spot = where[node]

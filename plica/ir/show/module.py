@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from plica.core.binding import variables_of
+from plica.core.binding import name_of, variables_of
 from plica.core.collector import paused
 from plica.core.encode import to_json
 from plica.ir.graph import Const, Expr, Function, Let, Match
@@ -23,8 +23,8 @@ from plica.ir.show.expression import Body
 from plica.ir.show.layout import Parts, lay_out, parts
 from plica.ir.show.name import Supply
 from plica.ir.show.statement import Writer, dims_of, heading
-from plica.ir.show.type import TypePrinter, quantifier
-from plica.ir.type import FuncType, Type
+from plica.ir.show.type import TypePrinter
+from plica.ir.type import FuncType, TypeTerm
 from plica.ir.word import MAIN, SCRIPT_WORDS, VERSION, WORDS
 
 _KINDS: Final = (DataDef, Extern, Kernel, Function)
@@ -45,9 +45,9 @@ def show_module(module: Module) -> Source:
         return _Printer(module).source()
 
 
-def show_type(of: Type) -> str:
+def show_type(of: TypeTerm) -> str:
     """A type as it is written in scripts."""
-    return TypePrinter().show(of)
+    return TypePrinter().show(of)  # type: ignore[arg-type]  # every TypeTerm is a Type
 
 
 def show_expr(of: Expr) -> str:
@@ -66,12 +66,12 @@ class _Printer:
         self.supply = Supply(WORDS)
         self.types = TypePrinter()
         self.constants: dict[str, Const] = {}
-        for name, _ in module.items():
-            self.types.names[name] = self.supply.draw(name.name)
+        for each in module.names:
+            self.types.names[each] = self.supply.draw(each.name)
         for name, value in module.items():
             if isinstance(value, DataDef):
-                for index, each in enumerate(value.constructors):
-                    word = self.supply.draw(each.name)
+                for index, made in enumerate(value.constructors):
+                    word = self.supply.draw(made.name)
                     self.types.constructors[name, index] = word  # type: ignore[index]  # a DataName
 
     def source(self) -> Source:
@@ -108,7 +108,8 @@ class _Printer:
             case DataDef():
                 return self._data(name, word, value)
             case Extern():
-                return f"{word} = plica.extern({string_text(value.symbol)}, {self._extern(value.type)})"
+                symbol, of = string_text(value.symbol), self._extern(value.type)
+                return f"{word} = plica.extern({symbol}, {of})"
             case Kernel():
                 self.types.words.add("encoded")
                 return f"{word} = encoded({string_text(to_json(value))})"
@@ -162,13 +163,13 @@ def _body(
                     types.names[size] = dims.draw(size.name)
                     owners[size] = node
                 for each in (*node.types, *node.params):
-                    types.names[each] = supply.draw(each.name)
+                    types.names[each] = supply.draw(name_of(each))
             case Let():
                 types.names[node.var] = supply.draw(node.var.name)
             case Match():
                 for clause in node.clauses:
                     for var in variables_of(clause.pattern):
-                        types.names[var] = supply.draw(var.name)  # type: ignore[attr-defined]  # a Var
+                        types.names[var] = supply.draw(name_of(var))
     order = found.order if function is None else found.order[:-1]
     body = Body(lay_out(value, order), types, inferred=not found.surface)
     body.render()

@@ -12,7 +12,17 @@ from typing import Final, NamedTuple
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.ir.graph import (
-    Expr, Function, If, Let, Match, PAny, Pattern, PConstructor, PTuple, PVar, Var,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    PTuple,
+    PVar,
+    Var,
 )  # fmt: skip
 from plica.ir.scalar import ScalarVar
 from plica.ir.show.attribute import attrs_text
@@ -177,7 +187,9 @@ class Writer:
             items.append(f"{pad}{word} {self.body.text(node.condition)[0]}:")
             items.append(Block(then, node.then, lead, level + 1))
             rest = node.orelse
-            plain = isinstance(rest, If) and self.layout.role.get(rest) == TAIL and not orelse.aliases
+            plain = (
+                isinstance(rest, If) and self.layout.role.get(rest) == TAIL and not orelse.aliases
+            )
             if not plain or elifs == ELIFS or level >= LEVELS:
                 items += [f"{pad}else:", Block(orelse, rest, lead, level + 1)]
                 return
@@ -213,7 +225,11 @@ class Writer:
 
 
 def heading(
-    node: Function, name: str, types: TypePrinter, owners: dict[ScalarVar, Function], decorator: str = ""
+    node: Function,
+    name: str,
+    types: TypePrinter,
+    owners: dict[ScalarVar, Function],
+    decorator: str = "",
 ) -> list[str]:
     """The lines of a function down to its `def`; a decorator where there is something to say."""
     options = []

@@ -17,10 +17,28 @@ from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import Constructor
 from plica.ir.scalar import (
-    Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub,
+    Add,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Sub,
 )  # fmt: skip
 from plica.ir.show.name import Supply, spelling
-from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar, Unknown
+from plica.ir.type import (
+    DataName,
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    Unknown,
+)
 
 _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4
 _SIGNS: Final[dict[type[Term], tuple[str, int]]] = {

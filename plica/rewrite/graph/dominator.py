@@ -56,6 +56,19 @@ class PostDominators:
         """Whether every way from `other` to the result passes `node`; a node dominates itself."""
         return self.tree.is_inside(self.number[other], self.number[node])
 
+    def preorder(self) -> list[Any]:
+        """The nodes, each followed by all that it dominates."""
+        inside: list[list[int]] = [[] for _ in self._at]
+        for number in range(len(self._at) - 1, 0, -1):
+            inside[self.tree.parent[number]].append(number)
+        order: list[Any] = []
+        stack = [Tree.root]
+        while stack:
+            number = stack.pop()
+            order.append(self._at[number])
+            stack.extend(inside[number])
+        return order
+
     def common(self, node: Any, other: Any) -> Any:
         """The nearest expression that dominates both."""
         return self._at[self.tree.common(self.number[node], self.number[other])]

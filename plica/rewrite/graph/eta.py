@@ -20,24 +20,27 @@ from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.type import FuncType
 from plica.rewrite.graph.known import eta_reduced
+from plica.rewrite.graph.separate import separate
 from plica.rewrite.graph.walk import Supply, expressions, map_functions, operands, with_operands
 
 
 def eta_expand(module: Module) -> Module:
     """The module in which constructors and definitions stand only where they are called."""
     known = infer(module)
+    table = known.definitions()
     supply = Supply(*known.values)
-    made: dict[Expr, Expr] = {}
+    known_as: dict[Expr, Expr] = {}
 
     def expanded(value: Expr) -> Expr:
-        if value not in made:
-            made[value] = _expanded(value, supply)
-        return made[value]
+        if value not in known_as:
+            known_as[value] = _expanded(value, supply)
+        return known_as[value]
 
-    def rewrite(_: Var, function: Function) -> Function:
-        def is_value(node: Expr) -> bool:
-            return isinstance(node, Constructor) or node in known.definitions()
+    def is_value(node: Expr) -> bool:
+        return isinstance(node, Constructor) or node in table
 
+    def rewrite(_: Var, given: Function) -> Function:
+        function = separate(given, table)  # no variable of its own is called like a definition
         memo: dict[Expr, Expr] = {}
         for node in expressions(function):
             parts = operands(node)
@@ -45,7 +48,9 @@ def eta_expand(module: Module) -> Module:
             if isinstance(node, Call) and is_value(parts[0]):
                 new[0] = parts[0]
             memo[node] = with_operands(node, tuple(new))
-        return memo[function]  # type: ignore[return-value]  # a function stays one
+        made = memo[function]
+        assert isinstance(made, Function)
+        return made if made is not function else given
 
     return map_functions(known, rewrite)
 

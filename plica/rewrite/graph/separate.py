@@ -55,13 +55,13 @@ def with_selves(function: Function, outer: Container[Any]) -> tuple[Function, di
     function = separate(function, outer)
     selves: dict[Var, Var] = {}
     nodes = expressions(function)
-    if not any(_is_recursive(node) for node in nodes):
+    if not any(is_recursive(node) for node in nodes):
         return function, selves
     supply = Supply(function)
     memo: dict[Expr, Expr] = {}
     for node in nodes:
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
-        if isinstance(new, Let) and _is_recursive(new):
+        if isinstance(new, Let) and is_recursive(new):
             itself = rename(new.var, supply.name(new.var.name.hint))
             selves[itself] = new.var
             value = substitute(new.value, {new.var: itself})
@@ -73,7 +73,8 @@ def with_selves(function: Function, outer: Container[Any]) -> tuple[Function, di
     return made, selves
 
 
-def _is_recursive(node: Expr) -> bool:
+def is_recursive(node: Expr) -> bool:
+    """Whether a node lets a function that calls itself."""
     return (
         isinstance(node, Let)
         and isinstance(node.value, Function)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from plica.ir.dtype import bool_, i64
+from plica.ir.dtype import i64
 from plica.ir.scalar import (
     Add,
     And,
@@ -79,7 +79,7 @@ def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
     low: int | None = of.constant
     high: int | None = of.constant
     for key, coefficient in of.terms.items():
-        below, above = memo.get(key) or of_key(key, known)  # type: ignore[call-overload]
+        below, above = memo.get(key) or of_key(key, known)  # type: ignore[arg-type]
         if coefficient < 0:
             below, above = above, below
         low = None if low is None or below is None else low + coefficient * below
@@ -153,7 +153,7 @@ def mentions_data(term: Scalar, known: Knowledge) -> bool:
             continue
         stack.pop()
         if kids:
-            memo[node] = any([memo[kid] for kid in kids])
+            memo[node] = any(memo[kid] for kid in kids)
         else:
             memo[node] = dtype_of(node) is i64 and not isinstance(node, Lit | ScalarVar)
             memo[node] &= not type(node).hole
@@ -207,7 +207,7 @@ def _of_node(node: Scalar, known: Knowledge) -> Interval:
     kind = KINDS.get(node.__class__)
     if kind is None or dtype_of(node) is not i64:
         found = _of_atom(node)
-    elif kind == "sum" or kind == "division":
+    elif kind in ("sum", "division"):
         found = _exact(node, known)
         if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
             return WORD  # it may wrap

@@ -242,10 +242,11 @@ def _gathered_once(of: Polynomial, known: Knowledge) -> Polynomial | None:
                         return rest.plus(joined, coefficient)
         elif isinstance(key, FloorDiv) and (size := _literal(key.right)) is not None and size > 0:
             # k*x - k*c*(x // c) is k*(x % c)
-            if coefficient % size == 0 and of.terms.get(key.left) == -(coefficient // size):
+            times, odd = divmod(-coefficient, size)
+            if not odd and of.terms.get(key.left) == times:
                 part = remainder(known.polynomial(key.left), size, known)
                 if part is not None:
-                    return _dropped(of, key, key.left).plus(part, -(coefficient // size))
+                    return _dropped(of, key, key.left).plus(part, times)
     return None
 
 
@@ -260,10 +261,10 @@ def _joined(
     elif isinstance(other, FloorMod):
         whole, again = _view(other.left, known)
         more = _literal(other.right)
-        if more is not None and more > 0 and again == step * size:
-            if _congruent(whole, value, again):
-                inner = quotient(whole, step, known)
-                return None if inner is None else remainder(inner, size * more, known)
+        fits = more is not None and more > 0 and again == step * size
+        if fits and _congruent(whole, value, again):
+            inner = quotient(whole, step, known)
+            return None if inner is None else remainder(inner, size * (more or 1), known)
     return None
 
 
@@ -319,7 +320,7 @@ def _pulled(of: Polynomial, by: int) -> tuple[Polynomial, Polynomial]:
 
 
 def _reduced(of: Polynomial, by: int, known: Knowledge) -> Polynomial:
-    """An equal remainder by `by`: coefficients below it, remainders inside opened where they can."""
+    """An equal remainder: coefficients below `by`, remainders inside opened where they can be."""
     _, rest = _pulled(of, by)
     while True:
         for key, coefficient in rest.terms.items():

@@ -43,7 +43,7 @@ from plica.ir.scalar import (
 )
 from plica.rewrite.index.context import FALSE, TRUE, Context, negated
 from plica.rewrite.index.point import is_structure
-from plica.rewrite.index.polynomial import Polynomial, Product, atom, number, to_term
+from plica.rewrite.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 
 
 class Constraint(NamedTuple):
@@ -282,7 +282,7 @@ def _linear(
 
 def _closed(of: Polynomial, fresh: dict[object, Scalar]) -> Scalar | None:
     """A term in which each product of unknowns is one unknown."""
-    terms = {
+    terms: dict[Key, int] = {
         (_unknown(key, fresh) if isinstance(key, Product) else key): coefficient
         for key, coefficient in of.terms.items()
     }

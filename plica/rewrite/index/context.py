@@ -169,8 +169,8 @@ def negated(condition: Scalar) -> Scalar:
                 memo[job] = Ne(left, right)
             case Ne(left, right) if flip:
                 memo[job] = Eq(left, right)
-            case Lit(value) if flip:
-                memo[job] = FALSE if value else TRUE
+            case Lit(truth) if flip:
+                memo[job] = FALSE if truth else TRUE
             case _:
                 memo[job] = Not(node) if flip else node
     return memo[root]

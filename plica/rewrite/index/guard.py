@@ -50,10 +50,7 @@ class Given:
 
     def holds(self, filling: Filling, known: Knowledge) -> bool:
         """Whether the condition surely holds for what fills the holes."""
-        for test in self.tests:
-            if not test(filling, known):
-                return False
-        return True
+        return all(test(filling, known) for test in self.tests)
 
 
 @attrs.frozen(eq=False)

@@ -52,7 +52,7 @@ class Interval(NamedTuple):
 
     def times(self, other: Interval) -> Interval:
         """Products of a value of each."""
-        if self == ZERO or other == ZERO:
+        if ZERO in (self, other):
             return ZERO
         ends = [
             _product(a, b) for a in (_low(self), _high(self)) for b in (_low(other), _high(other))

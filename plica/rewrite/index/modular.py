@@ -97,8 +97,8 @@ def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
 
 def _of_node(node: Scalar, known: Knowledge) -> Residue:
     memo = known.residue_of
-    if node.__class__ is Lit and node.dtype is i64:  # type: ignore[attr-defined]
-        return Residue(0, int(node.value))  # type: ignore[attr-defined]
+    if isinstance(node, Lit) and node.dtype is i64:
+        return Residue(0, int(node.value))
     kind = KINDS.get(node.__class__)
     parts = [] if kind == "sum" else [memo[part] for part in _parts(node, known)]
     found = ANY

@@ -334,15 +334,14 @@ def _with_strips(rows: list[Polynomial], live: list[int], add: _Add) -> list[int
                 before = len(rows)
                 add(Strip(i, j))
                 result += range(before, len(rows))
-        odd = {i: _indivisible(rows[i], unknown) for i in live if i != j}
-        for a in odd:
-            for b in odd:
-                if a < b and odd[a] and odd[a] == {k: -c for k, c in odd[b].items()}:
-                    before = len(rows)
-                    add(Total(a, b))
-                    if len(rows) > before:
-                        add(Strip(before, j))
-                        result += range(before, len(rows))
+        odd = [(i, _indivisible(rows[i], unknown)) for i in live if i != j]
+        for (a, mine), (b, theirs) in itertools.combinations(odd, 2):
+            if mine and mine == {key: -c for key, c in theirs.items()}:
+                before = len(rows)
+                add(Total(a, b))
+                if len(rows) > before:
+                    add(Strip(before, j))
+                    result += range(before, len(rows))
     return result
 
 

@@ -184,7 +184,7 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
         if not LEAST <= size <= GREATEST:
             return None
         part: Scalar | None = None if size == 1 else literal(size)
-        for each in (key,) if key.__class__ is not Product else _in_order(key.atoms, rank):
+        for each in _in_order(key.atoms, rank) if isinstance(key, Product) else (key,):
             part = each if part is None else Mul(part, each)
         assert part is not None
         if result is None:

@@ -49,7 +49,7 @@ def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | N
 
 def _size(of: Values) -> Values:
     """Small numbers first, and of two that differ in sign the positive one."""
-    return 2 * np.minimum(np.abs(of), 1 << 40) + (of < 0)  # type: ignore[no-any-return]
+    return 2 * np.minimum(np.abs(of), 1 << 40) + (of < 0)
 
 
 def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> dict[Scalar, int]:

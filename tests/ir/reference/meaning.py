@@ -294,11 +294,11 @@ REFERENCE.update(
         "moveaxis": np.moveaxis,
         "squeeze": lambda x, axis=None: np.squeeze(x, _axis(axis)),
         "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
-        "broadcast_to": lambda x, shape: np.broadcast_to(x, shape),
-        "tile": lambda x, reps: np.tile(x, reps),
-        "repeat": lambda x, repeats, axis: np.repeat(x, repeats, axis),
+        "broadcast_to": np.broadcast_to,
+        "tile": np.tile,
+        "repeat": np.repeat,
         "flip": lambda x, axis=None: np.flip(x, _axis(axis)),
-        "roll": lambda x, shift, axis: np.roll(x, shift, axis),
+        "roll": np.roll,
         "concat": lambda *xs, axis=0: np.concatenate(xs, axis),
         "stack": lambda *xs, axis=0: np.stack(xs, axis),
         "split": lambda x, indices_or_sections, axis=0: tuple(
@@ -335,7 +335,7 @@ def _gather_nd(x: Array, indices: Array, batch_dims: int = 0) -> Any:
 
 
 def _one_hot(
-    indices: Array, depth: int, axis: int = -1, dtype: Any = "f32", on: Any = 1, off: Any = 0
+    indices: Array, depth: int, *, axis: int = -1, dtype: Any = "f32", on: Any = 1, off: Any = 0
 ) -> Any:
     wanted = indices.astype(np.int64)
     wanted = np.where(wanted < 0, wanted + depth, wanted)

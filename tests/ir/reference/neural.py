@@ -46,7 +46,13 @@ def sides(padding: Any, rank: int) -> list[tuple[int, int]]:
 
 @nn("nn.conv")
 def _conv(
-    x: Array, weight: Array, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    x: Array,
+    weight: Array,
+    *,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Any:
     rank = x.ndim - 2
     s, d, p = per_axis(strides, rank), per_axis(dilation, rank), sides(padding, rank)
@@ -73,6 +79,7 @@ def _conv(
 def _conv_transpose(
     x: Array,
     weight: Array,
+    *,
     strides: Any = 1,
     padding: Any = 0,
     dilation: Any = 1,
@@ -101,7 +108,7 @@ def _conv_transpose(
 
 
 def windows(
-    x: Array, kernel: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+    x: Array, kernel: Any, strides: Any, padding: Any, *, dilation: Any, ceil_mode: bool
 ) -> tuple[list[int], list[list[list[int]]]]:
     """For each axis the places of each window, those in the padding included."""
     rank = x.ndim - 2
@@ -125,12 +132,13 @@ def windows(
 def _max_pool(
     x: Array,
     kernel: Any,
+    *,
     strides: Any = None,
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    counts, places = windows(x, kernel, strides, padding, dilation, ceil_mode)
+    counts, places = windows(x, kernel, strides, padding, dilation=dilation, ceil_mode=ceil_mode)
     out = np.empty((*x.shape[:2], *counts), x.dtype)
     for at in np.ndindex(*counts):
         inside = [[q for q in places[a][i] if 0 <= q < x.shape[2 + a]] for a, i in enumerate(at)]
@@ -143,12 +151,13 @@ def _max_pool(
 def _avg_pool(
     x: Array,
     kernel: Any,
+    *,
     strides: Any = None,
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> Any:
-    counts, places = windows(x, kernel, strides, padding, 1, ceil_mode)
+    counts, places = windows(x, kernel, strides, padding, dilation=1, ceil_mode=ceil_mode)
     p = sides(padding, x.ndim - 2)
     out = np.empty((*x.shape[:2], *counts), x.dtype)
     for at in np.ndindex(*counts):
@@ -203,11 +212,8 @@ def normal(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 
 
 @nn("nn.batch_norm")
-def _batch_norm(
-    x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, axis: int = 1,
-    epsilon: float = 1e-5,
-) -> Any:  # fmt: skip
-    g, b, m, v = (along(each, axis, x.ndim) for each in (gamma, beta, mean, variance))
+def _batch_norm(x: Array, *vectors: Array, axis: int = 1, epsilon: float = 1e-5) -> Any:
+    g, b, m, v = (along(each, axis, x.ndim) for each in vectors)
     return (x - m) / np.sqrt(v + epsilon) * g + b
 
 

@@ -14,7 +14,7 @@ from plica.ir.scalar import Scalar
 from plica.rewrite.index.combination import adds_up, contradiction
 from plica.rewrite.index.elimination import Sum, contradicted, refute, solutions
 from plica.rewrite.index.polynomial import polynomial
-from tests.rewrite.index.box import X, Y, Point, value
+from tests.rewrite.index.box import Point, X, Y, value
 
 small = st.integers(-3, 3)
 rows = st.lists(st.tuples(small, small, small), min_size=1, max_size=5)

@@ -10,7 +10,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import i64
 from plica.ir.scalar import Lit, Scalar
 from plica.rewrite.index import EMPTY
-from plica.rewrite.index.point import atoms, values
+from plica.rewrite.index.point import Values, atoms, values
 from plica.rewrite.index.point import value as exact
 from tests.rewrite.index.box import VARIABLES, X, Y, conditions, points, terms, value
 
@@ -18,7 +18,9 @@ from tests.rewrite.index.box import VARIABLES, X, Y, conditions, points, terms, 
 @given(terms(4), conditions(3))
 def test_agrees(term: Scalar, condition: Scalar) -> None:
     box = list(points(EMPTY, size=2))
-    arrays = {each: np.array([point[each] for point in box]) for each in VARIABLES}
+    arrays: dict[Scalar, Values] = {
+        each: np.array([point[each] for point in box]) for each in VARIABLES
+    }
     assert values(term, arrays).tolist() == [value(term, point) for point in box]
     assert values(condition, arrays).astype(int).tolist() == [value(condition, p) for p in box]
 

@@ -1,0 +1,193 @@
+"""Cutting out: parts of a tensor by their places.
+
+>>> from plica.ir.type import tensor
+>>> _, attrs = slice_.bind((1.0,), {"starts": 1, "stops": None, "steps": 2})
+>>> [size.value for size in slice_.relation(dict(attrs), tensor((6, 2), "f32")).shape]
+[3, 2]
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plica.ir.dim import known, normal_dim
+from plica.ir.op.attribute import attribute, axes, axis, bounds, integer, integers, optional
+from plica.ir.op.record import Body, plus, primitive, times
+from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
+from plica.ir.operator import Values
+from plica.ir.scalar import Buffer, Le, Lit, Max, Min, Scalar, Select, index
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+
+class Cut(NamedTuple):
+    """One axis of a slice: `length` places from `start` by `step`."""
+
+    start: Scalar
+    step: int
+    length: Scalar
+
+
+def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> Cut:
+    """Python's slice of an axis; negative numbers count from the end, all is cut to the axis."""
+    low, high = (0, size) if step > 0 else (-1, normal_dim(size - 1))
+
+    def end(value: Scalar) -> Scalar:
+        number_ = known(value)
+        if number_ is None or number_ >= 0:
+            return index(0) if number_ == 0 and step > 0 else normal_dim(Min(value, high))
+        return normal_dim(Max(size + value, index(low)))
+
+    if step > 0:
+        # A start past the end needs no cutting: the length is then 0 anyway.
+        begin = index(0) if start is None else start
+        first = end(begin) if (known(begin) or 0) < 0 else begin
+        last = size if stop is None else end(stop)
+        span = normal_dim(last - first)
+    else:
+        first = high if start is None else end(start)
+        last = index(-1) if stop is None else end(stop)
+        span = normal_dim(first - last)
+    stride = abs(step)
+    length = normal_dim((span + (stride - 1)) // stride) if stride > 1 else span
+    whole = known(first) == 0 and step > 0  # then the span is a size already
+    return Cut(first, step, length if whole else normal_dim(Max(length, index(0))))
+
+
+def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, Cut]:
+    starts, stops, steps, chosen = (attrs[name] for name in ("starts", "stops", "steps", "axes"))
+    steps = (1,) * len(starts) if steps is None else steps
+    chosen = tuple(range(len(starts))) if chosen is None else chosen
+    if not len(starts) == len(stops) == len(steps) == len(chosen):
+        refuse(
+            "bad-attribute",
+            "slice takes as many starts as stops, steps and axes.",
+            f"{len(starts)} of each",
+            f"{len(stops)} stops, {len(steps)} steps, {len(chosen)} axes",
+        )
+    if 0 in steps:
+        refuse("bad-attribute", "slice takes steps other than 0.", "a step", "0")
+    cuts: dict[int, Cut] = {}
+    for start, stop, step, at in zip(starts, stops, steps, chosen, strict=True):
+        at = axis_of("slice", at, len(shape))
+        if at in cuts:
+            refuse("bad-attribute", f"slice names axis {at} twice.", "different axes", str(chosen))
+        cuts[at] = cut(shape[at], start, stop, step)
+    return cuts
+
+
+def _slice_rule(attrs: Values, x: TensorType) -> TensorType:
+    cuts = _slice_cuts(attrs, x.shape)
+    return TensorType(
+        tuple(cuts[at].length if at in cuts else s for at, s in enumerate(x.shape)), x.dtype
+    )
+
+
+def _slice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    cuts = _slice_cuts(attrs, x.shape)
+
+    def place(at: int, axis_: Scalar) -> Scalar:
+        if at not in cuts:
+            return axis_
+        start, step, _ = cuts[at]
+        return plus(times(axis_, step), start) if step > 0 else start - times(axis_, -step)
+
+    return compute((x,), out.shape, lambda *i: x[tuple(place(at, a) for at, a in enumerate(i))])
+
+
+slice_ = primitive(
+    "slice",
+    ("x",),
+    _slice_rule,
+    _slice_body,
+    "x[start:stop:step] along axes, as Python slices; None is an open end.",
+    attributes=(
+        attribute("starts", bounds),
+        attribute("stops", bounds),
+        attribute("steps", optional(integers), None),
+        attribute("axes", axes, None),
+    ),
+    onnx=("Slice",),
+    aliases=("strided_slice",),
+)
+
+
+def _diagonal_axes(attrs: Values, rank: int) -> tuple[int, int]:
+    a, b = (axis_of("diagonal", attrs[name], rank) for name in ("axis1", "axis2"))
+    if a == b:
+        refuse("bad-attribute", "diagonal takes two different axes.", "two axes", str(a))
+    return a, b
+
+
+def _diagonal_rule(attrs: Values, x: TensorType) -> TensorType:
+    rank_at_least("diagonal", x, 2)
+    a, b = _diagonal_axes(attrs, len(x.shape))
+    k = attrs["offset"]
+    rows, columns = plus(x.shape[a], min(k, 0)), plus(x.shape[b], min(-k, 0))
+    length = normal_dim(Min(rows, columns))
+    if k or known(length) is not None:
+        length = normal_dim(Max(length, index(0)))
+    rest = tuple(s for at, s in enumerate(x.shape) if at not in (a, b))
+    return TensorType((*rest, length), x.dtype)
+
+
+def _diagonal_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    a, b = _diagonal_axes(attrs, len(x.shape))
+    k = attrs["offset"]
+
+    def element(*i: Scalar) -> Scalar:
+        rest = iter(i[:-1])
+        own = {a: plus(i[-1], max(-k, 0)), b: plus(i[-1], max(k, 0))}
+        return x[tuple(own[at] if at in own else next(rest) for at in range(len(x.shape)))]
+
+    return compute((x,), out.shape, element)
+
+
+diagonal = primitive(
+    "diagonal",
+    ("x",),
+    _diagonal_rule,
+    _diagonal_body,
+    "The diagonal of two axes, as the last axis.",
+    attributes=(
+        attribute("offset", integer, 0),
+        attribute("axis1", axis, 0),
+        attribute("axis2", axis, 1),
+    ),
+)
+
+
+def _triangle_rule(attrs: Values, x: TensorType) -> TensorType:
+    rank_at_least("tril and triu", x, 2)
+    return x
+
+
+def _triangle_body(lower: bool) -> Body:
+    def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+        def element(*i: Scalar) -> Scalar:
+            row, column = plus(i[-2], attrs["k"]), i[-1]
+            inside = Le(column, row) if lower else Le(row, column)
+            return Select(inside, x[i], Lit(0, x.dtype))
+
+        return compute((x,), out.shape, element)
+
+    return body
+
+
+tril = primitive(
+    "tril",
+    ("x",),
+    _triangle_rule,
+    _triangle_body(True),
+    "The lower triangle of the last two axes up to diagonal k, zeros elsewhere.",
+    attributes=(attribute("k", integer, 0),),
+    onnx=("Trilu",),
+)
+triu = primitive(
+    "triu",
+    ("x",),
+    _triangle_rule,
+    _triangle_body(False),
+    "The upper triangle of the last two axes from diagonal k, zeros elsewhere.",
+    attributes=(attribute("k", integer, 0),),
+)

@@ -1,0 +1,103 @@
+"""Padding: a tensor surrounded by a constant, or by what it holds itself.
+
+>>> from plica.ir.type import tensor
+>>> _, attrs = pad.bind((1.0,), {"pad_width": ((1, 2), (0, 0))})
+>>> [size.value for size in pad.relation(dict(attrs), tensor((6, 2), "f32")).shape]
+[9, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.ir.dim import known, normal_dim
+from plica.ir.op.attribute import attribute, choice, natural, number, pairs
+from plica.ir.op.record import plus, primitive
+from plica.ir.op.relation import literal, refuse
+from plica.ir.operator import Values
+from plica.ir.scalar import And, Buffer, FloorMod, Le, Lit, Lt, Max, Min, Scalar, Select, index
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+
+def _widths(attrs: Values, rank: int) -> tuple[tuple[int, int], ...]:
+    given = attrs["pad_width"]
+    if isinstance(given, int):
+        return ((given, given),) * rank
+    if len(given) != rank:
+        message = "pad takes one pair (before, after) for each axis."
+        refuse("bad-attribute", message, f"{rank} pairs", str(len(given)))
+    return tuple(given)
+
+
+def _pad_rule(attrs: Values, x: TensorType) -> TensorType:
+    widths = _widths(attrs, len(x.shape))
+    literal("pad", attrs["constant_values"], x.dtype)
+    shape = []
+    for size, (before, after) in zip(x.shape, widths, strict=True):
+        if attrs["mode"] != "constant" and known(size) == 0 and before + after:
+            message = "pad has nothing to repeat along an empty axis."
+            refuse("shape-conflict", message, "an axis of size 1 or more", str(x))
+        shape.append(plus(size, before + after))
+    return TensorType(tuple(shape), x.dtype)
+
+
+def _mirrored(at: Scalar, size: Scalar, mode: str) -> Scalar:
+    """The place in an axis that a place outside of it repeats."""
+    if mode == "edge":
+        return Max(index(0), Min(at, size - 1))
+    if mode == "wrap":
+        return FloorMod(at, size)
+    # A reflection has a period: there and back, without the ends twice or with them.
+    period = size * 2 - 2 if mode == "reflect" else size * 2
+    inside = FloorMod(at, normal_dim(period))
+    return Min(inside, normal_dim(period if mode == "reflect" else period - 1) - inside)
+
+
+def _pad_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    widths = _widths(attrs, len(x.shape))
+
+    def element(*i: Scalar) -> Scalar:
+        inside: list[Scalar] = []
+        places = []
+        for at, size, (before, after) in zip(i, x.shape, widths, strict=True):
+            place = plus(at, -before)
+            if attrs["mode"] == "constant":
+                inside += [Le(index(0), place)] if before else []
+                inside += [Lt(place, size)] if after else []
+                places.append(place)
+            else:
+                places.append(_mirrored(place, size, attrs["mode"]) if before + after else place)
+        return guarded(inside, x[tuple(places)], Lit(attrs["constant_values"], x.dtype))
+
+    return compute((x,), out.shape, element)
+
+
+def guarded(conditions: Sequence[Scalar], value: Scalar, orelse: Scalar) -> Scalar:
+    """The value where all conditions hold."""
+    if not conditions:
+        return value
+    whole = conditions[0]
+    for each in conditions[1:]:
+        whole = And(whole, each)
+    return Select(whole, value, orelse)
+
+
+def _pad_width(value: object) -> object:
+    return pairs(value) if isinstance(value, list | tuple) else natural(value)
+
+
+pad = primitive(
+    "pad",
+    ("x",),
+    _pad_rule,
+    _pad_body,
+    "x surrounded by a constant, its edge, its mirror image or its repetition.",
+    attributes=(
+        attribute("pad_width", _pad_width),
+        attribute("mode", choice("constant", "edge", "reflect", "symmetric", "wrap"), "constant"),
+        attribute("constant_values", number, 0),
+    ),
+    onnx=("Pad",),
+    aliases=("nn.pad",),
+)

@@ -1,0 +1,229 @@
+"""Common subexpressions: what is equal is computed once.
+
+    before:  def f(x):                      after:   def f(x):
+                 a = exp(x)                              a = exp(x)
+                 b = exp(x)                              return a * (a + 1)
+                 return a * (b + 1)
+
+Equal terms are one node already, and a run computes a node once.  What is left is equality that
+names hide: lets of equal values, functions that differ in the names of their parameters, and
+definitions of the module that compute the same.  The language is pure, so nothing else matters.
+
+Law: `merge_common(merge_common(m)) is merge_common(m)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plica.core.binding import substitute
+from plica.core.digest import digest
+from plica.core.summary import summaries
+from plica.core.term import Term
+from plica.ir.graph import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
+from plica.ir.infer import infer
+from plica.ir.module import Definition, Extern, Module, Numbered
+from plica.ir.unify import same_type
+from plica.rewrite.graph.dominator import PostDominators
+from plica.rewrite.graph.separate import is_recursive, separate
+from plica.rewrite.graph.uses import reachable
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+
+
+def merge_common(module: Module) -> Module:
+    """The module with equal lets, functions and definitions merged."""
+    known = infer(module)
+    while True:
+        before = known
+        known = _definitions(_functions(known))
+        if known is before:
+            return known
+
+
+def _functions(module: Module) -> Module:
+    outer = frozenset(module.names)
+
+    def rewrite(_: Var, function: Function) -> Function:
+        apart = separate(function, outer)
+        merged = _merge_lets(_merge_renamed(apart))
+        return function if merged is apart else merged
+
+    return map_functions(module, rewrite)
+
+
+# --- equal up to names -----------------------------------------------------------------------
+
+
+def _merge_renamed(function: Function) -> Function:
+    """One node for all that differ only in the names of their own variables.
+
+    A summary says what a node is apart from names, and which free variables it has in what order.
+    """
+    nodes = expressions(function)
+    if not any(isinstance(node, Function | Let | Match) for node in nodes[:-1]):
+        return function
+    found = summaries(function)
+    first: dict[Any, Expr] = {}  # Any: a summary
+    memo: dict[Expr, Expr] = {}
+    for node in nodes:
+        summary = found[node]
+        chosen = first.setdefault((summary[0], _key(summary[1])), node)
+        if chosen is not node:
+            memo[node] = memo[chosen]
+        else:
+            memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
+    made = memo[function]
+    assert isinstance(made, Function)
+    return made
+
+
+def _key(order: Any) -> Any:
+    return order if isinstance(order, tuple) else frozenset(order.items())
+
+
+# --- equal lets ------------------------------------------------------------------------------
+
+
+class _Body:
+    """The place after a let: what stands there can see its variable."""
+
+    def __init__(self, let: Let) -> None:
+        self.let = let
+
+
+def _merge_lets(function: Function) -> Function:
+    """One let for all of equal values, where the first is in scope of the others."""
+    nodes = expressions(function.body)
+    lets = {node.var: node for node in nodes if isinstance(node, Let)}
+    if len(lets) < 2:
+        return function
+    bodies = {let: _Body(let) for let in lets.values()}
+
+    def parts(node: Any) -> Iterable[Any]:
+        if isinstance(node, _Body):
+            return (node.let.body,)
+        if isinstance(node, Let):
+            return (node.value, bodies[node])
+        return operands(node)
+
+    tree = PostDominators(function.body, parts)
+    numbers = _Numbers(lets)
+    same: dict[Var, Var] = {}
+    first: dict[int, list[Let]] = {}
+    for node in tree.preorder():  # so a let that is out of scope once stays out of scope
+        if not isinstance(node, Let) or is_recursive(node):
+            continue
+        number = numbers.of(node.value)
+        earlier = first.setdefault(number, [])
+        while earlier and not tree.dominates(bodies[earlier[-1]], node):
+            earlier.pop()
+        if earlier and earlier[-1].var.type is node.var.type:
+            same[node.var] = same.get(earlier[-1].var, earlier[-1].var)
+        else:
+            earlier.append(node)
+    return _renamed(function, same)
+
+
+class _Numbers:
+    """Numbers for values: equal values have one, whatever names stand in them."""
+
+    def __init__(self, lets: dict[Var, Let]) -> None:
+        self.lets = lets
+        self.known: dict[Expr, int] = {}
+        self.table: dict[Any, int] = {}  # Any: a head and the numbers of the parts
+
+    def of(self, root: Expr) -> int:
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if node in self.known:
+                continue
+            parts = self._parts(node)
+            if leaving or not parts:
+                key: Any = node
+                if isinstance(node, Var) and parts:
+                    self.known[node] = self.known[parts[0]]
+                    continue
+                if parts:
+                    key = (self._head(node), tuple([self.known[part] for part in parts]))
+                self.known[node] = self.table.setdefault(key, len(self.table))
+            else:
+                stack.append((node, True))
+                stack.extend((part, False) for part in parts)
+        return self.known[root]
+
+    def _parts(self, node: Expr) -> tuple[Expr, ...]:
+        if isinstance(node, Var):
+            let = self.lets.get(node)
+            return () if let is None or isinstance(let.value, Function) else (let.value,)
+        return operands(node) if isinstance(node, Apply | Call | Tuple | Project) else ()
+
+    def _head(self, node: Expr) -> Any:
+        match node:
+            case Apply(op, _, attributes):
+                return "apply", Apply(op, (), attributes)
+            case Call(_, _, types):
+                return "call", types
+            case Project(_, index):
+                return "project", index
+        return "tuple"
+
+
+def _renamed(function: Function, same: dict[Var, Var]) -> Function:
+    """The function without the lets of some variables, which others stand for."""
+    if not same:
+        return function
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(function):
+        if isinstance(node, Var):
+            memo[node] = same.get(node, node)
+        elif isinstance(node, Let) and node.var in same:
+            memo[node] = memo[node.body]
+        else:
+            memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
+    made = memo[function]
+    assert isinstance(made, Function)
+    return made
+
+
+# --- equal definitions -----------------------------------------------------------------------
+
+
+def _definitions(module: Module) -> Module:
+    """One definition for all functions and externs that compute the same."""
+    table = module.definitions()
+    groups: dict[Any, list[Var]] = {}
+    for name, value in module.items():
+        if isinstance(name, Var) and isinstance(value, Function | Extern):
+            groups.setdefault((type(value), len(expressions_of(value))), []).append(name)
+    same: dict[Term, Term] = {}
+    for group in groups.values():
+        first: dict[str, Var] = {}
+        if len(group) > 1:
+            group.sort(key=lambda name: name is not module.main)
+            for name in group:
+                kept = first.setdefault(_digest_from(name, module), name)
+                if kept is not name and _has_type_of(name, kept):
+                    same[name] = kept
+    if not same:
+        return module
+    kept_names = [name for name in module.names if name not in same]
+    values: list[Any] = [substitute(table[name], same) for name in kept_names]
+    return infer(Module(tuple(kept_names), tuple(values), module.main))
+
+
+def expressions_of(value: Definition) -> list[Expr]:
+    """The expressions of a function; none for what is no function."""
+    return expressions(value) if isinstance(value, Function) else []
+
+
+def _digest_from(name: Var, module: Module) -> str:
+    """What a definition computes, whatever it and those it needs are called."""
+    table = module.definitions()
+    order = tuple(reachable(module, [name]))
+    return digest(Numbered(order, tuple([table[each] for each in order]), name))
+
+
+def _has_type_of(name: Var, other: Var) -> bool:
+    return name.type is not None and other.type is not None and same_type(name.type, other.type)

@@ -1,0 +1,149 @@
+"""Monomorphisation: a copy of each polymorphic function for every choice of its types.
+
+    before:  def twice[A](f: Fn[(A,), A], x: A): return f(f(x))
+             def main(x, n): return twice[f32](neg, x), twice[i32](inc, n)
+    after:   def twice(f: Fn[(f32,), f32], x: f32): ...
+             def twice_1(f: Fn[(i32,), i32], x: i32): ...
+
+Only what main needs is kept.  Dims stay symbolic: they are no types.  A polymorphic function that
+is passed around as a value has no one type, and a function that calls itself at ever bigger types
+would need copies without end; both are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.graph import Apply, Call, Constructor, Expr, Function, Let, Var
+from plica.ir.infer import infer
+from plica.ir.module import Defined, Definition, Extern, Module
+from plica.ir.module import module as module_of
+from plica.ir.type import DataName, FuncType, Type
+from plica.rewrite.graph.dead import remove_dead
+from plica.rewrite.graph.lift import lift
+from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+COPIES: Final = 10_000
+"""How many copies of functions a module may need."""
+
+
+def monomorphise(module: Module) -> Module:
+    """The module without polymorphic functions, and without what main does not need."""
+    known = remove_dead(module)
+    if known.main is None:
+        message = "Only a module with a main function can be made monomorphic."
+        raise UnsupportedError(Diagnostic("unsupported", message))
+    if not any(_is_polymorphic(node) for _, f in known.functions() for node in expressions(f)):
+        return known
+    lifted = lift(known)
+    made = _Copies(lifted).all()
+    return remove_dead(infer(module_of(made, known.main)))
+
+
+def _is_polymorphic(node: Expr) -> bool:
+    return isinstance(node, Function) and bool(node.types)
+
+
+@attrs.define
+class _Copies:
+    """The copies made so far, by function and types."""
+
+    module: Module
+    table: Mapping[Term, Definition] = attrs.field(init=False)
+    supply: Supply = attrs.field(init=False)
+    names: dict[tuple[Var, tuple[Type, ...]], Var] = attrs.field(factory=dict)
+    todo: list[tuple[Var, tuple[Type, ...]]] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.table = self.module.definitions()
+        self.supply = Supply(*self.module.values, *self.module.names)
+
+    def all(self) -> dict[Defined, Definition]:
+        """The definitions that are needed."""
+        made: dict[Defined, Definition] = {
+            name: value for name, value in self.module.items() if isinstance(name, DataName)
+        }
+        main = self.module.main
+        assert main is not None
+        self.copy(main, ())
+        for name, types in self.todo:
+            new = self.names[name, types]
+            value = self.table[name]
+            if isinstance(value, Function):
+                value = self._function(name, value, types)
+            made[new] = value
+        return made
+
+    def copy(self, name: Var, types: tuple[Type, ...]) -> Var:
+        """The copy of a function at some types."""
+        key = name, types
+        if key not in self.names:
+            if len(self.names) >= COPIES:
+                raise _refused(
+                    name, f"{name.name} is called at more than {COPIES} different types."
+                )
+            self.names[key] = self._named(name, types)
+            self.todo.append(key)
+        return self.names[key]
+
+    def _named(self, name: Var, types: tuple[Type, ...]) -> Var:
+        value = self.table[name]
+        if not types or not isinstance(value, Function):
+            return name
+        of = name.type
+        assert isinstance(of, FuncType)
+        mapping = dict(zip(of.types, types, strict=True))
+        bare = substitute(FuncType(of.dims, (), of.params, of.ret), mapping)
+        return Var(self.supply.name(name.name.hint), bare)  # type: ignore[arg-type]  # a type
+
+    def _function(self, name: Var, value: Function, types: tuple[Type, ...]) -> Function:
+        mapping: dict[Term, Term] = dict(zip(value.types, types, strict=True))
+        at: Any = attrs.evolve(value, types=())
+        at = substitute(at, mapping)
+        memo: dict[Expr, Expr] = {}
+        for node in expressions(at):
+            if isinstance(node, Call) and node.callee in self.table:
+                assert isinstance(node.callee, Var)
+                callee: Expr = self.copy(node.callee, node.types)
+                args = tuple([memo[each] for each in node.args])
+                memo[node] = Call(callee, args, node.types if callee is node.callee else ())
+                continue
+            self._check(node, at, name)
+            memo[node] = with_operands(node, tuple([self._value(p, memo) for p in operands(node)]))
+        return memo[at]  # type: ignore[return-value]  # a function stays one
+
+    def _value(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
+        """What stands for a part; a definition that is a value is needed as it is."""
+        if node in self.table and isinstance(node, Var):
+            return self.copy(node, ())
+        return memo[node]
+
+    def _check(self, node: Expr, root: Expr, name: Var) -> None:
+        """Refuse polymorphic functions where they are not called."""
+        parts = operands(node)[1:] if isinstance(node, Call) else operands(node)
+        for part in parts:
+            of = part.type if isinstance(part, Var | Constructor) else None
+            if isinstance(part, Function) and part.types:
+                raise _refused(name, f"{name.name} holds a polymorphic function as a value.")
+            if isinstance(of, FuncType) and of.types:
+                raise _refused(
+                    name, f"{name.name} uses the polymorphic {part.name} as a value."
+                )
+
+
+def _refused(name: Var, message: str) -> UnsupportedError:
+    return UnsupportedError(
+        Diagnostic(
+            "unsupported",
+            message,
+            Place(node=str(name.name)),
+            expected="polymorphic functions that are called, at finitely many types",
+            suggestion="Give the function the types it is used at.",
+        )
+    )

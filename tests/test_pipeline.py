@@ -1,0 +1,123 @@
+"""The pipeline end to end: compiled modules compute what they mean."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica import demo
+from plica.codegen.target import Target
+from plica.core.name import Name
+from plica.ir.graph import Function, Var
+from plica.ir.interpret import interpret
+from plica.ir.module import Module, module
+from plica.ir.type import tensor
+from plica.pipeline import PASSES, compile
+from plica.runtime.error import UnsupportedError
+from tests.codegen.native import assert_close
+from tests.conftest import Golden
+from tests.strategies import inputs_for, static_modules
+
+ROOT = Path(__file__).parents[1]
+X = Var(Name("x"), tensor((3,), "f32"))
+
+
+def doubled() -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), (X,), None, X * 2.0)}, main)
+
+
+def leaves(value: Any) -> list[Any]:
+    return (
+        [leaf for item in value for leaf in leaves(item)] if isinstance(value, tuple) else [value]
+    )
+
+
+@given(st.data())
+def test_compiled_is_interpreted(data: st.DataObject) -> None:
+    of = data.draw(static_modules())
+    args = data.draw(inputs_for(of))
+    found, expected = compile(of)(*args), interpret(of, *args)
+    for ours, meant in zip(leaves(found), leaves(expected), strict=True):
+        assert_close(ours, meant)
+
+
+def test_passes(golden: Golden) -> None:
+    golden(str(PASSES))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("database", "tune.db"), ("packs", ("algebra",)), ("contract", "exact"), ("threads", 0)],
+)
+def test_options_without_effect_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        compile(doubled(), **{option: value})
+    assert repr(value) in str(caught.value)
+
+
+def test_all_bad_options_are_listed() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        compile(doubled(), threads=-1, database="db", packs=["p"], contract="fused")
+    assert len(caught.value.diagnostics) == 4
+
+
+def test_threads_may_be_asked_for() -> None:
+    assert compile(doubled(), threads=4)(np.ones(3, np.float32)).tolist() == [2, 2, 2]  # type: ignore[union-attr]
+
+
+def test_unknown_targets() -> None:
+    with pytest.raises(UnsupportedError, match="'cuda'"):
+        compile(doubled(), target="cuda")
+    with pytest.raises(UnsupportedError, match="cannot run on this machine"):
+        compile(doubled(), target=Target("cpu", "wasm32-unknown-unknown", "generic"))
+
+
+def test_the_cache_holds_what_somebody_uses() -> None:
+    first = compile(doubled())
+    assert compile(doubled()) is first
+    assert compile(doubled(), cache=False) is not first
+    seen = weakref.ref(first)
+    del first
+    gc.collect()
+    assert seen() is None
+
+
+def test_the_same_text_in_every_process() -> None:
+    code = (
+        "import plica, hashlib; from plica.demo.cnn_script import cnn; "
+        "exe = plica.compile(cnn); "
+        "print(hashlib.sha256((exe.source('llvm') + exe.source('kernel')).encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_the_demonstration_agrees(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "RUNS", 2)
+    assert demo.main() == 0
+    shown = capsys.readouterr().out
+    assert "nn.max_pool" in shown
+    assert "agrees" in shown
