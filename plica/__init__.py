@@ -22,6 +22,7 @@ _FACE: Final[dict[str, str]] = {
     "PlicaError": "plica.runtime.error:PlicaError",
     "UnsupportedError": "plica.runtime.error:UnsupportedError",
     "alpha_equal": "plica.core.digest:alpha_equal",
+    "check": "plica.rewrite.check.run:check",
     "compile": "plica.pipeline:compile",
     "data": "plica.ir.script:data",
     "digest": "plica.core.digest:digest",
@@ -41,6 +42,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "alpha_equal",
+    "check",
     "compile",
     "data",
     "digest",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from plica.ir.module import Module
     from plica.ir.script import data, extern, from_text, function
     from plica.pipeline import compile
+    from plica.rewrite.check.run import check
     from plica.runtime.error import InputError, PlicaError, UnsupportedError
 else:
 

@@ -18,9 +18,8 @@ from typing import Final
 from plica import __version__
 from plica.cli.command import Command
 
-REQUIRED: Final = ("attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich")
+REQUIRED: Final = ("attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich", "hypothesis")
 OPTIONAL: Final[dict[str, str]] = {
-    "hypothesis": "testing rules and passes",
     "onnx": "independent reference in tests",
     "onnxruntime": "independent reference in tests",
     "scipy": "independent reference in tests",

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar, cast
 
 import attrs
 
+from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import MANY, MIXED, ONE, Term, field_kinds, field_names, rebuild
@@ -90,6 +91,14 @@ def _settle(term: Term) -> None:
 
     A variable remembers what is free in its own fields: with itself it would be a cycle.
     """
+    with paused():
+        unsure = _settle_each(term)
+    if unsure:  # above a large set there may be small ones again
+        remember_free(term, _large(term))
+
+
+def _settle_each(term: Term) -> bool:
+    """Every node from its children; whether a set was too large to be sure."""
     unsure = False
     stack: list[Any] = [term]  # a term to visit, or a 1-tuple of one to leave
     while stack:
@@ -103,8 +112,7 @@ def _settle(term: Term) -> None:
         elif node._free is None:
             stack.append((node,))
             stack.extend([kid for kid in node._children if kid._free is None])
-    if unsure:  # above a large set there may be small ones again
-        remember_free(term, _large(term))
+    return unsure
 
 
 def _free_here(node: Term) -> frozenset[Any]:
@@ -190,6 +198,11 @@ def substitute(term: T, mapping: Mapping[Term, Term]) -> Term:
     """Replace free variables, renaming bound ones where they would capture."""
     if not mapping:
         return term
+    with paused():
+        return _substitute(term, mapping)
+
+
+def _substitute(term: Term, mapping: Mapping[Term, Term]) -> Term:
     free_vars(term)  # so that every node below has its set, or is known to have a large one
     scopes = _Scopes(term, dict(mapping))
     memos = scopes.memos

@@ -14,8 +14,10 @@ import json
 import struct
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
+from plica.core.collector import paused
 from plica.core.diagnostic import IllFormed, Malformed
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -41,11 +43,15 @@ def to_rows(root: Term) -> tuple[Row, ...]:
     """The flat form of a term; the last row is the root."""
     number: dict[Term, Ref] = {}
     rows: list[Row] = []
-    for node in post_order(root):
-        cls = type(node)
-        values = [_plain(getattr(node, name), number) for name in field_names(cls)]
-        number[node] = Ref(len(rows))
-        rows.append((cls.tag(), *values))
+    with paused():
+        for node in post_order(root):
+            cls = type(node)
+            if cls._simple:
+                values = [number[kid] for kid in node._children]
+            else:
+                values = [_plain(getattr(node, name), number) for name in field_names(cls)]
+            number[node] = Ref(len(rows))
+            rows.append((cls.tag(), *values))
     return tuple(rows)
 
 
@@ -80,13 +86,19 @@ def unpickle(rows: tuple[Row, ...], classes: tuple[TermMeta, ...]) -> Term:
 
 def to_json(root: Term) -> str:
     """The term as versioned JSON, the same bytes in any process."""
-    rows = [[_to_data(value) for value in row] for row in to_rows(root)]
-    document = {"format": FORMAT, "version": VERSION, "rows": rows}
-    return json.dumps(document, ensure_ascii=True, separators=(",", ":"))
+    with paused():
+        rows = [[_to_data(value) for value in row] for row in to_rows(root)]
+        document = {"format": FORMAT, "version": VERSION, "rows": rows}
+        return json.dumps(document, ensure_ascii=True, separators=(",", ":"))
 
 
 def from_json(text: str | bytes) -> Term:
     """Read what `to_json` wrote."""
+    with paused():
+        return _from_json(text)
+
+
+def _from_json(text: str | bytes) -> Term:
     try:
         document = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as reason:  # no JSON, no Unicode, too long an integer
@@ -144,51 +156,53 @@ def _term(value: Any, terms: list[Term], used: set[int], row: int) -> Any:
 
 
 def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
-    names = field_names(cls)
-    if len(values) != len(names):
-        message = f"{cls.__name__} has {len(names)} fields, row {row} has {len(values)}."
+    checks = _check_table.get(cls)
+    if checks is None:
+        hints = typing.get_type_hints(cls)
+        checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))
+    if len(values) != len(checks):
+        message = f"{cls.__name__} has {len(checks)} fields, row {row} has {len(values)}."
         _refuse("bad-json", message, row)
-    for name, value, hint in zip(names, values, _hints(cls), strict=True):
-        if not _conforms(value, hint):
-            _refuse("bad-json", f"{cls.__name__}.{name} cannot be {_brief(value)}.", row)
+    for i, check in enumerate(checks):
+        if not check(values[i]):
+            name = field_names(cls)[i]
+            _refuse("bad-json", f"{cls.__name__}.{name} cannot be {_brief(values[i])}.", row)
     try:
         return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
     except IllFormed as reason:
-        _refuse(
-            "bad-json", f"{cls.__name__} refuses its fields: {reason.diagnostics[0].message}", row
-        )
+        message = reason.diagnostics[0].message
+        _refuse("bad-json", f"{cls.__name__} refuses its fields: {message}", row)
 
 
-def _hints(cls: TermMeta) -> tuple[Any, ...]:
-    if cls not in _hint_table:
-        hints = typing.get_type_hints(cls)
-        _hint_table[cls] = tuple(hints[name] for name in field_names(cls))
-    return _hint_table[cls]
+_check_table: Final[dict[TermMeta, tuple[Callable[[Any], bool], ...]]] = {}
 
 
-_hint_table: Final[dict[TermMeta, tuple[Any, ...]]] = {}
-
-
-def _conforms(value: Any, hint: Any) -> bool:
+def _check_of(hint: Any) -> Callable[[Any], bool]:
     """Whether plain data has the declared type; the declarations use no other type forms."""
     if hint is Any or hint is object:
-        return True
+        return lambda value: True
     if hint is None or hint is type(None):
-        return value is None
+        return lambda value: value is None
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(_conforms(value, part) for part in inner)
+        if all(isinstance(part, TermMeta) for part in inner):
+            return lambda value: isinstance(value, inner)
+        parts = tuple(_check_of(part) for part in inner)
+        return lambda value: any(part(value) for part in parts)
     if origin is Literal:
-        return any(value == word and type(value) is type(word) for word in inner)
+        return lambda value: any(value == word and type(value) is type(word) for word in inner)
     if origin is tuple:
-        if type(value) is not tuple:
-            return False
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return all(_conforms(item, inner[0]) for item in value)
-        return len(value) == len(inner) and all(map(_conforms, value, inner))
+        parts = tuple(_check_of(part) for part in inner if part is not Ellipsis)
+        if inner[-1:] == (Ellipsis,):
+            return lambda value: type(value) is tuple and all(map(parts[0], value))
+        return lambda value: (
+            type(value) is tuple
+            and len(value) == len(parts)
+            and all(part(item) for part, item in zip(parts, value, strict=True))
+        )
     if isinstance(hint, TermMeta):
-        return isinstance(value, hint)
-    return type(value) is hint
+        return lambda value: isinstance(value, hint)
+    return lambda value: type(value) is hint
 
 
 def _to_data(value: Any) -> Any:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 
@@ -54,21 +55,23 @@ def post_order(*roots: Term) -> list[Term]:
 def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
     """Replace every node by `algebra(node, results of its children)`."""
     memo: dict[Term, R] = {}
-    for node in post_order(root):
-        memo[node] = algebra(node, tuple([memo[kid] for kid in node._children]))
+    with paused():
+        for node in post_order(root):
+            memo[node] = algebra(node, tuple([memo[kid] for kid in node._children]))
     return memo[root]
 
 
 def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
     """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`."""
     memo: dict[Term, Term] = {}
-    for node in post_order(root):
-        kids = node._children
-        if kids:
-            new = tuple([memo[kid] for kid in kids])
-            memo[node] = f(node if new == kids else rebuild(node, new))
-        else:
-            memo[node] = f(node)
+    with paused():
+        for node in post_order(root):
+            kids = node._children
+            if kids:
+                new = tuple([memo[kid] for kid in kids])
+                memo[node] = f(node if new == kids else rebuild(node, new))
+            else:
+                memo[node] = f(node)
     return memo[root]
 
 
@@ -77,19 +80,20 @@ def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
     memo: dict[Term, Term] = {}
     head: dict[Term, Term] = {}
     stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if node.__class__ is tuple:
-            node = node[0]
-            new = head[node]
-            kids = tuple([memo.get(kid) for kid in new._children])
-            if None in kids:
-                raise CompilerBug(f"map_top_down never ends: {node!r} becomes a part of itself.")
-            memo[node] = rebuild(new, cast("tuple[Term, ...]", kids))
-        elif node not in head:
-            head[node] = new = f(node)
-            stack.append((node,))
-            stack.extend(kid for kid in reversed(new._children) if kid not in head)
+    with paused():
+        while stack:
+            node = stack.pop()
+            if node.__class__ is tuple:
+                node = node[0]
+                new = head[node]
+                kids = tuple([memo.get(kid) for kid in new._children])
+                if None in kids:
+                    raise CompilerBug(f"map_top_down never ends: {node!r} contains itself then.")
+                memo[node] = rebuild(new, cast("tuple[Term, ...]", kids))
+            elif node not in head:
+                head[node] = new = f(node)
+                stack.append((node,))
+                stack.extend([kid for kid in reversed(new._children) if kid not in head])
     return memo[root]
 
 

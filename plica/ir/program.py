@@ -80,13 +80,19 @@ class Program:
         known = self._globals.get(function)
         if known is None:
             known = self._globals[function] = rename_apart(function, self.table)
+            self.codes[known] = _code(known, ())  # a definition captures nothing
         return known
 
     def code(self, function: Function) -> Code:
         """The code of a function whose binders are apart."""
         known = self.codes.get(function)
         if known is None:
-            known = self.codes[function] = _code(function, self.table)
+            free = [
+                each
+                for each in free_vars(function)
+                if isinstance(each, Var | ScalarVar) and each not in self.table
+            ]
+            known = self.codes[function] = _code(function, tuple(free))
         return known
 
     def constant(self, node: Const) -> Array:
@@ -165,21 +171,16 @@ def _decomposed(record: Operator, values: Mapping[str, Any], types: list[TensorT
     body = record.decompose(values, *params)
     name = Var(Name("decomposition"), None)
     inferred = infer(module({name: Function((), (), params, None, body)}, name))
-    return _code(rename_apart(inferred.main_function(), inferred.definitions()), {})
+    return _code(rename_apart(inferred.main_function(), inferred.definitions()), ())
 
 
-def _code(function: Function, table: Mapping[Term, Any]) -> Code:
-    captured = [
-        variable
-        for variable in free_vars(function)
-        if isinstance(variable, Var | ScalarVar) and variable not in table
-    ]
+def _code(function: Function, captured: tuple[Term, ...]) -> Code:
     measured: dict[Term, tuple[ScalarVar, int, tuple[int, ...], int]] = {}
     if function.dims:
         for i, param in enumerate(function.params):
             _measure(param.type, i, (), function.dims, measured)
     rest = tuple([each for each in function.dims if each not in measured])
-    return Code(function.params, function.body, tuple(captured), tuple(measured.values()), rest)
+    return Code(function.params, function.body, captured, tuple(measured.values()), rest)
 
 
 def _measure(

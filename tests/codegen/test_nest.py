@@ -38,10 +38,10 @@ def matmul() -> Compute:
 
 
 def dense_f16() -> Compute:
-    x, w = buffer("x", (4, 5), f16), buffer("w", (6, 5), f16)
+    x, w = buffer("x", (4, 20), f16), buffer("w", (6, 20), f16)
 
     def element(i: Scalar, j: Scalar) -> Scalar:
-        total = reduce("sum", (5,), lambda k: Cast(x[i, k], f32) * Cast(w[j, k], f32))
+        total = reduce("sum", (20,), lambda k: Cast(x[i, k], f32) * Cast(w[j, k], f32))
         return Cast(total, f16)
 
     return compute((x, w), (4, 6), element)
@@ -88,12 +88,22 @@ def test_exposed_reductions_are_those_always_evaluated() -> None:
     assert exposed(guarded().body) == []
 
 
-def test_a_long_row_is_reduced_element_by_element() -> None:
+def test_a_long_row_has_no_accumulator_as_long() -> None:
     x = buffer("x", (3, 10_000), f16)
     total = compute(
         (x,), (10_000,), lambda j: Cast(reduce("sum", (3,), lambda k: Cast(x[k, j], f32)), f16)
     )
     assert "acc = alloc(Buffer[(), f32])" in show_kernel(nest(total))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 11, 12, 40])
+def test_neighbours_are_reduced_side_by_side(rows: int) -> None:
+    x = buffer("x", (rows, 20), f32)
+    total = compute((x,), (rows, 1), lambda i, _: reduce("sum", (20,), lambda k: x[i, k]))
+    assert ("for lane in" in show_kernel(nest(total))) == (rows not in (1, 11))
+    values = np.arange(rows * 20, dtype=np.float32).reshape(rows, 20)
+    (found,) = run_kernel(nest(total), [values])
+    np.testing.assert_array_equal(found, values.sum(1, keepdims=True))
 
 
 def test_two_reductions_have_two_accumulators() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.ir import evaluate as evaluation
+from plica.ir import tape
 from plica.ir.arithmetic import cast
 from plica.ir.dim import dim_var
 from plica.ir.dtype import DTYPES, bf16, dtype, f16, f32, f64, i8, i64, u8, u64
@@ -22,8 +22,7 @@ from plica.ir.evaluate import evaluate, prepare
 from plica.ir.op import find
 from plica.ir.scalar import And, Intrinsic, Le, Lt, Or, Scalar, Select, index, lit
 from plica.ir.tensor import Compute, buffer, compute, reduce
-from tests.ir.reference.case import array
-from tests.ir.reference.run import run
+from tests.ir.reference import array, run
 
 Array = np.ndarray[Any, Any]
 X = buffer("x", (3,), f32)
@@ -175,7 +174,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert matmul is not None
     results = []
     for size in (1, 100, 1000, 1 << 21):
-        monkeypatch.setattr(evaluation, "CHUNK", size)
+        monkeypatch.setattr(tape, "CHUNK", size)
         prepare.cache_clear()
         results.append(run(matmul, (a, b), {})[0].tobytes())
     prepare.cache_clear()
@@ -301,6 +300,15 @@ def test_a_deep_term() -> None:
     for _ in range(20_000):
         term = term + 1
     assert evaluate(Compute((X,), (), (), term), [THREE]) == 20_001
+
+
+def test_deeply_nested_reductions_are_refused() -> None:
+    body: Scalar = X[index(0)]
+    for level in range(100):
+        body = reduce("sum", (1,), lambda k, inner=body: inner, f"k{level}")
+    with pytest.raises(EvaluationError) as caught:
+        evaluate(Compute((X,), (), (), body), [THREE])
+    assert caught.value.code == "unsupported"
 
 
 def test_a_doubling_term() -> None:

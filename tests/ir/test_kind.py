@@ -8,17 +8,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import tests.ir.reference.case_neural
 from plica.ir.dtype import f32
 from plica.ir.kind import kind, kind_of
 from plica.ir.op import find
 from plica.ir.tensor import buffer, compute, reduce
 from plica.ir.type import tensor
-from tests.ir.reference.case import CASES, ELEMENTWISE, array
-from tests.ir.reference.compare import close
-from tests.ir.reference.run import attributes, run, types_of
-
-assert tests.ir.reference.case_neural is not None  # imported for its entries in the table
+from tests.ir.reference import CASES, ELEMENTWISE, array, attributes, close, run, types_of
 
 # Types in shapes that show the general case: no axis of size 1.
 EXPECTED: dict[str, tuple[dict[str, Any], tuple[tuple[int, ...], ...]]] = {

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 
 import plica.op
-import tests.ir.reference.case_neural
-import tests.ir.reference.neural
 from plica.core.diagnostic import CODES, IllTyped
 from plica.core.name import Name
 from plica.ir.dim import dim_var, evaluate, same_dim
@@ -25,13 +23,7 @@ from plica.ir.op.attribute import read_dim
 from plica.ir.shape_function import shapes_of
 from plica.ir.type import TensorType, TupleType, tensor
 from plica.op import nn
-from tests.ir.reference.case import CASES
-from tests.ir.reference.compare import close
-from tests.ir.reference.meaning import REFERENCE
-from tests.ir.reference.run import attributes, run, types_of
-
-assert tests.ir.reference.case_neural is not None  # imported for their entries in the tables
-assert tests.ir.reference.neural is not None
+from tests.ir.reference import CASES, REFERENCE, attributes, close, run, types_of
 
 EXAMPLES: Final = max(1, min(settings().max_examples * 2 // 5, 400))
 

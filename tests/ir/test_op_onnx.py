@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from plica.ir.op import find
-from tests.ir.reference.compare import close
-from tests.ir.reference.run import Array, run
+from tests.ir.reference import close, run
 
+Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)
 
 
@@ -133,7 +133,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any], tuple[Array, ..
         (f32(2, 2, 3, 4), f32(2, 2, 5, 4)),
     ),
     "trunc division": (
-        "trunc_divide", {}, "Div", {}, 
+        "trunc_divide", {}, "Div", {},
         tuple(np.array([[7, -7, 7, -7], [2, 2, -2, -2]], np.int32)),
     ),
     "round": ("round", {}, "Round", {}, (np.array([0.5, 1.5, -0.5, 2.5, -1.2], np.float32),)),

@@ -15,7 +15,7 @@ from plica.ir.graph import Apply, Const, Literal, Var, attr
 from plica.ir.op import Attribute, Mismatch, Operator, find, names, register
 from plica.ir.op.record import pointwise
 from plica.ir.type import tensor
-from tests.ir.reference.run import run
+from tests.ir.reference import run
 
 X = Var(Name("x"), tensor((2, 3), "f32"))
 

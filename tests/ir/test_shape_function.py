@@ -8,7 +8,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import tests.ir.reference.case_neural
 from plica.core.diagnostic import EvaluationError, IllTyped
 from plica.core.term import Term
 from plica.ir.dim import dim, dim_var
@@ -18,11 +17,7 @@ from plica.ir.scalar import Scalar
 from plica.ir.shape_function import shape_function
 from plica.ir.tensor import Compute, buffer
 from plica.ir.type import TensorType, tensor
-from tests.ir.reference.case import CASES
-from tests.ir.reference.run import attributes, run, types_of
-
-assert tests.ir.reference.case_neural is not None  # imported for its entries in the table
-
+from tests.ir.reference import CASES, attributes, run, types_of
 
 EXAMPLES = max(1, min(settings().max_examples // 8, 100))
 

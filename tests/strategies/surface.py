@@ -53,7 +53,7 @@ def surface(draw: DrawFn, module: Module) -> Module:
         match node, new:
             case Var() as old, Var(name, _) if old in untyped:
                 return Var(name, None)
-            case Call(callee, _, types), Call(head, args, _) if types and _decided(callee):
+            case Call(callee, _, types), Call(head, args, _) if _decided(callee, types):
                 return Call(head, args, () if some() else new.types)
             case Function() as old, Function(dims, types, params, _, body, attrs):
                 if not old.types and not _is_recursive(old, module) and some():
@@ -88,8 +88,17 @@ def _erasable(module: Module) -> list[Var]:
     return [var for var in found if len(namesakes[var.name]) == 1]
 
 
-def _decided(callee: Expr) -> bool:
-    """Whether the arguments of a call decide all type arguments."""
+def _decided(callee: Expr, types: tuple[Type, ...]) -> bool:
+    """Whether the arguments of a call decide all type arguments.
+
+    A polymorphic function is passed at one of its types unless the call says otherwise.
+    """
+    if not types or any(
+        isinstance(each, FuncType) and (each.dims or each.types)
+        for given in types
+        for each in post_order(given)
+    ):
+        return False
     type: Type | None = callee.type if isinstance(callee, Var | Constructor) else None
     if not isinstance(type, FuncType):
         return False

@@ -10,8 +10,9 @@ Each element is reduced in the order of the reduction's axes, whatever the order
                    for j: out[i, j] = out[i, j] + a[i, k] * b[k, j]
 
 The last axis goes inside the reduction where neighbours along it are neighbours in memory, since
-then the innermost loop is one a vector unit can run.  A reduction that is evaluated only under a
-guard, or inside another reduction, stays a scalar term.
+then the innermost loop is one a vector unit can run.  Elsewhere a few neighbours go inside, since
+then several sums are under way at once.  A reduction that is evaluated only under a guard, or
+inside another reduction, stays a scalar term.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_top_down
+from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known, polynomial
@@ -49,7 +50,13 @@ from plica.ir.scalar import (
 from plica.ir.tensor import Compute
 
 ROW: Final = 16 * 1024
-"""Bytes an accumulator may take for a whole row; a longer row is reduced element by element."""
+"""Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""
+
+TILE: Final = 8
+"""How many neighbours are reduced side by side: additions take a few cycles to come through."""
+
+SHORT: Final = 16
+"""A reduction of fewer terms is done at once."""
 
 
 def nest(of: Compute) -> Kernel:
@@ -60,22 +67,30 @@ def nest(of: Compute) -> Kernel:
     return Kernel((), (*of.inputs, out), len(of.inputs), body)
 
 
+@frozen
+class _Walk:
+    """How the elements of a tensor are visited: loops from outer to inner, where each element is
+    stored, and how many of the last loops go inside the reductions."""
+
+    loops: tuple[tuple[ScalarVar, Scalar], ...]
+    indices: tuple[Scalar, ...]
+    body: Scalar
+    inside: int
+
+
 def _elements(of: Compute, out: Buffer) -> Stmt:
-    loops = list(zip(of.axes, of.shape, strict=True))
-    reductions = exposed(of.body)
-    if any(axis in of.axes for each in reductions for axis in each.axes):
-        raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
+    walk = _walk(of)
+    reductions = exposed(walk.body)
     if not reductions:
-        return _loops(loops, Store(out, of.axes, of.body))
-    inner: list[tuple[ScalarVar, Scalar]] = []
-    if _row_fits(of, out, reductions):
-        inner = [loops.pop()]
+        return _loops(walk.loops, Store(out, walk.indices, walk.body))
+    outer = walk.loops[: len(walk.loops) - walk.inside]
+    inner = walk.loops[len(outer) :]
     used = {out.name, *(each.name for each in of.inputs)}
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
-        if each is of.body:
-            cell = _Cell(out, of.axes)
+        if each is walk.body and walk.indices == of.axes:
+            cell = _Cell(out, walk.indices)
         else:
             name = fresh(Name("acc"), used)
             used.add(name)
@@ -85,20 +100,63 @@ def _elements(of: Compute, out: Buffer) -> Stmt:
         start, join = MEANING[each.combiner]
         first = Store(cell.buffer, cell.indices, start(dtype_of(each)))
         again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
-        around = list(zip(each.axes, each.extents, strict=True))
-        steps += [_loops(inner, first), _loops(around + inner, again)]
-    if of.body not in reductions:
+        around = tuple(zip(each.axes, each.extents, strict=True))
+        steps += [_loops(inner, first), _loops((*around, *inner), again)]
+    if cells[0].buffer is not out:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
-        value = map_top_down(lambda node: stand_in.get(node, node), of.body)
+        value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        steps.append(_loops(inner, Store(out, of.axes, value)))
+        steps.append(_loops(inner, Store(out, walk.indices, value)))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
             stmt = Alloc(cell.buffer, stmt)
-    return _loops(loops, stmt)
+    return _loops(outer, stmt)
+
+
+def _walk(of: Compute) -> _Walk:
+    """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
+    loops = tuple(zip(of.axes, of.shape, strict=True))
+    reductions = exposed(of.body)
+    if any(axis in of.axes for each in reductions for axis in each.axes):
+        raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
+    if not reductions or _row_fits(of, reductions):
+        return _Walk(loops, of.axes, of.body, 1 if reductions else 0)
+    long = [place for place, size in enumerate(of.shape) if (known(size) or 0) > 1]
+    if not long or _count(reductions) < SHORT:
+        return _Walk(loops, of.axes, of.body, 0)
+    place = long[-1]
+    axis, size = of.axes[place], known(of.shape[place])
+    assert size is not None
+    tile = max((count for count in range(1, TILE + 1) if size % count == 0), default=1)
+    if tile == 1:
+        return _Walk(loops, of.axes, of.body, 0)
+    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    one = ScalarVar(fresh(Name("tile"), taken), axis.dtype)
+    lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
+    index = one * tile + lane
+    body = substitute(of.body, {axis: index})
+    assert isinstance(body, Scalar)
+    tiled = (one, Lit(size // tile, axis.dtype))
+    return _Walk(
+        (*loops[:place], tiled, *loops[place + 1 :], (lane, Lit(tile, axis.dtype))),
+        (*of.axes[:place], index, *of.axes[place + 1 :]),
+        body,
+        1,
+    )
+
+
+def _count(reductions: Sequence[Reduce]) -> int:
+    """How many terms the longest reduction has."""
+    longest = 0
+    for each in reductions:
+        count = 1
+        for extent in each.extents:
+            count *= known(extent) or 0
+        longest = max(longest, count)
+    return longest
 
 
 @frozen
@@ -135,7 +193,7 @@ def exposed(body: Scalar) -> list[Reduce]:
     return list(found)
 
 
-def _row_fits(of: Compute, out: Buffer, reductions: Sequence[Reduce]) -> bool:
+def _row_fits(of: Compute, reductions: Sequence[Reduce]) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
     if not of.axes:
         return False

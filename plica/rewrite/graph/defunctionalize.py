@@ -23,14 +23,10 @@ or take tensors with dims of the function around them, and externs that take fun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
 import attrs
 
 from plica.core.binding import free_vars, substitute
-from plica.core.digest import digest
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import (
     Call,
@@ -47,24 +43,15 @@ from plica.ir.graph import (
     Var,
 )
 from plica.ir.infer import infer, type_of
-from plica.ir.module import (
-    ConstructorDef,
-    DataDef,
-    Defined,
-    Definition,
-    Extern,
-    Module,
-    constructors,
-)
+from plica.ir.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.module import module as module_of
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
+from plica.ir.type import DataType, FuncType, TupleType, Type
 from plica.rewrite.graph.dead import remove_dead
+from plica.rewrite.graph.family import Representation, Way, refusal
 from plica.rewrite.graph.lift import lift
 from plica.rewrite.graph.monomorphic import monomorphise
 from plica.rewrite.graph.separate import is_recursive, separate
 from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 
 def defunctionalize(module: Module) -> Module:
@@ -79,7 +66,7 @@ def defunctionalize(module: Module) -> Module:
 
 def is_first_order(module: Module) -> bool:
     """Whether no value of a module is a function, nor holds one."""
-    for name, value in module.items():
+    for _, value in module.items():
         if isinstance(value, Function):
             inside = [*value.params, *expressions(value.body)]
             if any(isinstance(node, Function) for node in inside):
@@ -97,7 +84,6 @@ def is_first_order(module: Module) -> bool:
                 return False
         elif isinstance(value, Extern) and any(map(holds_function, value.type.params)):
             return False
-        assert name is not None
     return True
 
 
@@ -110,12 +96,148 @@ def holds_function(of: Type | None) -> bool:
     return of is not None and any(isinstance(part, FuncType) for part in post_order(of))
 
 
-@attrs.define(eq=False)
-class _Family:
-    """All functions of one type: the data type they become, and what each does."""
+def _check_interface(module: Module) -> None:
+    """Refuse what has functions where the world outside would see data instead."""
+    main = module.main_function()
+    wrong = [str(each.name) for each in main.params if holds_function(each.type)]
+    if holds_function(main.ret):
+        wrong.append("the result")
+    if wrong:
+        raise refusal(f"The interface of main holds functions: {', '.join(wrong)}.")
+    for name, value in module.items():
+        if isinstance(value, Extern) and any(map(holds_function, value.type.params)):
+            raise refusal(f"The extern {name.name} takes a function.")
 
-    of: FuncType  # its parts translated
-    data: DataName
-    apply: Var
-    params: tuple[Var, ...]
-    ways: dict[Expr, tuple[Name, tuple[Var, ...], Expr]] = attrs.field(factory=dict)
+
+class _Translation:
+    """One module: its data types, the families of its functions, and its definitions."""
+
+    def __init__(self, module: Module) -> None:
+        self.source = module
+        self.table = module.definitions()
+        self.supply = Supply(*module.values, *module.names)
+        self.types = Representation(module, self.supply)
+        self.bodies: list[tuple[Way, Function]] = []  # ways whose body is still to be translated
+        self.place = ""
+
+    def module(self) -> Module:
+        """The translated module."""
+        made: dict[Defined, Definition] = {}
+        for name, value in self.source.items():
+            self.place = str(name.name)
+            if isinstance(name, Var):
+                made[self._definition(name)] = (
+                    self._function(value) if isinstance(value, Function) else value
+                )
+        while self.bodies:
+            way, function = self.bodies.pop()
+            way.body = self._body(way, function)
+        made.update(self.types.definitions())
+        main = self.source.main
+        assert main is not None
+        return infer(module_of(made, self._definition(main)))
+
+    def _definition(self, name: Var) -> Var:
+        """The name of a definition: it stays a function, of translated types."""
+        of = name.type
+        assert isinstance(of, FuncType)
+        return Var(name.name, self.types.signature(of))
+
+    def _function(self, value: Function) -> Function:
+        apart = separate(value, self.table)
+        assert apart.ret is not None
+        params = tuple([self._variable(each) for each in apart.params])
+        body = self._expression(apart.body)
+        return attrs.evolve(apart, params=params, ret=self.types.of(apart.ret), body=body)
+
+    def _body(self, way: Way, function: Function) -> Expr:
+        """The body of a function over the parameters of the definition that applies it."""
+        family = way.family
+        mapping: dict[Term, Term] = {}
+        for own, common in zip(function.dims, family.of.dims, strict=True):
+            mapping[own] = common
+        for param, common_param in zip(function.params, family.params, strict=True):
+            mapping[self._variable(param)] = common_param
+        body = substitute(self._expression(function.body), mapping)
+        assert isinstance(body, Expr)
+        return body
+
+    def _expression(self, root: Expr) -> Expr:
+        memo: dict[Expr, Expr] = {}
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                memo[node] = self._translated(node, memo)
+            elif node not in memo:
+                stack.append((node, True))
+                if not isinstance(node, Function):
+                    stack.extend([(part, False) for part in operands(node)])
+        return memo[root]
+
+    def _translated(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
+        match node:
+            case Var():
+                return self._closure(node, ()) if node in self.table else self._variable(node)
+            case Constructor():
+                return self._closure(node, ())
+            case Function():
+                free = free_vars(node)
+                inside = [each for each in post_order(node) if each in free]
+                captured = [v for v in inside if isinstance(v, Var) and v not in self.table]
+                return self._closure(node, tuple(captured))
+            case Let(var, value, body):
+                if is_recursive(node):
+                    message = f"The function {var.name} cannot be lifted out of {self.place}."
+                    raise refusal(message)
+                return Let(self._variable(var), memo[value], memo[body])
+            case Match(value, clauses, total):
+                of = self.types.of(type_of(value))
+                cases = [
+                    Clause(self._pattern(each.pattern, of), memo[each.body]) for each in clauses
+                ]
+                return Match(memo[value], tuple(cases), total)
+            case Call(callee, args, types):
+                new = tuple([memo[each] for each in args])
+                at = tuple([self.types.of(each) for each in types])
+                if isinstance(callee, Constructor):
+                    way, rest = self.types.constructor(callee, at)
+                    return Call(way, new, rest)
+                if isinstance(callee, Var) and callee in self.table:
+                    return Call(self._definition(callee), new, at)
+                of = type_of(callee)
+                assert isinstance(of, FuncType)
+                return Call(self.types.family(of).apply, (memo[callee], *new))
+            case _:
+                return with_operands(node, tuple([memo[part] for part in operands(node)]))
+
+    def _closure(self, value: Expr, captured: tuple[Var, ...]) -> Expr:
+        """The data that stands for a function where it is a value."""
+        of = type_of(value)
+        assert isinstance(of, FuncType)
+        inside = tuple([self._variable(each) for each in captured])
+        way, new = self.types.way(value, of, inside)
+        if new and isinstance(value, Function):
+            self.bodies.append((way, value))
+        elif new and isinstance(value, Constructor):
+            way.body = Call(self.types.constructor(value, ())[0], way.family.params)
+        elif new and isinstance(value, Var):
+            way.body = Call(self._definition(value), way.family.params)
+        return Call(way.constructor, inside)
+
+    def _variable(self, var: Var) -> Var:
+        assert var.type is not None
+        return Var(var.name, self.types.of(var.type))
+
+    def _pattern(self, pattern: Pattern, of: Type) -> Pattern:
+        match pattern, of:
+            case PVar(var), _:
+                return PVar(self._variable(var))
+            case PTuple(items), TupleType(types):
+                pairs = zip(items, types, strict=True)
+                return PTuple(tuple([self._pattern(item, type) for item, type in pairs]))
+            case PConstructor(constructor, items), DataType():
+                way = constructors(of.data, self.types.made[of.data])[constructor.index]
+                pairs = zip(items, self.types.fields(of, constructor.index), strict=True)
+                return PConstructor(way, tuple([self._pattern(item, t) for item, t in pairs]))
+        return pattern

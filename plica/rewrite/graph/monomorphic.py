@@ -19,9 +19,9 @@ import attrs
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.graph import Apply, Call, Constructor, Expr, Function, Let, Var
+from plica.ir.graph import Call, Constructor, Expr, Function, Var
 from plica.ir.infer import infer
-from plica.ir.module import Defined, Definition, Extern, Module
+from plica.ir.module import Defined, Definition, Module
 from plica.ir.module import module as module_of
 from plica.ir.type import DataName, FuncType, Type
 from plica.rewrite.graph.dead import remove_dead
@@ -39,15 +39,20 @@ def monomorphise(module: Module) -> Module:
     if known.main is None:
         message = "Only a module with a main function can be made monomorphic."
         raise UnsupportedError(Diagnostic("unsupported", message))
-    if not any(_is_polymorphic(node) for _, f in known.functions() for node in expressions(f)):
+    if is_monomorphic(known):
         return known
     lifted = lift(known)
     made = _Copies(lifted).all()
     return remove_dead(infer(module_of(made, known.main)))
 
 
-def _is_polymorphic(node: Expr) -> bool:
-    return isinstance(node, Function) and bool(node.types)
+def is_monomorphic(module: Module) -> bool:
+    """Whether no function of a module abstracts over types."""
+    return not any(
+        isinstance(node, Function) and node.types
+        for _, function in module.functions()
+        for node in expressions(function)
+    )
 
 
 @attrs.define
@@ -108,33 +113,34 @@ class _Copies:
         at = substitute(at, mapping)
         memo: dict[Expr, Expr] = {}
         for node in expressions(at):
-            if isinstance(node, Call) and node.callee in self.table:
-                assert isinstance(node.callee, Var)
-                callee: Expr = self.copy(node.callee, node.types)
-                args = tuple([memo[each] for each in node.args])
-                memo[node] = Call(callee, args, node.types if callee is node.callee else ())
-                continue
-            self._check(node, at, name)
-            memo[node] = with_operands(node, tuple([self._value(p, memo) for p in operands(node)]))
+            self._check(node, name)
+            parts = tuple([self._value(part, memo) for part in operands(node)])
+            if isinstance(node, Call) and isinstance(node.callee, Var) and node.callee in self.table:
+                callee = self.copy(node.callee, node.types)
+                memo[node] = Call(callee, parts[1:], node.types if callee is node.callee else ())
+            else:
+                memo[node] = with_operands(node, parts)
         return memo[at]  # type: ignore[return-value]  # a function stays one
 
     def _value(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
         """What stands for a part; a definition that is a value is needed as it is."""
-        if node in self.table and isinstance(node, Var):
+        if isinstance(node, Var) and node in self.table and not _is_general(node):
             return self.copy(node, ())
         return memo[node]
 
-    def _check(self, node: Expr, root: Expr, name: Var) -> None:
+    def _check(self, node: Expr, name: Var) -> None:
         """Refuse polymorphic functions where they are not called."""
         parts = operands(node)[1:] if isinstance(node, Call) else operands(node)
         for part in parts:
-            of = part.type if isinstance(part, Var | Constructor) else None
             if isinstance(part, Function) and part.types:
                 raise _refused(name, f"{name.name} holds a polymorphic function as a value.")
-            if isinstance(of, FuncType) and of.types:
-                raise _refused(
-                    name, f"{name.name} uses the polymorphic {part.name} as a value."
-                )
+            if isinstance(part, Var | Constructor) and _is_general(part):
+                message = f"{name.name} uses the polymorphic {part.name} as a value."
+                raise _refused(name, message)
+
+
+def _is_general(value: Var | Constructor) -> bool:
+    return isinstance(value.type, FuncType) and bool(value.type.types)
 
 
 def _refused(name: Var, message: str) -> UnsupportedError:

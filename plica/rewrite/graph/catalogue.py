@@ -1,0 +1,56 @@
+"""The catalogue: every structural pass, one line each, and the normal forms they give.
+
+>>> [each.name for each in PASSES][:3]
+['to-anf', 'to-dataflow', 'to-basic-blocks']
+>>> find_pass("to-anf").after
+('anf', 'inferred')
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.ir.passes import Pass, Pipeline, form
+from plica.rewrite.graph.anf import is_anf, to_anf
+from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
+from plica.rewrite.graph.cse import merge_common
+from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
+from plica.rewrite.graph.dead import remove_dead
+from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
+from plica.rewrite.graph.eta import eta_expand, eta_reduce
+from plica.rewrite.graph.fold import fold_constants
+from plica.rewrite.graph.inline import inline
+from plica.rewrite.graph.lift import lift
+from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
+from plica.rewrite.graph.partial import evaluate_partially
+
+form("anf", is_anf)
+form("dataflow", is_dataflow)
+form("basic-blocks", is_basic_block)
+form("monomorphic", is_monomorphic)
+form("without-functions-as-values", is_first_order)
+
+_FORM: Final = ("inferred",)
+
+# fmt: off
+PASSES: Final[tuple[Pass, ...]] = (
+    Pass("to-anf",             "Give every value a name, in the lowest scope that needs it.",   to_anf,             after=("anf", *_FORM)),
+    Pass("to-dataflow",        "Turn lets into sharing, so that rules see whole expressions.",  to_dataflow,        after=("dataflow", *_FORM)),
+    Pass("to-basic-blocks",    "Name what several scopes use, so that each is a graph.",        to_basic_blocks,    after=("basic-blocks", *_FORM)),
+    Pass("remove-dead",        "Drop lets, parameters and definitions that nobody needs.",      remove_dead,        after=_FORM),
+    Pass("merge-common",       "Compute equal values, functions and definitions once.",         merge_common,       after=_FORM),
+    Pass("fold-constants",     "Compute now what depends on no input.",                         fold_constants,     after=_FORM),
+    Pass("inline",             "Replace calls by bodies where that saves more than it costs.",  inline,             after=_FORM),
+    Pass("evaluate-partially", "Decide now whatever does not need the inputs.",                 evaluate_partially, after=_FORM),
+    Pass("eta-expand",         "Give constructors and definitions used as values parameters.",  eta_expand,         after=_FORM),
+    Pass("eta-reduce",         "Drop functions that only pass their arguments on.",             eta_reduce,         after=_FORM),
+    Pass("lift",               "Make local functions definitions.",                             lift,               after=_FORM),
+    Pass("monomorphise",       "Copy polymorphic functions for the types they are used at.",    monomorphise,       after=("monomorphic", *_FORM)),
+    Pass("defunctionalize",    "Make data of functions that are values.",                       defunctionalize,    after=("without-functions-as-values", *_FORM)),
+)
+# fmt: on
+
+
+def find_pass(name: str) -> Pass:
+    """The pass of that name; a wrong name is refused with the nearest right one."""
+    return Pipeline(PASSES).find(name)

@@ -1,0 +1,221 @@
+"""Families: the types of a program without functions as values.
+
+Every type of functions becomes a data type, its family: one constructor for each function of the
+type, holding what the function captures, and a definition that applies a value of the family.  A
+data type whose fields hold functions over its own type arguments is copied for each choice of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from plica.core.binding import free_vars, substitute
+from plica.core.digest import digest
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph import Call, Clause, Constructor, Expr, Function, Match, PConstructor, PVar, Var
+from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import DataName, DataType, FuncType, TupleType, Type, TypeVar
+from plica.rewrite.graph.walk import Supply
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+COPIES: Final = 10_000
+"""How many copies of data types a module may need."""
+
+
+def refusal(message: str) -> UnsupportedError:
+    """A program that has no form without functions as values."""
+    return UnsupportedError(Diagnostic("unsupported", message))
+
+
+@attrs.define(eq=False)
+class Way:
+    """One function of a family: its constructor, what it captures, and what it does."""
+
+    family: Family
+    index: int
+    name: Name
+    captured: tuple[Var, ...]
+    body: Expr | None = None
+
+    @property
+    def constructor(self) -> Constructor:
+        whole = DataType(self.family.data, ())
+        return Constructor(
+            self.family.data, self.index, self.name, FuncType((), (), self.fields, whole)
+        )
+
+    @property
+    def fields(self) -> tuple[Type, ...]:
+        return tuple([each.type for each in self.captured if each.type is not None])
+
+
+@attrs.define(eq=False)
+class Family:
+    """All functions of one type; the parts of the type are translated."""
+
+    of: FuncType
+    data: DataName
+    apply: Var
+    params: tuple[Var, ...]
+    ways: dict[Expr, Way] = attrs.field(factory=dict)
+
+    def definitions(self, spare: Name) -> dict[Defined, Definition]:
+        """The data type, and the definition that applies its values."""
+        ways = list(self.ways.values())
+        names = [ConstructorDef(each.name, each.fields) for each in ways]
+        value = Var(Name("f"), DataType(self.data, ()))
+        clauses = []
+        for each in ways:
+            assert each.body is not None
+            pattern = PConstructor(each.constructor, tuple([PVar(v) for v in each.captured]))
+            clauses.append(Clause(pattern, each.body))
+        params = (value, *self.params)
+        # Of a type that no function of the program has there is never a value to apply.
+        body: Expr = Match(value, tuple(clauses)) if ways else Call(self.apply, params)
+        if not ways:
+            names.append(ConstructorDef(spare, ()))
+        return {
+            self.data: DataDef((), tuple(names)),
+            self.apply: Function(self.of.dims, (), params, self.of.ret, body),
+        }
+
+
+class Representation:
+    """The translation of types, and the families and data types it has led to."""
+
+    def __init__(self, module: Module, supply: Supply) -> None:
+        self.supply = supply
+        self.data: dict[DataName, DataDef] = {
+            name: value
+            for name, value in module.items()
+            if isinstance(name, DataName) and isinstance(value, DataDef)
+        }
+        self.copied = _copied(self.data)
+        self.families: dict[str, Family] = {}
+        self.copies: dict[tuple[DataName, tuple[Type, ...]], DataName] = {}
+        self.made: dict[DataName, DataDef] = {}
+        self._memo: dict[Type, Type] = {}
+        for name, value in self.data.items():
+            if name not in self.copied:
+                self.made[name] = self._fields(value, {})
+
+    def of(self, type: Type) -> Type:
+        """The type that values of a type have in the translated program."""
+        found = self._memo.get(type)
+        if found is None:
+            found = self._memo[type] = self._translated(type)
+        return found
+
+    def _translated(self, type: Type) -> Type:
+        match type:
+            case TupleType(items):
+                return TupleType(tuple([self.of(item) for item in items]))
+            case DataType(name, args):
+                at = tuple([self.of(arg) for arg in args])
+                if name in self.copied:
+                    return DataType(self._copy(name, at), ())
+                return DataType(name, at)
+            case FuncType():
+                return DataType(self.family(type).data, ())
+            case _:
+                return type
+
+    def signature(self, of: FuncType) -> FuncType:
+        """The type of a definition, which stays a function."""
+        params = tuple([self.of(each) for each in of.params])
+        return FuncType(of.dims, of.types, params, self.of(of.ret))
+
+    def family(self, of: FuncType) -> Family:
+        """The family of a type of functions."""
+        whole = self.signature(of)
+        if whole.types:
+            raise refusal(f"A polymorphic function is a value: {of}.")
+        if any(isinstance(each, ScalarVar | TypeVar) for each in free_vars(whole)):
+            raise refusal(f"A function as a value takes dims from outside: {of}.")
+        key = digest(whole)
+        if key not in self.families:
+            data = DataName(self.supply.name("Function"))
+            params = tuple([Var(self.supply.name("x"), each) for each in whole.params])
+            inside = (DataType(data, ()), *whole.params)
+            apply = Var(
+                self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret)
+            )
+            self.families[key] = Family(whole, data, apply, params)
+        return self.families[key]
+
+    def way(self, value: Expr, of: FuncType, captured: tuple[Var, ...]) -> tuple[Way, bool]:
+        """The way of a function, and whether it is new; what is captured is translated."""
+        family = self.family(of)
+        known = family.ways.get(value)
+        if known is not None:
+            return known, False
+        for each in captured:
+            if any(isinstance(v, ScalarVar | TypeVar) for v in free_vars(each)):
+                message = f"A function as a value captures {each.name}, whose dims vary."
+                raise refusal(message)
+        name = self.supply.name("Closure")
+        family.ways[value] = way = Way(family, len(family.ways), name, captured)
+        return way, True
+
+    def constructor(self, of: Constructor, types: tuple[Type, ...]) -> tuple[Constructor, Any]:
+        """A constructor at translated type arguments, and the arguments it still takes."""
+        name = of.data
+        if name in self.copied:
+            name, types = self._copy(name, types), ()
+        return constructors(name, self.made[name])[of.index], types
+
+    def fields(self, of: DataType, index: int) -> tuple[Type, ...]:
+        """What a constructor of a translated type holds."""
+        definition = self.made[of.data]
+        at: dict[Term, Term] = dict(zip(definition.types, of.args, strict=True))
+        found = definition.constructors[index].fields
+        return tuple([substitute(each, at) for each in found])  # type: ignore[misc]  # types
+
+    def definitions(self) -> dict[Defined, Definition]:
+        """The data types and what applies functions."""
+        found: dict[Defined, Definition] = dict(self.made)
+        for family in self.families.values():
+            found.update(family.definitions(self.supply.name("Never")))
+        return found
+
+    def _copy(self, name: DataName, types: tuple[Type, ...]) -> DataName:
+        key = name, types
+        if key not in self.copies:
+            if len(self.copies) >= COPIES:
+                raise refusal(f"The data type {name.name} is needed at too many types.")
+            self.copies[key] = copy = DataName(self.supply.name(name.name.hint))
+            at: dict[Term, Term] = dict(zip(self.data[name].types, types, strict=True))
+            self.made[copy] = self._fields(self.data[name], at)
+        return self.copies[key]
+
+    def _fields(self, data: DataDef, at: dict[Term, Term]) -> DataDef:
+        made = []
+        for each in data.constructors:
+            fields: Any = [substitute(field, at) for field in each.fields]
+            made.append(ConstructorDef(each.name, tuple([self.of(field) for field in fields])))
+        return DataDef(() if at else data.types, tuple(made))
+
+
+def _copied(data: dict[DataName, DataDef]) -> set[DataName]:
+    """The data types whose fields hold functions over their own type arguments."""
+    found: set[DataName] = set()
+    size = -1
+    while len(found) > size:
+        size = len(found)
+        for name, value in data.items():
+            if any(_depends(field, found) for c in value.constructors for field in c.fields):
+                found.add(name)
+    return found
+
+
+def _depends(field: Type, copied: set[DataName]) -> bool:
+    for part in post_order(field):
+        if isinstance(part, FuncType) or (isinstance(part, DataType) and part.data in copied):
+            if any(isinstance(each, TypeVar) for each in free_vars(part)):
+                return True
+    return False
