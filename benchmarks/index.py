@@ -18,17 +18,17 @@ from plica.ir.dtype import i64
 from plica.ir.scalar import Eq, Lt, Max, Min, Scalar, ScalarVar, Select
 from plica.rewrite.index import EMPTY, Context, can_prove, simplify
 
-I, J, K, L, N, M = (ScalarVar(Name(name), i64) for name in "ijklnm")
+A, B, C, D, N, M = (ScalarVar(Name(name), i64) for name in "abcdnm")
 
 
 def nest(last: int) -> Context:
     """Four loops; the last extent makes the context a new one."""
-    return EMPTY.loop(I, 32).loop(J, 8).loop(K, 16).loop(L, last)
+    return EMPTY.loop(A, 32).loop(B, 8).loop(C, 16).loop(D, last)
 
 
 def affine(a: int) -> Scalar:
     """An offset into a flat buffer."""
-    return ((I * 8 + J) * 16 + K) * 4 + L + a
+    return ((A * 8 + B) * 16 + C) * 4 + D + a
 
 
 def tiled(a: int) -> Scalar:
@@ -39,13 +39,13 @@ def tiled(a: int) -> Scalar:
 
 def padded(a: int) -> Scalar:
     """A convolution's index behind its guard."""
-    row = I * 2 + K - a % 3
-    return Select(Lt(row, 64 + I * 0), Max(Min(row, I + 63), J * 0) * 64 + J, J * 0)
+    row = A * 2 + C - a % 3
+    return Select(Lt(row, 64 + A * 0), Max(Min(row, A + 63), B * 0) * 64 + B, B * 0)
 
 
 def symbolic(a: int) -> Scalar:
     """The same with dims that are not known."""
-    flat = (I * N + J) * M + K
+    flat = (A * N + B) * M + C
     return flat // M * M + flat % M + a
 
 
@@ -53,7 +53,7 @@ WORKLOADS: dict[str, tuple[Callable[[int], Scalar], Callable[[int], Context]]] =
     "affine": (affine, nest),
     "tiled": (tiled, nest),
     "padded": (padded, nest),
-    "symbolic": (symbolic, lambda last: EMPTY.loop(I, last).loop(J, N).loop(K, M)),
+    "symbolic": (symbolic, lambda last: EMPTY.loop(A, last).loop(B, N).loop(C, M)),
 }
 
 
@@ -70,10 +70,12 @@ def main() -> None:
         again = timed(terms, inside)
         row = f"{name:10} {nodes:8d} {nodes / first:10,.0f}"
         print(f"{row} {first / count * 1e6:9.1f} {again / count * 1e6:9.2f}")
-    proofs = [Eq(I // a // b, I // (a * b)) for a in range(2, 12) for b in range(2, 12)]
+    proofs = [Eq(A // a // b, A // (a * b)) for a in range(2, 12) for b in range(2, 12)]
     start = time.perf_counter()
     assert all(map(can_prove, proofs))
-    print(f"proofs of i // a // b == i // (a*b): {len(proofs) / (time.perf_counter() - start):.0f}/s")
+    print(
+        f"proofs of x // a // b == x // (a*b): {len(proofs) / (time.perf_counter() - start):.0f}/s"
+    )
 
 
 def timed(terms: list[Scalar], context: Context) -> float:

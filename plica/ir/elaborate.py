@@ -63,7 +63,11 @@ class Elaborator:
             assert of is not None
             found = self.type(of)
             kids = [made[kid] for kid in state.kids[instance]]
-            new = self._made(node, instance, kids, found)
+            if node.__class__ is Apply:  # the usual case, without a call
+                args = tuple(kids)
+                new: Expr = node if args == node.args else Apply(node.op, args, node.attrs)
+            else:
+                new = self._made(node, instance, kids, found)
             level = 1 if isinstance(new, Match) else 2
             for kid in kids:
                 if kid._settled < level:
@@ -108,9 +112,6 @@ class Elaborator:
 
     def _made(self, node: Expr, instance: Instance, kids: list[Expr], found: Type) -> Expr:
         match node:
-            case Apply(op, args, attributes):
-                new = tuple(kids)
-                return node if new == args else Apply(op, new, attributes)
             case Var():
                 return self.variable(node)
             case Literal(value):

@@ -9,7 +9,7 @@ The walk keeps its own stack, so the depth of a program is bounded by memory alo
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from plica.core.term import Term
@@ -30,7 +30,7 @@ from plica.ir.graph import (
     Var,
     remember_type,
 )
-from plica.ir.judgement import Instance, Judgement
+from plica.ir.judgement import Instance, Judgement, Rule
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Report
 from plica.ir.type import FuncType, TensorType, TupleType, Type, Unknown
@@ -50,7 +50,7 @@ class Judge(Judgement):
         self,
         report: Report,
         outer: Mapping[Var, Type] | None = None,
-        bad: Container[Term] = (),
+        bad: Collection[Term] = (),
         local: bool = False,
     ) -> None:
         super().__init__(report, outer)
@@ -63,6 +63,7 @@ class Judge(Judgement):
     def visit(self, root: Expr, signature: FuncType | None = None) -> Instance:
         """The instance of `root`; a function may come with the type it is to have."""
         solver, shared, loose, mark = self.solver, self._shared, self._loose, self._leaf_mark
+        known = solver.known
         values: list[Instance] = []
         # Any: what a task carries depends on its kind.
         stack: list[tuple[int, Any, Any]] = [(VISIT, root, signature)]
@@ -91,17 +92,22 @@ class Judge(Judgement):
                             values.append(loose[node])
                             continue
                         node = copy
-                self._enter(node, extra, stack)
+                if node.__class__ is Apply:  # the usual case, without a call
+                    stack.append((LEAVE, node, (solver.count, None)))
+                    stack.extend([(VISIT, each, None) for each in node.args[::-1]])
+                else:
+                    self._enter(node, extra, stack)
             elif task == LEAVE:
                 entry, signature = extra
-                start = len(values) - _count(node)
+                count = len(node.args) if node.__class__ is Apply else _count(node)
+                start = len(values) - count
                 kids = tuple(values[start:])
                 del values[start:]
                 instance = self._leave(node, kids, entry, signature)
                 values.append(instance)
                 of = self.types[instance]
                 assert of is not None
-                if self._is_loose(of, entry):
+                if not known.get(of) and self._is_loose(of, entry):
                     loose[node] = instance
                 else:
                     shared[node] = instance
@@ -128,9 +134,9 @@ class Judge(Judgement):
         """Queue the parts of a node, and what has to happen between them."""
         entry = self.solver.count
         match node:
-            case Apply(_, args, _) | Tuple(args):
+            case Tuple(items):
                 stack.append((LEAVE, node, (entry, None)))
-                stack.extend([(VISIT, each, None) for each in reversed(args)])
+                stack.extend([(VISIT, each, None) for each in reversed(items)])
             case Let(var, value, body):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.append((VISIT, body, None))
@@ -167,19 +173,19 @@ class Judge(Judgement):
         self, node: Expr, kids: tuple[Instance, ...], entry: int, signature: FuncType | None
     ) -> Instance:
         """The instance of a node whose parts have theirs."""
-        if node in self.bad:
+        if self.bad and node in self.bad:
             return self.new(node, kids, POISON)
+        rule = _RULES.get(node.__class__)
+        if rule is not None:
+            instance = self.new(node, kids, POISON)
+            if not self.start(rule, instance):
+                parts = [self.typed(kid) for kid in kids if self.types[kid] is not None]
+                if not any(self._is_loose(each, entry) for each in parts):
+                    result = self.types[instance]
+                    assert result is not None
+                    self._tied.add(result)
+            return instance
         match node:
-            case Apply() | Call() | Project():
-                rule = _RULES[node.__class__]
-                instance = self.new(node, kids, POISON)
-                if not self.start(rule, instance):
-                    parts = [self.typed(kid) for kid in kids if self.types[kid] is not None]
-                    if not any(self._is_loose(each, entry) for each in parts):
-                        result = self.types[instance]
-                        assert result is not None
-                        self._tied.add(result)
-                return instance
             case Tuple():
                 of: Type = TupleType(tuple([self.typed(kid) for kid in kids]))
             case Let():
@@ -261,8 +267,8 @@ class Judge(Judgement):
 def _count(node: Expr) -> int:
     """How many parts of an expression are visited."""
     match node:
-        case Apply(_, args, _) | Tuple(args):
-            return len(args)
+        case Tuple(items):
+            return len(items)
         case Call(_, args, _):
             return 1 + len(args)
         case Let():
@@ -277,4 +283,4 @@ def _count(node: Expr) -> int:
             return 0
 
 
-_RULES: Final = {Apply: apply_rule, Call: call_rule, Project: project_rule}
+_RULES: Final[dict[type, Rule]] = {Apply: apply_rule, Call: call_rule, Project: project_rule}

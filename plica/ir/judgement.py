@@ -11,7 +11,7 @@ Not here: which instances there are (`plica.ir.judge`), what a node asks of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plica.core.term import Term
 from plica.ir.graph import Expr, Function, Literal, Var
@@ -39,6 +39,7 @@ class Judgement:
         self.kids: list[tuple[Instance, ...]] = []
         self.arguments: dict[Instance, tuple[Type, ...]] = {}  # the type arguments of calls
         self.whose: dict[Unknown, tuple[str, Term]] = {}  # what an unknown is the type of
+        self.relations: dict[Any, Type] = {}  # Any: operator, attributes and types, as a key
         self._opened: dict[Term, Term] = {}
         self.closed = False  # whether somebody else reports variables that nothing binds
 

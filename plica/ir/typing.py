@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from plica.core.term import Term
+from plica.core.term import Term, leaf_key
 from plica.ir.dtype import bool_, f32, i64
 from plica.ir.graph import (
     Apply,
@@ -48,13 +48,14 @@ def apply_rule(state: Judgement, instance: Instance) -> Type | None:
     if operator is None:
         state.report.unknown_operator(node, state.original(node))
         return POISON
+    known = solver.known
     types: list[Any] = []  # Any: a type, or None for a number
     numbers: list[int] = []
     for position, kid in enumerate(kids):
         of = state.types[kid]
         if of is None:
             numbers.append(position)
-        elif not solver.is_known(of):
+        elif not known.get(of) and not solver.is_known(of):
             of = state.types[kid] = solver.resolve(of)
             if isinstance(of, Unknown) and of in solver.weak:
                 numbers.append(position)
@@ -74,7 +75,14 @@ def apply_rule(state: Judgement, instance: Instance) -> Type | None:
                 return None
             case "wrong":
                 return POISON
-    result = operator.relation(dict(node.attrs), *types)
+    # The same operator at the same types is usual: its relation is asked once.
+    key = (node.op, leaf_key(node.attrs) if node.attrs else (), *types)
+    result = state.relations.get(key)
+    if result is None:
+        result = operator.relation(dict(node.attrs), *types)
+        if not isinstance(result, Mismatch):
+            state.relations[key] = result
+            solver.is_known(result)
     if isinstance(result, Mismatch):
         state.report.mismatch(result, state.original(node))
         return POISON

@@ -71,11 +71,11 @@ class Solver:
     """The growing knowledge of one inference: bindings of unknowns, and who waits for which."""
 
     __slots__ = (
-        "_known",
         "_resolved",
         "count",
         "endless",
         "equations",
+        "known",
         "ready",
         "site",
         "sites",
@@ -96,7 +96,7 @@ class Solver:
         self.ready: list[Any] = []
         self.equations: list[tuple[Scalar, Scalar, Type, Type, Term | None]] = []
         self.endless: dict[Unknown, Term | None] = {}  # found to be a part of itself, and where
-        self._known: dict[Term, bool] = {}
+        self.known: dict[Term, bool] = {}  # whether a type holds no unknowns, where it was asked
         self._resolved: dict[Term, Term] | None = None
 
     # --- unknowns --------------------------------------------------------------------------
@@ -149,23 +149,23 @@ class Solver:
 
     def is_known(self, of: Type) -> bool:
         """Whether a type holds no unknown of either kind, not even a solved one."""
-        answer = self._known.get(of)
+        answer = self.known.get(of)
         if answer is not None:
             return answer
         stack: list[Term] = [of]
         while stack:
             node = stack[-1]
             if isinstance(node, TensorType | Unknown):
-                self._known[node] = next(unknowns(node), None) is None
-            elif node not in self._known:
-                later = [kid for kid in node._children if kid not in self._known]
+                self.known[node] = next(unknowns(node), None) is None
+            elif node not in self.known:
+                later = [kid for kid in node._children if kid not in self.known]
                 later = [kid for kid in later if isinstance(kid, TYPES)]
                 if later:
                     stack.extend(later)
                     continue
-                self._known[node] = all(self._known.get(kid, True) for kid in node._children)
+                self.known[node] = all(self.known.get(kid, True) for kid in node._children)
             stack.pop()
-        return self._known[of]
+        return self.known[of]
 
     def resolve(self, of: Type) -> Type:
         """A type with everything known put in, in all its parts."""

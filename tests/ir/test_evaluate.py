@@ -20,8 +20,8 @@ from plica.ir.dim import dim_var
 from plica.ir.dtype import DTYPES, bf16, dtype, f16, f32, f64, i8, i64, u8, u64
 from plica.ir.evaluate import evaluate, prepare
 from plica.ir.op import find
-from plica.ir.scalar import And, Intrinsic, Le, Lt, Or, Scalar, Select, index, lit
-from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.scalar import And, Intrinsic, Le, Lt, Or, Reduce, Scalar, Select, index, lit
+from plica.ir.tensor import Compute, axis, buffer, compute, reduce
 from tests.ir.reference import array, run
 
 Array = np.ndarray[Any, Any]
@@ -303,11 +303,14 @@ def test_a_deep_term() -> None:
 
 
 def test_deeply_nested_reductions_are_refused() -> None:
-    body: Scalar = X[index(0)]
-    for level in range(100):
-        body = reduce("sum", (1,), lambda k, inner=body: inner, f"k{level}")
+    axes = [axis("k", level) for level in range(100)]
+    body: Scalar = index(0)
+    for each in axes:
+        body = body + each
+    for each in axes:
+        body = Reduce("sum", (each,), (index(1),), body)
     with pytest.raises(EvaluationError) as caught:
-        evaluate(Compute((X,), (), (), body), [THREE])
+        evaluate(Compute((), (), (), body), [])
     assert caught.value.code == "unsupported"
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.codegen.lower.supported import unsupported
+from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -79,7 +80,8 @@ def resolve(of: Module) -> Module:
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
     function = of.main_function()
-    result = _Machine(of).call(function, [symbols(param) for param in function.params])
+    with paused():
+        result = _Machine(of).call(function, [symbols(param) for param in function.params])
     body = packed(result)
     if body is function.body and len(of.names) == 1:
         return of

@@ -9,8 +9,11 @@ an algebraic data type, an extern, a kernel called from the graph, a function as
 >>> from plica.ir.type import tensor
 >>> x = Var(Name("x"), tensor(("n",), "f32"))
 >>> main = Var(Name("main"), None)
->>> [each.message for each in unsupported(module({main: Function((), (), (x,), x.type, x)}, main))]
-["The input 'x' has a symbolic dim."]
+>>> whole = module({main: Function((), (), (x,), x.type, x)}, main)
+>>> for each in unsupported(whole):
+...     print(each.message)
+The input 'x' has a symbolic dim.
+The output has a symbolic dim.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.ir.dim import dim, dim_var
-from plica.ir.dtype import DType, i64
-from plica.ir.dtype import dtype as dtype_of
+from plica.ir.dtype import DTYPES, DType, i64
 from plica.ir.operator import Attribute, Mismatch
 from plica.ir.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
 
@@ -27,6 +26,7 @@ from plica.ir.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
 Reader: TypeAlias = Callable[[Any], Any]
 
 BAD: Final = "bad-attribute"
+_DTYPES: Final = {name: each for each in DTYPES for name in (each.name, each.numpy.name)}
 
 
 def _bad(expected: str, found: object) -> Mismatch:
@@ -78,12 +78,11 @@ def dtype(value: Any) -> Any:
     """An element type, or its name in Plica or numpy."""
     if isinstance(value, DType):
         return value
-    if not isinstance(value, str | type | np.dtype):
-        return _bad("a dtype", value)
-    try:
-        return dtype_of(value)
-    except (TypeError, ValueError):  # numpy's and ours for a name that means no dtype
-        return _bad("a dtype", value)
+    if isinstance(value, type) and issubclass(value, np.generic | bool | int | float):
+        value = np.dtype(value)
+    name = value.name if isinstance(value, np.dtype) else value
+    found = _DTYPES.get(name) if isinstance(name, str) else None
+    return _bad("a dtype", value) if found is None else found
 
 
 def text(value: Any) -> Any:

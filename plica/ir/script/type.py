@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from plica.core.name import Name
 from plica.ir.dtype import DType, i64
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.script.dim import read_dim
@@ -214,7 +215,7 @@ class TypeReader:
                 if len(args) <= 1 and given.keys() <= {"dims"}:
                     types = self.names(args[0]) if args else []
                     dims = self.names(given["dims"]) if given else []
-                    return self.bind_types(types), self.bind_dims(dims)
+                    return self.bind_types(types, False), self.bind_dims(dims, False)
         message = "The third part of a function type says what it is for all of."
         self.error(node, "unsupported-syntax", message, expected='forall("A B", dims="n")')
         return (), ()
@@ -234,19 +235,21 @@ class TypeReader:
         )
         return []
 
-    def bind_types(self, names: list[str]) -> tuple[TypeVar, ...]:
-        """New type variables."""
-        variables = [TypeVar(self.scope.fresh(name, "type ")) for name in names]
-        for name, variable in zip(names, variables, strict=True):
-            self.scope.bind(f"type {name}", variable)
-        return tuple(variables)
+    def bind_types(self, names: list[str], fresh: bool = True) -> tuple[TypeVar, ...]:
+        """New type variables; those a type itself binds need not be unlike all others."""
+        made = []
+        for name in names:
+            made.append(TypeVar(self.scope.fresh(name, "type ") if fresh else Name(name)))
+            self.scope.bind(f"type {name}", made[-1])
+        return tuple(made)
 
-    def bind_dims(self, names: list[str]) -> tuple[ScalarVar, ...]:
-        """New dims."""
-        variables = [ScalarVar(self.scope.fresh(name, "dim "), i64) for name in names]
-        for name, variable in zip(names, variables, strict=True):
-            self.scope.bind(f"dim {name}", variable)
-        return tuple(variables)
+    def bind_dims(self, names: list[str], fresh: bool = True) -> tuple[ScalarVar, ...]:
+        """New dims; those a type itself binds need not be unlike all others."""
+        made = []
+        for name in names:
+            made.append(ScalarVar(self.scope.fresh(name, "dim ") if fresh else Name(name), i64))
+            self.scope.bind(f"dim {name}", made[-1])
+        return tuple(made)
 
     def _no_type(self, node: ast.expr) -> Type:
         expected = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'

@@ -39,12 +39,14 @@ from plica.ir.type import (
     TypeVar,
     Unknown,
 )
+from plica.ir.word import WORDS
 
 _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4
 _SIGNS: Final[dict[type[Term], tuple[str, int]]] = {
     Add: ("+", _SUM), Sub: ("-", _SUM),
     Mul: ("*", _PRODUCT), FloorDiv: ("//", _PRODUCT), FloorMod: ("%", _PRODUCT),
 }  # fmt: skip
+_CALLS: Final = ("min", "max")
 
 
 class TypePrinter:
@@ -117,26 +119,19 @@ class TypePrinter:
             return f"Fn[{self.show_tuple(of.params)}, {self.show(of.ret)}]"
         # What the type binds is named for its own extent, unlike anything else in it.
         inner = TypePrinter(self)
-        dims = Supply([*self._names_of(ScalarVar, of), "min", "max"])
-        types = Supply(self.names.values())
+        bound = {*of.dims, *of.types}
+        free = [each for each in post_order(of) if type(each).variable and each not in bound]
+        dims = Supply([*[self.name(each) for each in free if isinstance(each, ScalarVar)], *_CALLS])
+        types = Supply([*[self.name(each) for each in free], *WORDS])
         for each in of.dims:
             inner.names[each] = dims.draw(each.name)
         for kind in of.types:
             inner.names[kind] = types.draw(kind.name)
-        bound = quantifier(
+        binder = quantifier(
             [inner.names[each] for each in of.types], [inner.names[each] for each in of.dims]
         )
         self.words.add("forall")
-        return f"Fn[{inner.show_tuple(of.params)}, {inner.show(of.ret)}, forall({bound})]"
-
-    def _names_of(self, kind: type[Term], inside: FuncType) -> list[str]:
-        """The names by which the variables of one kind that are free in a type are shown."""
-        bound = {*inside.dims, *inside.types}
-        return [
-            self.name(node)
-            for node in post_order(inside)
-            if isinstance(node, kind) and node not in bound
-        ]
+        return f"Fn[{inner.show_tuple(of.params)}, {inner.show(of.ret)}, forall({binder})]"
 
 
 def quantifier(types: list[str], dims: list[str]) -> str:

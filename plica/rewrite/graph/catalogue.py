@@ -16,7 +16,7 @@ from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
 from plica.rewrite.graph.cse import merge_common
 from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
 from plica.rewrite.graph.dead import remove_dead
-from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
+from plica.rewrite.graph.defunctionalize import defunctionalize
 from plica.rewrite.graph.eta import eta_expand, eta_reduce
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.inline import inline
@@ -28,7 +28,6 @@ form("anf", is_anf)
 form("dataflow", is_dataflow)
 form("basic-blocks", is_basic_block)
 form("monomorphic", is_monomorphic)
-form("without-functions-as-values", is_first_order)
 
 _FORM: Final = ("inferred",)
 
@@ -46,7 +45,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("eta-reduce",         "Drop functions that only pass their arguments on.",             eta_reduce,         after=_FORM),
     Pass("lift",               "Make local functions definitions.",                             lift,               after=_FORM),
     Pass("monomorphise",       "Copy polymorphic functions for the types they are used at.",    monomorphise,       after=("monomorphic", *_FORM)),
-    Pass("defunctionalize",    "Make data of functions that are values.",                       defunctionalize,    after=("without-functions-as-values", *_FORM)),
+    Pass("defunctionalize",    "Make data of functions that are values.",                       defunctionalize,    after=("first-order", *_FORM)),
 )
 # fmt: on
 

@@ -132,9 +132,9 @@ class Representation:
 
     def family(self, of: FuncType) -> Family:
         """The family of a type of functions."""
-        whole = self.signature(of)
-        if whole.types:
+        if of.types:
             raise refusal(f"A polymorphic function is a value: {of}.")
+        whole = self.signature(of)
         if any(isinstance(each, ScalarVar | TypeVar) for each in free_vars(whole)):
             raise refusal(f"A function as a value takes dims from outside: {of}.")
         key = digest(whole)

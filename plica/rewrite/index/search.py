@@ -54,16 +54,25 @@ def _size(of: Values) -> Values:
 
 def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> dict[Scalar, int]:
     """A counterexample shrunk: each unknown towards 0 as far as it stays one."""
+    tries = MOST_TRIES
     changed = True
-    while changed:
+    while changed and tries > 0:
         changed = False
         for unknown, old in point.items():
-            for new in (0, old // 2 if old > 0 else -(-old // 2), old - (1 if old > 0 else -1)):
-                if abs(new) < abs(old) and fails({**point, unknown: new}, condition, context):
-                    point = {**point, unknown: new}
+            sign, size = (1, old) if old > 0 else (-1, -old)
+            for less in sorted({0, size // 2, size - size // 4, size - 1}):
+                if not 0 <= less < size:
+                    continue
+                tries -= 1
+                new = {**point, unknown: sign * less}
+                if fails(new, condition, context):
+                    point = new
                     changed = True
                     break
     return point
+
+
+MOST_TRIES: Final = 240
 
 
 def fails(point: dict[Scalar, int], condition: Scalar, context: Context) -> bool:

@@ -152,6 +152,38 @@ def contexts(draw: DrawFn, variables: Sequence[ScalarVar] = VARIABLES) -> Contex
     return context
 
 
+@st.composite
+def split_terms(draw: DrawFn) -> tuple[Scalar, Context]:
+    """A flat index over three loops, taken apart by related divisors: what lowering makes."""
+    extents = [draw(st.sampled_from((2, 3, 4, 1))) for _ in VARIABLES]
+    starts = [draw(st.sampled_from((0, 0, 0, -1, 1))) for _ in VARIABLES]
+    context = EMPTY
+    for variable, extent, start in zip(VARIABLES, extents, starts, strict=True):
+        context = context.loop(variable, extent, start)
+    strides = [extents[1] * extents[2], extents[2], 1]
+    divisors = st.sampled_from([*strides, extents[1], 2, strides[0] * 2, -extents[2], 4])
+
+    def inner(depth: int) -> Scalar:
+        if depth == 0:
+            flat: Scalar = Lit(draw(st.sampled_from((0, 0, 1, -1, extents[2]))), i64)
+            for variable, stride in zip(VARIABLES, strides, strict=True):
+                if draw(st.integers(0, 5)):
+                    flat = flat + variable * stride * draw(st.sampled_from((1, 1, 1, -1, 2)))
+            return flat
+        match draw(st.integers(0, 3)):
+            case 0:
+                return inner(depth - 1) // draw(divisors)
+            case 1:
+                return inner(depth - 1) % draw(divisors)
+            case 2:
+                return inner(depth - 1) * draw(divisors) + inner(depth - 1)
+            case _:
+                whole, by = inner(depth - 1), draw(divisors)
+                return whole // by % draw(divisors) * by + whole % by
+
+    return inner(draw(st.integers(1, 3))), context
+
+
 def points(
     context: Context, variables: Sequence[Scalar] = VARIABLES, size: int = 4
 ) -> Iterator[Point]:

@@ -11,13 +11,22 @@ from plica.ir.scalar import Add, Buffer, Cast, Eq, FloorMod, Lit, Min, Scalar
 from plica.rewrite.index import EMPTY, Context, Interval, bounds, modular
 from plica.rewrite.index.bounds import wraps
 from plica.rewrite.index.knowledge import Residue, knowledge
-from tests.rewrite.index.box import X, Y, Z, contexts, points, terms, value
+from tests.rewrite.index.box import X, Y, Z, contexts, points, split_terms, terms, value
 
 
 @given(terms(), contexts())
 def test_sound(term: Scalar, context: Context) -> None:
     interval, residue = bounds(term, context), modular(term, context)
     for point in points(context, size=3):
+        assert value(term, point) in interval
+        assert value(term, point) in residue
+
+
+@given(split_terms())
+def test_sound_on_split_indices(pair: tuple[Scalar, Context]) -> None:
+    term, context = pair
+    interval, residue = bounds(term, context), modular(term, context)
+    for point in points(context, size=5):
         assert value(term, point) in interval
         assert value(term, point) in residue
 

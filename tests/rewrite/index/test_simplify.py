@@ -35,7 +35,7 @@ from plica.rewrite.engine import index_of
 from plica.rewrite.index import EMPTY, INDEX_RULES, Context, simplified, simplify
 from plica.rewrite.index.context import FALSE, TRUE
 from plica.rewrite.index.simplify import RULES
-from tests.rewrite.index.box import X, Y, Z, conditions, contexts, points, terms, value
+from tests.rewrite.index.box import X, Y, Z, conditions, contexts, points, split_terms, terms, value
 
 N, M = (ScalarVar(Name(name), i64) for name in "nm")
 
@@ -49,6 +49,19 @@ def test_keeps_the_value(term: Scalar, context: Context) -> None:
     result = simplify(term, context)
     for point in points(context, size=3):
         assert value(result, point) == value(term, point)
+
+
+@given(split_terms())
+def test_split_indices(pair: tuple[Scalar, Context]) -> None:
+    term, context = pair
+    result = simplify(term, context)
+    for point in points(context, size=5):
+        assert value(result, point) == value(term, point)
+    assert simplify(result, context) is result
+    open_ended = simplify(term)
+    for point in points(EMPTY, size=2):
+        assert value(open_ended, point) == value(term, point)
+    assert simplify(open_ended) is open_ended
 
 
 @given(conditions(3), contexts())
