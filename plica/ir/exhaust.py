@@ -5,7 +5,8 @@ be looked at.  A column is taken apart by the constructors of its data type; wha
 collected as patterns that are disjoint and together are exactly the values left out.
 
 >>> from plica.core.name import Name
->>> from plica.ir.module import ConstructorDef, constructors
+>>> from plica.ir.module import ConstructorDef
+>>> from plica.ir.type import DataType
 >>> tree = DataName(Name("Tree"))
 >>> data = DataDef((), (ConstructorDef(Name("Leaf"), ()),
 ...     ConstructorDef(Name("Node"), (DataType(tree, ()), DataType(tree, ())))))
@@ -26,10 +27,8 @@ from plica.core.term import Term
 from plica.ir.graph import Constructor, Expr, Match, PAny, Pattern, PConstructor, PTuple, PVar
 from plica.ir.module import DataDef, Module, constructors
 from plica.ir.report import Places, Report
-from plica.ir.type import DataName, DataType
+from plica.ir.type import DataName
 from plica.runtime.error import Diagnostic
-
-__all__ = ["DataType", "match_errors", "missing", "redundant", "show_pattern"]
 
 Row: TypeAlias = tuple[Pattern, ...]
 Head: TypeAlias = "Constructor | int"  # a constructor, or the number of items of a tuple

@@ -4,8 +4,7 @@
 `infer` takes a whole module as it was written and gives it back with every type filled in, or
 refuses it with all its errors.
 
->>> from plica.core.name import Name
->>> from plica.ir.graph import const
+>>> from plica.ir.graph import Tuple, const
 >>> str(type_of(Tuple((const([1.0, 2.0], "f32"), const(3, "i64")))))
 'tuple[Tensor[(2,), f32], Tensor[(), i64]]'
 
@@ -21,6 +20,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
+from attrs import evolve
+
+from plica.core.binding import name_of
 from plica.core.collector import paused
 from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
@@ -28,7 +30,7 @@ from plica.core.term import Term
 from plica.ir.check import findings
 from plica.ir.elaborate import Elaborator, is_explicit
 from plica.ir.exhaust import match_errors
-from plica.ir.graph import Apply, Expr, Function, Let, Match, Tuple, Var, remember_type
+from plica.ir.graph import Apply, Expr, Function, Match, Var, remember_type
 from plica.ir.judge import Judge
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
@@ -36,12 +38,21 @@ from plica.ir.op import find
 from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Places, Report
+from plica.ir.scope import misuses
 from plica.ir.type import FuncType, TensorType, TupleType, Type
 from plica.ir.unify import Solver, same_type
 from plica.ir.unknown import POISON
 from plica.runtime.error import Diagnostic
 
-__all__ = ["Let", "Places", "Tuple", "infer", "infer_expr", "is_inferred", "same_type", "type_of"]
+__all__ = [
+    "Places",
+    "infer",
+    "infer_expr",
+    "is_inferred",
+    "kernel_type",
+    "same_type",
+    "type_of",
+]
 
 _inferred: Final[WeakSet[Module]] = WeakSet()
 
@@ -201,9 +212,11 @@ class _Inference:
         self.errors.update((each, None) for each in report.errors)
         for name, root, value in zip(group, roots, functions, strict=True):
             if name not in self.signatures:
-                of_ = judge.solver.resolve(judge.typed(root))
-                sound = not report.errors and isinstance(of_, FuncType)
-                self._declare(name, of_ if sound else POISON, value)
+                found = judge.solver.resolve(judge.typed(root))
+                if report.errors and isinstance(found, FuncType):
+                    # Its callers are still held to its parameters.
+                    found = evolve(found, ret=POISON)
+                self._declare(name, found, value)
         if self.errors:
             self.values.update(zip(group, functions, strict=True))
             return
@@ -212,6 +225,17 @@ class _Inference:
             made = terms[root]
             assert isinstance(made, Function)
             self.values[name] = made
+            if judge.refresher.nested:
+                self._check_escapes(name, made, table[name])
+
+    def _check_escapes(self, name: Var, made: Function, written: Definition) -> None:
+        """No type that was found may mention a dim or type outside the function that binds it."""
+        for each in misuses(made, self.names | set(self.finals.values())):
+            report = Report(str(name.name), (written,), self.places)
+            message = f"A type would mention {name_of(each.variable)} outside of its function."
+            hint = "Annotate the variables around that function."
+            report.error("type-conflict", message, written, suggestion=hint)
+            self.errors.update((one, None) for one in report.errors)
 
     def _module(self) -> Module:
         names: list[Defined] = []

@@ -4,6 +4,7 @@ A pass says why it exists and which normal forms it takes and gives; a pipeline 
 prints, compares, composes and is edited.  Running one is a fold; with `debug` every module on the
 way is checked and inferred again, and the pass that broke it is named.
 
+>>> from attrs import evolve
 >>> nothing = Pass("nothing", "An example.", lambda module: module)
 >>> twice = Pipeline((nothing,)) + Pipeline((evolve(nothing, name="again"),))
 >>> print(twice)
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, Protocol, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug, did_you_mean
 from plica.core.fold import post_order
@@ -29,11 +30,6 @@ from plica.ir.graph import Call, Constructor, Function, Var
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.runtime.error import Diagnostic, PlicaError
-
-__all__ = [
-    "Form", "Instrument", "Pass", "PassError", "Pipeline", "PrintIR", "Timing", "diff", "evolve",
-    "form", "forms", "function_pass", "run",
-]  # fmt: skip
 
 Run: TypeAlias = Callable[[Module], Module]
 Form: TypeAlias = Callable[[Module], bool]

@@ -4,7 +4,7 @@ Terms share by identity, so one untyped variable may be bound in two places and 
 in each: `lambda x: x` applied to an f32 and to an i32 is one node twice.  Inference gives each
 binder one type, so it first makes binders unique, and copies what is used at several types.
 
->>> from plica.core.name import Name
+>>> from plica.ir.graph import Tuple
 >>> x = Var(Name("x"), None)
 >>> term = Tuple((Function((), (), (x,), None, x), Function((), (), (x,), None, Tuple((x, x)))))
 >>> made = Refresher().separated(term)
@@ -25,11 +25,8 @@ from plica.core.binding import substitute, variables_of
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Clause, Expr, Function, Let, Match, Tuple, Var
+from plica.ir.graph import Clause, Expr, Function, Let, Match, Var
 from plica.ir.type import TensorType, Unknown
-
-__all__ = ["Refresher", "Tuple", "is_untyped"]
-
 
 SPARE: Final = 4_000
 """How many nodes may be made or visited again for the sake of their use, beyond as many as a term
@@ -74,6 +71,7 @@ class Refresher:
         self.origin: dict[Term, Term] = {}
         self.binding: set[Term] = set()  # the nodes with an untyped binder somewhere inside
         self.typed: list[Var] = []  # the variables that have a type already
+        self.nested = False  # whether a polymorphic function stands inside another one
 
     def original(self, node: Term) -> Term:
         """What a node was before it was copied."""
@@ -93,6 +91,8 @@ class Refresher:
                     own = (node, part)
                     if binder.setdefault(var, own) != own or var in outer:
                         unclear.add(var)
+                if isinstance(node, Function) and node is not root and (node.dims or node.types):
+                    self.nested = True
             elif isinstance(node, Var) and node.type is not None:
                 self.typed.append(node)
         if unclear:

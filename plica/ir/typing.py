@@ -77,15 +77,15 @@ def apply_rule(state: Judgement, instance: Instance) -> Type | None:
                 return POISON
     # The same operator at the same types is usual: its relation is asked once.
     key = (node.op, leaf_key(node.attrs) if node.attrs else (), *types)
-    result = state.relations.get(key)
-    if result is None:
-        result = operator.relation(dict(node.attrs), *types)
-        if not isinstance(result, Mismatch):
-            state.relations[key] = result
-            solver.is_known(result)
+    found = state.relations.get(key)
+    if found is not None:
+        return found
+    result = operator.relation(dict(node.attrs), *types)
     if isinstance(result, Mismatch):
         state.report.mismatch(result, state.original(node))
         return POISON
+    solver.is_known(result)
+    state.relations[key] = result
     return result
 
 
@@ -181,14 +181,15 @@ def call_rule(state: Judgement, instance: Instance) -> Type | None:
     general = of.dims or of.types
     if general:
         whole = solver.resolve(of)
-        unknown = solver.first_unknown(whole)
-        if unknown is POISON:
-            return POISON
-        if unknown is not None:
-            solver.wait(unknown, (call_rule, instance))
-            return None
         assert isinstance(whole, FuncType)
         of = whole
+        for part in (of.ret, *of.params):
+            unknown = solver.first_unknown(part)
+            if unknown is POISON and part is not of.ret:
+                return POISON
+            if unknown is not None and unknown is not POISON:
+                solver.wait(unknown, (call_rule, instance))
+                return None
     if not _fits(state, node, of, name):
         return POISON
     if general:

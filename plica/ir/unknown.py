@@ -4,6 +4,7 @@ An unknown type is an `Unknown`; an unknown dim is a dim variable hinted `?`, wh
 write; a number whose dtype its neighbours decide has a *weak* type, which is an unknown with a
 range of values.
 
+>>> from plica.ir.dtype import f16, u8
 >>> from plica.ir.type import tensor
 >>> weak(300).fits(u8), weak(300).fits(f16), weak(0.5).fits(i64)
 (False, True, False)
@@ -23,7 +24,7 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.dim import from_polynomial, polynomial, quotient
-from plica.ir.dtype import DType, f16, f32, i64, u8
+from plica.ir.dtype import DType, f32, i64
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import (
     DataType,
@@ -35,11 +36,6 @@ from plica.ir.type import (
     Unknown,
     dim_var,
 )
-
-__all__ = [
-    "POISON", "TYPES", "Weak", "blanked", "f16", "is_linear", "is_open", "parts", "rename_types",
-    "shown", "solved", "u8", "unknowns", "variables", "weak",
-]  # fmt: skip
 
 Number: TypeAlias = bool | int | float
 

@@ -425,6 +425,16 @@ def test_a_polymorphic_function_is_passed_at_one_of_its_types() -> None:
     assert type_of(body) is V4
 
 
+def test_a_dim_does_not_leave_its_function() -> None:
+    f, g, y = var("f"), var("g"), var("y")
+    x, z = var("x", tensor((n,), f32)), var("z", FuncType((), (), (tensor((n,), f32),), F32))
+    inner = Function((n,), (), (x, z), None, Tuple((Call(z, (y,)), x)))
+    error = refused(body=fn((y,), Let(g, inner, Tuple((g, y)))))
+    assert codes(error) == ["type-conflict"]
+    assert "outside of its function" in str(error)
+    assert f.type is None
+
+
 def test_type_arguments_may_be_given() -> None:
     found = inferred(body=Call(NIL, (), (V4,)))
     assert found.ret is DataType(LIST, (V4,))
@@ -676,6 +686,17 @@ def test_errors_of_different_functions_are_reported_together() -> None:
     assert codes(caught.value) == ["type-conflict", "type-conflict"]
     nodes = {each.place.node for each in caught.value.diagnostics if each.place is not None}
     assert nodes == {"f", "g"}
+
+
+def test_callers_of_a_wrong_function_are_held_to_its_parameters() -> None:
+    f, x, y = var("f"), var("x", tensor((n,), f32)), var("y", V4)
+    table: dict[Defined, Definition] = {
+        f: Function((n,), (), (x,), None, Project(x, 0)),
+        MAIN: fn((y,), Tuple((Call(f, ()), Call(f, (y,)), Call(f, (Tuple(()),))))),
+    }
+    with pytest.raises(IllTyped) as caught:
+        infer(module(table, MAIN))
+    assert codes(caught.value) == ["type-conflict", "wrong-arity", "type-conflict"]
 
 
 def test_places_name_both_sites() -> None:

@@ -61,14 +61,16 @@ def _merge_renamed(function: Function) -> Function:
     A summary says what a node is apart from names, and which free variables it has in what order.
     """
     nodes = expressions(function)
-    if not any(isinstance(node, Function | Let | Match) for node in nodes[:-1]):
-        return function
+    spine = _spine(function.body)
+    if all(node in spine for node in nodes[:-1] if isinstance(node, Function | Let | Match)):
+        return function  # nothing binds names but the body itself
     found = summaries(function)
     first: dict[Any, Expr] = {}  # Any: a summary
     memo: dict[Expr, Expr] = {}
     for node in nodes:
-        summary = found[node]
-        chosen = first.setdefault((summary[0], _key(summary[1])), node)
+        inner, order = found[node]
+        # A node with hundreds of free variables is compared by identity alone.
+        chosen = first.setdefault((inner, order), node) if isinstance(order, tuple) else node
         if chosen is not node:
             memo[node] = memo[chosen]
         else:
@@ -78,8 +80,13 @@ def _merge_renamed(function: Function) -> Function:
     return made
 
 
-def _key(order: Any) -> Any:
-    return order if isinstance(order, tuple) else frozenset(order.items())
+def _spine(body: Expr) -> set[Expr]:
+    """The lets that stand one in the body of the other, from the outermost on."""
+    found: set[Expr] = set()
+    while isinstance(body, Let):
+        found.add(body)
+        body = body.body
+    return found
 
 
 # --- equal lets ------------------------------------------------------------------------------

@@ -65,7 +65,8 @@ class Knowledge:
     ranks: dict[Key, tuple[object, ...]] = attrs.field(factory=dict)
     marks: dict[Term, bytes] = attrs.field(factory=dict)
     data: dict[Term, bool] = attrs.field(factory=dict)
-    inner: dict[Term, Context] = attrs.field(factory=dict)
+    branching: dict[Term, bool] = attrs.field(factory=dict)
+    inner: dict[tuple[Scalar, bool], Context] = attrs.field(factory=dict)
 
     def polynomial(self, term: Scalar) -> Polynomial:
         """The polynomial of a term, remembered."""
@@ -75,16 +76,17 @@ class Knowledge:
         """Forget answers where there are too many."""
         tables: tuple[dict[Any, Any], ...] = (  # Any: of whatever, it is only counted
             self.polynomials, self.bounds, self.residue_of,
-            self.plain, self.normal, self.ranks, self.marks, self.data,
+            self.plain, self.normal, self.ranks, self.marks, self.data, self.branching,
         )  # fmt: skip
         for table in tables:
             if len(table) > MOST_ANSWERS:
                 table.clear()
-        if len(self.inner) > MOST_ANSWERS // 16:
+        if len(self.inner) > MOST_INNER:
             self.inner.clear()
 
 
 MOST_ANSWERS: Final = 100_000
+MOST_INNER: Final = 256  # contexts inside this one that are kept for the next time
 
 _tables: Final[weakref.WeakKeyDictionary[Context, Knowledge]] = weakref.WeakKeyDictionary()
 
@@ -116,17 +118,21 @@ def _derive(context: Context) -> Knowledge:
     for each in context.ranges:
         order.setdefault(each.var, len(order))
     known = Knowledge((), (), {}, {}, order, FALSE in context.facts)
+    from plica.rewrite.index.bounds import wraps  # bounds looks up the tables made here
+
     rows: list[Polynomial] = []
     for condition in context.conditions():
+        if wraps(condition, known):
+            continue  # it speaks of numbers modulo 2^64
         for left, right, constant in inequalities(condition):
             row = known.polynomial(left).plus(known.polynomial(right), -1).shifted(constant)
             if row.terms:
                 rows.append(row)
+                _note_form(row, known)
+                known.bounds.clear()
             elif row.constant < 0:
                 known.impossible = True
         _note_residue(condition, known)
-    for row in rows:
-        _note_form(row, known)
     known.rows = tuple(row for row in rows if len(row.terms) > 1)
     ends = [
         (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))

@@ -2,13 +2,8 @@
 
 A quotient `q = a // b` is an unknown with `0 <= a - b*q <= b - 1` where `b` is positive, the
 contrary where it is negative, and 0 where it is zero: three cases.  What is left are polynomials
-that are not negative, and a proof is a list of steps that ends in a contradiction:
-
-    Total(i, j)              row i plus row j
-    Times(i, j)              row i times row j
-    Strip(i, j)              v*z >= k > 0 and v >= 1 (row j) give z >= 1;  v*z >= 0 gives z >= 0
-    Replace(i, low, high)    rows low and high say p >= 0 and -p >= 0: an unknown of p is replaced
-    Combined(multiples)      all rows so far, in these multiples, add up to a negative number
+that are not negative (rows), and a proof is a list of deductions that make more rows, and multiples
+of rows that add up to a negative number.
 
 >>> from plica.ir.dim import dim_var
 >>> from plica.ir.scalar import Eq, Lt, index
@@ -35,52 +30,19 @@ from plica.ir.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
 from plica.rewrite.index.case import Constraint, System, TooManyCases, contrary, replaced, split
 from plica.rewrite.index.combination import adds_up, contradiction
 from plica.rewrite.index.context import Context
-from plica.rewrite.index.point import is_structure
-from plica.rewrite.index.polynomial import (
-    NOTHING,
-    Key,
-    Polynomial,
-    Product,
-    atom,
-    number,
-    polynomial,
+from plica.rewrite.index.deduction import (
+    Made,
+    Replace,
+    Strip,
+    Times,
+    Total,
+    atoms_of,
+    make,
+    sign_of,
+    solvable,
 )
-
-
-@attrs.frozen
-class Total:
-    """The sum of two rows."""
-
-    i: int
-    j: int
-
-
-@attrs.frozen
-class Times:
-    """The product of two rows."""
-
-    i: int
-    j: int
-
-
-@attrs.frozen
-class Strip:
-    """Row `i` without a factor that row `j` says is at least 1 (or at most -1)."""
-
-    i: int
-    j: int
-
-
-@attrs.frozen
-class Replace:
-    """Row `i` with an unknown replaced by what rows `low` and `high` say it equals."""
-
-    i: int
-    low: int
-    high: int
-
-
-Made: TypeAlias = Total | Times | Strip | Replace
+from plica.rewrite.index.point import is_structure
+from plica.rewrite.index.polynomial import Key, Polynomial, polynomial
 
 
 @attrs.frozen
@@ -125,7 +87,7 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
     for start, case in zip(systems, why.cases, strict=True):
         rows = list(start)
         for each in case.made:
-            made = _make(each, rows)
+            made = make(each, rows)
             if made is None:
                 return False
             rows.append(made)
@@ -245,7 +207,7 @@ def _refuted(start: list[Polynomial]) -> Refuted | None:
     seen = {(row.constant, row.form) for row in rows}
 
     def add(step: Made) -> None:
-        row = _make(step, rows)
+        row = make(step, rows)
         if row is None or len(rows) > 4 * MOST_ROWS:
             return
         if not row.terms and row.constant >= 0:
@@ -258,7 +220,7 @@ def _refuted(start: list[Polynomial]) -> Refuted | None:
 
     live = list(range(len(rows)))  # rows not yet replaced by ones with fewer unknowns
     for i, j in itertools.combinations(list(live), 2):  # 0 <= y < m says that m is positive
-        if _sign_row(rows[i].plus(rows[j])) is not None:
+        if sign_of(rows[i].plus(rows[j])) is not None:
             before = len(rows)
             add(Total(i, j))
             live += range(before, len(rows))
@@ -305,12 +267,12 @@ def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list
         for i in live:
             other = rows[i].scaled(-1)
             j = by_key.get((other.constant, other.form))
-            if j is not None and _solvable(rows[i]) is not None:
+            if j is not None and solvable(rows[i]) is not None:
                 pair = (i, j)
                 break
         if pair is None:
             return live
-        unknown = _solvable(rows[pair[0]])
+        unknown = solvable(rows[pair[0]])
         kept: list[int] = []
         for i in live:
             if i in pair:
@@ -326,11 +288,11 @@ def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list
 
 def _with_strips(rows: list[Polynomial], live: list[int], add: _Add) -> list[int]:
     """Rows, and sums of two, without a factor that is known to be positive or negative."""
-    signs = [(j, sign[0]) for j in live if (sign := _sign_row(rows[j])) is not None]
+    signs = [(j, sign[0]) for j in live if (sign := sign_of(rows[j])) is not None]
     result = list(live)
     for j, unknown in signs:
         for i in live:
-            if i != j and any(unknown in _atoms_of(key) for key in rows[i].terms):
+            if i != j and any(unknown in atoms_of(key) for key in rows[i].terms):
                 before = len(rows)
                 add(Strip(i, j))
                 result += range(before, len(rows))
@@ -346,91 +308,4 @@ def _with_strips(rows: list[Polynomial], live: list[int], add: _Add) -> list[int
 
 
 def _indivisible(row: Polynomial, unknown: Scalar) -> dict[Key, int]:
-    return {k: c for k, c in row.terms.items() if unknown not in _atoms_of(k)}
-
-
-# --- steps ---------------------------------------------------------------------------------------
-
-
-def _make(step: Made, rows: Sequence[Polynomial]) -> Polynomial | None:
-    """The row a step makes, None where the step is not allowed."""
-    match step:
-        case Total(i, j):
-            return rows[i].plus(rows[j])
-        case Times(i, j):
-            return rows[i].times(rows[j])
-        case Strip(i, j):
-            return _stripped(rows[i], rows[j])
-        case Replace(i, low, high):
-            return _substituted(rows[i], rows[low], rows[high])
-
-
-def _stripped(row: Polynomial, sign_row: Polynomial) -> Polynomial | None:
-    sign = _sign_row(sign_row)
-    if sign is None:
-        return None
-    unknown, direction = sign
-    quotient = NOTHING
-    for key, coefficient in row.terms.items():
-        rest = _over(key, unknown)
-        if rest is None:
-            return None
-        quotient = quotient.plus(rest, coefficient)
-    if row.constant > 0:
-        return None
-    # v*z >= k with k >= 1 gives z >= 1, with k = 0 gives z >= 0
-    return quotient.scaled(direction).shifted(-1 if row.constant < 0 else 0)
-
-
-def _substituted(row: Polynomial, low: Polynomial, high: Polynomial) -> Polynomial | None:
-    if low.scaled(-1) != high:
-        return None
-    unknown = _solvable(low)
-    if unknown is None:
-        return None
-    coefficient = low.terms[unknown]
-    others = Polynomial(low.constant, {k: c for k, c in low.terms.items() if k is not unknown})
-    value = others.scaled(-coefficient)  # the coefficient is 1 or -1
-    total = number(row.constant)
-    for key, factor in row.terms.items():
-        part = number(factor)
-        for each in _atoms_of(key):
-            part = part.times(value if each is unknown else atom(each))
-        total = total.plus(part)
-    return total
-
-
-def _solvable(row: Polynomial) -> Scalar | None:
-    """An unknown that a row, as an equation, gives in terms of the others."""
-    uses: dict[Scalar, int] = {}
-    for each in row.atoms():
-        uses[each] = uses.get(each, 0) + 1
-    best: Scalar | None = None
-    for key, coefficient in row.terms.items():
-        if not isinstance(key, Product) and abs(coefficient) == 1 and uses[key] == 1:
-            best = key
-    return best
-
-
-def _sign_row(row: Polynomial) -> tuple[Scalar, int] | None:
-    """The unknown that a row says is at least 1 (sign 1) or at most -1 (sign -1)."""
-    if len(row.terms) != 1:
-        return None
-    ((key, coefficient),) = row.terms.items()
-    if isinstance(key, Product) or abs(coefficient) != 1 or row.constant > -1:
-        return None
-    return key, coefficient
-
-
-def _over(key: Key, unknown: Scalar) -> Polynomial | None:
-    rest = list(_atoms_of(key))
-    if unknown not in rest:
-        return None
-    rest.remove(unknown)
-    if not rest:
-        return number(1)
-    return atom(rest[0]) if len(rest) == 1 else Polynomial(0, {Product(tuple(rest)): 1})
-
-
-def _atoms_of(key: Key) -> tuple[Scalar, ...]:
-    return key.atoms if isinstance(key, Product) else (key,)
+    return {k: c for k, c in row.terms.items() if unknown not in atoms_of(k)}

@@ -31,6 +31,7 @@ import numpy as np
 from plica.ir.dtype import bool_
 from plica.ir.scalar import And, Eq, Or, Scalar, dtype_of
 from plica.rewrite.index import solver
+from plica.rewrite.index.bounds import wraps
 from plica.rewrite.index.case import System, TooManyCases, contrary, linear, linearised, split
 from plica.rewrite.index.certificate import (
     MOST_POINTS,
@@ -104,6 +105,9 @@ def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:
 
 def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
     """Whether a condition holds at every point that the context allows."""
+    known = knowledge(context)
+    if any(wraps(said, known) for said in (condition, *context.conditions())):
+        return Undecided("arithmetic on data may wrap around 64 bits")
     wrong = counterexample(condition, context)
     if wrong is not None:
         return _refuted(wrong)

@@ -21,37 +21,18 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import (
-    Add,
-    And,
-    Lit,
-    Mul,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
-from plica.rewrite.derivation import Derivation, Step, Sweep, at
-from plica.rewrite.engine import Index, index_of
-from plica.rewrite.index.bounds import wraps
-from plica.rewrite.index.canonical import gathered, term_of
+from plica.ir.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
+from plica.rewrite.derivation import Derivation, Step, at
+from plica.rewrite.engine import Index
 from plica.rewrite.index.context import EMPTY, FALSE, TRUE, Context
-from plica.rewrite.index.guard import Given, Within
+from plica.rewrite.index.guard import Within
 from plica.rewrite.index.knowledge import Knowledge, knowledge
-from plica.rewrite.index.polynomial import Polynomial, Product, number
-from plica.rewrite.index.rules import INDEX_RULES, SUMS
+from plica.rewrite.index.sweep import RULES, SUM_RULES, swept
 from plica.rewrite.make import rule
-from plica.rewrite.match import Match
 from plica.rewrite.pattern import ANYTHING, IndexHole
-from plica.rewrite.rule import Rule
 
-RULES: Final[Index] = index_of(INDEX_RULES)
 MOST_CONTEXTS: Final = 256
 """Branches beyond this many in one term are simplified without what is known inside them."""
 
@@ -77,7 +58,7 @@ def simplified(
     if knowledge(context).impossible:
         context = EMPTY
     steps: list[Step] = []
-    plain = _plain(term, knowledge(context), {}, rules, steps)
+    plain = swept(term, knowledge(context), {}, rules, steps)
     result = simplify(plain, context) if rules is RULES else plain
     derivation = Derivation(term, tuple(steps))
     if at(derivation, len(steps)) is not plain:
@@ -92,202 +73,6 @@ _p, _x, _y = IndexHole("p", ANYTHING, bool_), IndexHole("x"), IndexHole("y")
 INSIDE: Final = rule("under-guards", Select(_p, _x, _y), Within(lambda m, known: None))
 """Stands in derivations for what was simplified with what is known inside branches."""
 
-
-def _plain(
-    root: Scalar,
-    known: Knowledge,
-    memo: dict[Scalar, Scalar],
-    rules: Index,
-    steps: list[Step] | None,
-) -> Scalar:
-    """Bottom up, each distinct term once, until no rule applies.
-
-    What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
-    one: only its atoms are visited, and it is brought into canonical form once.
-    """
-    done = memo.get(root)
-    if done is not None:
-        return done
-    stack: list[tuple[Scalar, Scalar | None]] = [(root, None)]
-    pop, push = stack.pop, stack.append
-    sweep = Sweep("normal")
-    fuel = FUEL
-    pending: dict[Scalar, Rule] = {}
-    while stack:
-        node, replacement = pop()
-        if replacement is not None:
-            memo[node] = memo[replacement]
-            pending.pop(node, None)
-            continue
-        if node in memo:
-            continue
-        cls = node.__class__
-        new = node
-        taken: tuple[Rule, Scalar] | None = None
-        whole = None
-        if cls in SUM_RULES and dtype_of(node) is i64 and not wraps(node, known):
-            whole = known.polynomial(node)
-            missing = [atom for atom in whole.atoms() if atom not in memo and atom is not node]
-        else:
-            missing = [kid for kid in _visible(node) if kid not in memo]
-        if missing:
-            push((node, None))
-            for kid in reversed(missing):
-                push((kid, None))
-            continue
-        if whole is not None and node not in whole.terms:
-            made, final = _summed(whole, known, memo)
-            if made is None or made is node:
-                memo[node] = node
-                continue
-            if steps is not None:
-                new = _rebuilt_sum(node, memo)
-            taken = SUM_RULES[cls], made
-            if final:
-                memo[made] = made
-        else:
-            new = _rebuilt(node, memo)
-            if new is not node:
-                done = memo.get(new)
-                if done is not None:
-                    memo[node] = done
-                    continue
-                if new in pending:
-                    raise _endless(pending)
-            taken = _step(new, known, rules)
-            if taken is None:
-                memo[node] = memo[new] = new
-                continue
-        used, after = taken
-        if after is new:  # only its atoms have changed
-            memo[node] = memo.setdefault(new, new)
-            continue
-        if steps is not None:
-            steps.append(Step(used, new, after, (), sweep))
-        done = memo.get(after)
-        if done is not None:
-            memo[node] = memo[new] = done
-            continue
-        fuel -= 1
-        if after in pending or fuel < 0:
-            pending[new] = used
-            raise _endless(pending)
-        pending[new] = used
-        if new is not node:
-            push((node, after))
-        push((new, after))
-        push((after, None))
-    return memo[root]
-
-
-SUM_RULES: Final = dict(zip((Add, Sub, Mul), SUMS, strict=True))
-
-
-def _visible(node: Scalar) -> tuple[Scalar, ...]:
-    """The parts that are looked at wherever the node is: not what a guard or a binder hides."""
-    cls = node.__class__
-    if cls is ScalarVar or cls is Lit or cls is Reduce:
-        return ()
-    if cls is Select or cls is And or cls is Or:
-        return (node._children[0],)  # type: ignore[return-value]  # conditions are scalars
-    return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
-
-
-def _rebuilt(node: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
-    """The node with its visible parts simplified."""
-    kids = node._children
-    cls = node.__class__
-    if not kids or cls is ScalarVar or cls is Lit or cls is Reduce:
-        return node
-    if cls is Select or cls is And or cls is Or:
-        return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]
-    return rebuild(node, tuple([memo[k] if isinstance(k, Scalar) else k for k in kids]))
-
-
-def _summed(
-    whole: Polynomial, known: Knowledge, memo: dict[Scalar, Scalar]
-) -> tuple[Scalar | None, bool]:
-    """The canonical term of a sum whose atoms are simplified, and whether nothing is left to do."""
-    changed = False
-    for atom in whole.atoms():
-        if memo[atom] is not atom:
-            changed = True
-            break
-    if changed:
-        total = number(whole.constant)
-        for key, coefficient in whole.terms.items():
-            if isinstance(key, Product):
-                part = number(1)
-                for atom in key.atoms:
-                    part = part.times(known.polynomial(memo[atom]))
-            else:
-                part = known.polynomial(memo[key])
-            total = total.plus(part, coefficient)
-        whole = total
-    joined = gathered(whole, known)
-    if joined is None:
-        return None, False
-    made = term_of(joined, known)
-    return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
-
-
-def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
-    """A sum of sums with simplified atoms, otherwise as it stands."""
-    made: dict[Scalar, Scalar] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in made:
-            stack.pop()
-            continue
-        if node.__class__ not in SUM_RULES:
-            made[node] = memo.get(node, node)
-            continue
-        missing = [kid for kid in node._children if kid not in made]
-        if missing:
-            stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
-            continue
-        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]
-    return made[root]
-
-
-FUEL: Final = 1_000_000
-
-
-def _step(term: Scalar, known: Knowledge, rules: Index) -> tuple[Rule, Scalar] | None:
-    """The first rule that applies at the root of `term` under what is known."""
-    entries = rules.get(term.__class__)
-    if entries is None or wraps(term, known):
-        return None
-    for used, matcher in entries:
-        filling: dict[str, Scalar] = {}
-        if not matcher(term, filling):
-            continue
-        when = used.when
-        if when is not None:
-            if isinstance(when, Given):
-                if not when.holds(filling, known):
-                    continue
-            elif not when(Match(filling)):
-                continue
-        right = used.right
-        if used.build is not None:
-            after = used.build(filling)
-        elif isinstance(right, Within):
-            after = right.run(Match(filling), known)
-        else:
-            raise CompilerBug(f"The index rule {used.name} does not say what it needs to know.")
-        if after is not None and after is not term:
-            return used, after
-    return None
-
-
-def _endless(pending: dict[Scalar, Rule]) -> CompilerBug:
-    names = list(dict.fromkeys(each.name for each in pending.values()))[-8:]
-    return CompilerBug(f"Simplifying does not come to an end: a cycle through {', '.join(names)}.")
-
-
-# --- inside branches -----------------------------------------------------------------------------
 
 Job: TypeAlias = Generator[tuple[Scalar, Context], Scalar, Scalar]
 
@@ -321,9 +106,9 @@ ROUNDS: Final = 8
 def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
     known = knowledge(context)
     for _ in range(ROUNDS):
-        term = _plain(term, known, known.plain, RULES, None)
+        term = swept(term, known, known.plain, RULES, None)
         changed: dict[Scalar, Scalar] = {}
-        for node in _branches(term):
+        for node in _branches(term) if _has_branches(term, known) else ():
             new = node
             match node:
                 case Select(condition, then, orelse):
@@ -361,10 +146,16 @@ def _refined(context: Context, condition: Scalar, holds: bool, budget: list[int]
     """The context inside a branch; None where no point gets there."""
     if budget[0] <= 0 or isinstance(condition, Lit):
         return context
-    inner = context.where(condition) if holds else context.unless(condition)
+    known = knowledge(context)
+    inner = known.inner.get((condition, holds))
+    if inner is None:
+        inner = context.where(condition) if holds else context.unless(condition)
+        known.inner[condition, holds] = inner
     if inner is not context:
         budget[0] -= 1
-        if knowledge(inner).impossible:
+        within = knowledge(inner)
+        within.trim()
+        if within.impossible:
             return None
     return inner
 
@@ -378,6 +169,34 @@ def _looped(context: Context, axes: tuple[ScalarVar, ...], sizes: list[Scalar]) 
     return inner if not knowledge(inner).impossible else context.without(axes)
 
 
+BRANCHES: Final = frozenset({Select, And, Or, Reduce})
+
+
+def _has_branches(term: Scalar, known: Knowledge) -> bool:
+    """Whether something inside is looked at under a condition or a binder; mostly not."""
+    memo = known.branching
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        cls = node.__class__
+        if cls in BRANCHES or cls is ScalarVar or cls is Lit:
+            memo[node] = cls in BRANCHES
+            continue
+        if cls in SUM_RULES and dtype_of(node) is i64 and node not in known.polynomial(node).terms:
+            parts = list(known.polynomial(node).atoms())
+        else:
+            parts = [kid for kid in node._children if isinstance(kid, Scalar)]
+        missing = [part for part in parts if part not in memo]
+        if missing:
+            stack += missing
+        else:
+            memo[node] = any(memo[part] for part in parts)
+    return memo[term]
+
+
 def _branches(term: Scalar) -> list[Scalar]:
     """The outermost nodes whose parts are looked at under a condition or a binder."""
     found: list[Scalar] = []
@@ -388,7 +207,7 @@ def _branches(term: Scalar) -> list[Scalar]:
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, Select | And | Or | Reduce):
+        if node.__class__ in BRANCHES:
             found.append(node)
         elif not isinstance(node, ScalarVar | Lit):
             stack += [kid for kid in reversed(node._children) if isinstance(kid, Scalar)]

@@ -3,6 +3,7 @@
 >>> from plica.ir.dim import dim_var
 >>> from plica.ir.scalar import Lt
 >>> from plica.rewrite.index.context import EMPTY
+>>> from plica.rewrite.index.knowledge import knowledge
 >>> i, j, n, m = map(dim_var, "ijnm")
 >>> nest = knowledge(EMPTY.loop(i, n).loop(j, m))
 >>> surely(Lt(i * m + j, n * m), nest), surely(Lt(i, n - 1), nest)
@@ -16,19 +17,19 @@ from __future__ import annotations
 
 from plica.ir.dtype import i64
 from plica.ir.scalar import And, Eq, Le, Lit, Lt, Ne, Not, Or, Scalar, dtype_of
-from plica.rewrite.index.bounds import of_polynomial
+from plica.rewrite.index.bounds import of_polynomial, wraps
 from plica.rewrite.index.context import negated
-from plica.rewrite.index.knowledge import Knowledge, knowledge
+from plica.rewrite.index.knowledge import Knowledge
 from plica.rewrite.index.modular import residue_of_polynomial
 from plica.rewrite.index.polynomial import Key, Polynomial, Product
-
-__all__ = ["knowledge", "not_negative", "not_zero", "surely"]
 
 
 def surely(condition: Scalar, known: Knowledge) -> bool:
     """Whether the condition is seen to hold wherever the context does."""
     if known.impossible:
         return True
+    if wraps(condition, known):
+        return False
     stack = [condition]
     while stack:  # all of these
         node = stack.pop()

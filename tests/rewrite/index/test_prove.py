@@ -13,6 +13,7 @@ from plica.core.name import Name
 from plica.ir.dtype import i64
 from plica.ir.scalar import (
     And,
+    Buffer,
     Eq,
     FloorDiv,
     FloorMod,
@@ -157,6 +158,17 @@ def test_refuted(
     if expected is not None:
         assert dict(answer.point) == expected
     assert max(abs(each) for _, each in answer.point) <= 12
+
+
+def test_data_that_may_wrap_proves_nothing() -> None:
+    data = Buffer(Name("data"), (number(4),), i64)
+    value_ = data[0]
+    assert not can_prove(Lt(value_, value_ + 1))
+    assert isinstance(decide(Lt(value_, value_ + 1)), Undecided)
+    assert not can_prove(Lt(value_, number(5)), EMPTY.where(Lt(value_ + 1, number(5))))
+    inside = EMPTY.where(number(0) <= value_, value_ < 100)
+    assert can_prove(Lt(value_, value_ + 1), inside)
+    assert can_prove(Eq((value_ * 8 + 3) // 8, value_), inside)
 
 
 def test_a_far_counterexample() -> None:

@@ -34,7 +34,7 @@ from plica.rewrite.derivation import at
 from plica.rewrite.engine import index_of
 from plica.rewrite.index import EMPTY, INDEX_RULES, Context, simplified, simplify
 from plica.rewrite.index.context import FALSE, TRUE
-from plica.rewrite.index.simplify import RULES
+from plica.rewrite.index.sweep import RULES
 from tests.rewrite.index.box import X, Y, Z, conditions, contexts, points, split_terms, terms, value
 
 N, M = (ScalarVar(Name(name), i64) for name in "nm")
