@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plica.core.binding import substitute
 from plica.core.fold import post_order
@@ -29,6 +29,9 @@ Key: TypeAlias = frozenset[tuple[Scalar, int]]  # the same product whatever its 
 Polynomial: TypeAlias = dict[Key, tuple[Monomial, int]]  # in order of first sight
 
 DimLike: TypeAlias = "int | Scalar"
+
+MOST: Final = 1024
+"""A product of more terms than this is not multiplied out: there could be exponentially many."""
 
 
 def dim_var(name: str | Name) -> ScalarVar:
@@ -102,12 +105,17 @@ def polynomial(value: Term) -> Polynomial:
             case Sub(left, right):
                 memo[node] = _plus(memo[left], memo[right], -1)
             case Mul(left, right):
-                memo[node] = _times(memo[left], memo[right])
+                a, b = memo[left], memo[right]
+                if len(a) * len(b) <= MOST:
+                    memo[node] = _times(a, b)
+                else:
+                    whole = rebuild(node, (from_polynomial(a), from_polynomial(b)))
+                    memo[node] = _monomial((whole,), 1)
             case (
                 FloorDiv(left, right) | FloorMod(left, right) | Min(left, right) | Max(left, right)
             ):
-                a, b = from_polynomial(memo[left]), from_polynomial(memo[right])
-                memo[node] = _opaque(rebuild(node, (a, b)), a, b)
+                x, y = from_polynomial(memo[left]), from_polynomial(memo[right])
+                memo[node] = _opaque(rebuild(node, (x, y)), x, y)
             case Scalar():
                 memo[node] = _monomial((node,), 1)
             case _:

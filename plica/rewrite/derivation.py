@@ -202,6 +202,9 @@ def _normal(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | N
             continue
         if node in memo:
             continue
+        if type(node).variable:  # a leaf, as in the engine
+            memo[node] = node
+            continue
         missing = [kid for kid in node._children if kid not in memo]
         if missing:
             stack.append((node, None))
@@ -229,7 +232,9 @@ def _up(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None)
     sites = _sites(steps)
     memo: dict[Term, Term] = {}
     for node in post_order(term):
-        new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+        new = node
+        if not type(node).variable:
+            new = rebuild(node, tuple([memo[kid] for kid in node._children]))
         _inherit(origins, node, new)
         for step in sites.get(new, ()):
             _learn(origins, step)
@@ -270,6 +275,9 @@ def rebuild_top_down(
             leave(new, done)
         elif node not in heads:
             heads[node] = new = head(node)
+            if type(new).variable:
+                memo[node] = new
+                continue
             stack.append((node, True))
             stack.extend((kid, False) for kid in reversed(new._children))
     return memo[term]

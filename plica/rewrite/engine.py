@@ -3,6 +3,9 @@
 Bottom up, each distinct term once; rules are indexed by the head of their left side, so a term no
 rule speaks of costs one look-up.  Rules that never come to an end are named.
 
+Note [Variables are leaves]: a variable is told apart by all its fields, its type included, so a
+rewrite inside it would make another variable of it, which nothing binds.
+
 Law: the result is a normal form (`rewrite(rewrite(t).term).steps == ()`).
 """
 
@@ -70,7 +73,7 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
                 continue
             kids = node._children
             new = node
-            if kids:
+            if kids and not node.__class__.variable:  # see Note [Variables are leaves]
                 fresh = tuple([memo[kid] for kid in kids])
                 if fresh != kids:
                     new = rebuild(node, fresh)
@@ -110,6 +113,9 @@ def _settle(
             pending.pop(node, None)
             continue
         if node in memo:
+            continue
+        if type(node).variable:
+            memo[node] = node
             continue
         missing = [kid for kid in node._children if kid not in memo]
         if missing:

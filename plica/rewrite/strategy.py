@@ -145,7 +145,9 @@ def bottom_up(strategy: Strategy | Rule) -> Strategy:
         steps: list[Step] = []
         done: dict[Term, Rewritten | None] = {}
         for node in post_order(term):
-            new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+            new = node
+            if not type(node).variable:
+                new = rebuild(node, tuple([memo[kid] for kid in node._children]))
             if new not in done:
                 done[new] = part(new)
                 steps.extend(_swept(new, done[new], sweep, len(done)))

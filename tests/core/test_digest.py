@@ -113,10 +113,11 @@ def naive_alpha(a: Any, b: Any, there: dict[Term, Term], back: dict[Term, Term])
             return a is b
         case Bind(), Bind():
             outside = naive_all(a.values, b.values, there, back)
-            return outside and naive_scope(a.vars, b.vars, (a.body,), (b.body,), there, back)
+            inside = ((a.body,), (b.body,))
+            return outside and naive_scope((a.vars, b.vars), inside, there, back)
         case Fix(), Fix():
-            inside = (a.value, a.body), (b.value, b.body)
-            return naive_scope((a.var,), (b.var,), *inside, there, back)
+            inside = ((a.value, a.body), (b.value, b.body))
+            return naive_scope(((a.var,), (b.var,)), inside, there, back)
         case Leaf(), Leaf():
             return a is b
         case Mixed(), Mixed():
@@ -134,15 +135,14 @@ def naive_all(a: Any, b: Any, there: dict[Term, Term], back: dict[Term, Term]) -
     return len(a) == len(b) and all(naive_alpha(x, y, there, back) for x, y in pairs)
 
 
-def naive_scope(
-    a: tuple[Ref, ...], b: tuple[Ref, ...], left: Any, right: Any, there: Any, back: Any
-) -> bool:
+def naive_scope(bound: Any, inside: Any, there: dict[Term, Term], back: dict[Term, Term]) -> bool:
+    a, b = bound
     if [each.kind for each in a] != [each.kind for each in b]:
         return False
     pairs = list(zip(a, b, strict=True))
     there = {k: v for k, v in there.items() if k not in a} | dict(pairs)
     back = {k: v for k, v in back.items() if k not in b} | {y: x for x, y in pairs}
-    return naive_all(left, right, there, back)
+    return naive_all(*inside, there, back)
 
 
 @given(toys(), toy_vars(), toy_vars())

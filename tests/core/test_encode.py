@@ -129,11 +129,11 @@ WRONG: dict[str, tuple[str, str]] = {
     "an object": (document([LEAF, {"what": 1}]), "bad-json"),
     "an object with two keys": (document([LEAF, {"t": 0, "f": 0}]), "bad-json"),
     "a key of a value twice": (
-        '{"format": "plica-term", "version": 1, "rows": [["%s", {"f": "", "f": ""}]]}' % LEAF,
+        document([LEAF, "here"]).replace('"here"', '{"f": "", "f": ""}'),
         "bad-json",
     ),
     "a fraction": (document([LEAF, 1.5]), "bad-json"),
-    "NaN": ('{"format": "plica-term", "version": 1, "rows": [["%s", NaN]]}' % LEAF, "bad-json"),
+    "NaN": (document([LEAF, math.nan]), "bad-json"),
     "short bits": (document([LEAF, {"f": "00"}]), "bad-json"),
     "bits that are none": (document([LEAF, {"f": "0123456789abcdeX"}]), "bad-json"),
     "base64 that is none": (document([LEAF, {"b": "?"}]), "bad-json"),
@@ -152,7 +152,10 @@ WRONG: dict[str, tuple[str, str]] = {
         "bad-json",
     ),
     "no dtype": (document(["ir.dtype.DType", "f33"]), "bad-json"),
-    "a value its dtype lacks": (document(["ir.dtype.DType", "i8"], ["ir.scalar.Lit", 200, {"t": 0}]), "bad-json"),
+    "a value its dtype lacks": (
+        document(["ir.dtype.DType", "i8"], ["ir.scalar.Lit", 200, {"t": 0}]),
+        "bad-json",
+    ),
     "an infinite integer": (
         document(["ir.dtype.DType", "i8"], ["ir.scalar.Lit", {"f": "7ff0000000000000"}, {"t": 0}]),
         "bad-json",
@@ -166,7 +169,9 @@ WRONG: dict[str, tuple[str, str]] = {
         "bad-json",
     ),
     "a negative size": (
-        document(["ir.dtype.DType", "f32"], ["ir.graph.Const", {"t": 0}, [-1, -1], {"b": "AAAAAA=="}]),
+        document(
+            ["ir.dtype.DType", "f32"], ["ir.graph.Const", {"t": 0}, [-1, -1], {"b": "AAAAAA=="}]
+        ),
         "bad-json",
     ),
     "a word that is none": (
@@ -219,7 +224,13 @@ def test_damaged_text_is_refused_or_another_term(data: st.DataObject) -> None:
     other = text[:where] + bytes([data.draw(st.integers(0, 255))]) + text[where + 1 :]
     cut = text[:where]
     for each in (other, cut):
-        try:
-            assert isinstance(from_json(each), Term)
-        except Malformed as refusal:
-            assert refusal.code in ("bad-json", "unknown-class", "cyclic-data", "newer-version")
+        answer = _term_or_code(each)
+        known = ("bad-json", "unknown-class", "cyclic-data", "newer-version")
+        assert isinstance(answer, Term) or answer in known
+
+
+def _term_or_code(text: bytes) -> Term | str:
+    try:
+        return from_json(text)
+    except Malformed as refusal:
+        return refusal.code

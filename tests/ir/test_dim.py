@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import alpha_equal
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import (
     dim,
@@ -141,6 +142,17 @@ def test_names_do_not_order_dims() -> None:
     assert normal_dim(b + a) is Add(b, a)
     assert normal_dim(a + b) is Add(a, b)
     assert not alpha_equal(normal_dim(b + a), normal_dim(a + b))
+
+
+def test_products_do_not_explode() -> None:
+    term: Scalar = Lit(1, i64)
+    for i in range(60):
+        term = term * (dim_var(Name("a", i)) + dim_var(Name("b", i)))
+    once = normal_dim(term)
+    assert normal_dim(once) is once
+    assert same_dim(once, term)
+    sizes: dict[Term, int] = {dim_var(Name(h, i)): 1 for h in "ab" for i in range(60)}
+    assert evaluate(term, {**sizes, dim_var(Name("b", 0)): -1}) == 0
 
 
 def test_known_and_unknown() -> None:

@@ -18,7 +18,7 @@ from tests.strategies import kernels
 
 N = dim_var("n")
 OUT = Buffer(Name("out"), (N,), f32)
-I, J = ScalarVar(Name("i"), i64), ScalarVar(Name("j"), i64)
+ROW, COLUMN = ScalarVar(Name("i"), i64), ScalarVar(Name("j"), i64)
 
 
 @given(kernels())
@@ -34,10 +34,10 @@ def copying(var: ScalarVar) -> Kernel:
 
 
 def test_a_kernel_binds_its_dims_and_buffers_and_a_loop_its_variable() -> None:
-    assert free_vars(copying(I)) == frozenset()
-    assert alpha_equal(copying(I), copying(J))
-    loop = For(I, I, "serial", Store(OUT, (I,), Lit(0, f32)))
-    assert free_vars(loop) == {I, OUT, N}  # the extent is outside the loop
+    assert free_vars(copying(ROW)) == frozenset()
+    assert alpha_equal(copying(ROW), copying(COLUMN))
+    loop = For(ROW, ROW, "serial", Store(OUT, (ROW,), Lit(0, f32)))
+    assert free_vars(loop) == {ROW, OUT, N}  # the extent is outside the loop
 
 
 def test_an_allocated_buffer_lives_in_its_body() -> None:
@@ -49,4 +49,4 @@ def test_an_allocated_buffer_lives_in_its_body() -> None:
 
 def test_a_store_has_as_many_indices_as_its_buffer_dims() -> None:
     with pytest.raises(IllFormed, match="has rank 1, not 2"):
-        Store(OUT, (I, I), Lit(0, f32))
+        Store(OUT, (ROW, ROW), Lit(0, f32))

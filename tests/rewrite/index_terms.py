@@ -17,7 +17,7 @@ VARIABLES = tuple(ScalarVar(Name(name), i64) for name in "abcd")
 
 
 def _sum(m: Match) -> Scalar:
-    return m.x + Lit(m.c.value + m.d.value, i64)
+    return Add(m.x, Lit(m.c.value + m.d.value, i64))
 
 
 RULES: tuple[Rule, ...] = (

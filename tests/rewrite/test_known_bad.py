@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plica.core.diagnostic import RuleRefused
-from plica.rewrite import rule
+from plica.rewrite import Rule, rule
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Refuted
 from tests.rewrite.known_bad.graph import GRAPH
@@ -17,17 +17,21 @@ from tests.rewrite.known_bad.index import INDEX
 BUDGET = 400
 
 
+def refused_or_made(
+    name: str, left: Any, right: Any, options: dict[str, Any]
+) -> Rule | RuleRefused:
+    try:
+        return rule(name, left, right, **options)
+    except RuleRefused as refused:
+        return refused
+
+
 @pytest.mark.parametrize("bad", GRAPH, ids=lambda bad: bad[0])
 def test_a_bad_graph_rule_is_caught(bad: tuple[str, Any, Any, dict[str, Any]]) -> None:
     name, left, right, options = bad
-    try:
-        made = rule(name, left, right, **options)
-    except RuleRefused as refused:
-        code = refused.code
-    else:
-        code = None
-    if code is not None:
-        assert code == "rule-types"
+    made = refused_or_made(name, left, right, options)
+    if isinstance(made, RuleRefused):
+        assert made.code == "rule-types"
         return
     verdict = check(made, examples=BUDGET)
     assert isinstance(verdict, Refuted), verdict

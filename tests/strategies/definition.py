@@ -113,10 +113,9 @@ def counting(builder: Builder, scope: Scope, depth: int) -> Definitions:
     """A function that calls itself while its first argument, cut off at DEPTH, is positive."""
     dims, types, params = signature(builder, scope)
     ret = builder.choose([typed(each) for each in params] or [builder.tensor_type()])
-    count = Var(builder.name(), _SCALAR)
     type = FuncType(dims, types, (_SCALAR, *map(typed, params)), ret)
     itself = Var(builder.name(), type)
-    function = count_down(builder, scope, depth, count, params, type, itself)
+    function = count_down(builder, scope, depth, type, itself)
     builder.cost[itself] = DEPTH * cost(builder, function)
     return [(itself, function)]
 
@@ -128,28 +127,19 @@ def mutual(builder: Builder, scope: Scope, depth: int) -> Definitions:
     even, odd = (Var(builder.name(), type) for _ in range(2))
     made: Definitions = []
     for itself, other in ((even, odd), (odd, even)):
-        count, x = Var(builder.name(), _SCALAR), Var(builder.name(), param)
-        made.append((itself, count_down(builder, scope, depth, count, [x], type, other)))
+        made.append((itself, count_down(builder, scope, depth, type, other)))
     total = sum(cost(builder, value) for _, value in made)
     builder.cost |= {even: DEPTH * total, odd: DEPTH * total}
     return made
 
 
-def count_down(
-    builder: Builder,
-    scope: Scope,
-    depth: int,
-    count: Var,
-    params: list[Var],
-    type: FuncType,
-    again: Var,
-) -> Function:
-    """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`."""
+def count_down(builder: Builder, scope: Scope, depth: int, type: FuncType, again: Var) -> Function:
+    """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, count comes first."""
+    count, *params = (Var(builder.name(), each) for each in type.params)
     zero, one, top = const(0, i64), const(1, i64), const(DEPTH, i64)
     stop = apply("less_equal", count, zero)
     fewer = apply("minimum", count, top)
     less = None if fewer is None else apply("subtract", fewer, one)
-    assume(stop is not None and less is not None)
     assert stop is not None
     assert less is not None
     cheap = without_definitions(builder, scope)
@@ -206,8 +196,7 @@ def local_recursion(builder: Builder, scope: Scope, depth: int) -> Definitions:
     inner = scope.inner((x,))
     type = FuncType((), (), (_SCALAR, param), param)
     itself = Var(builder.name(), type)
-    count, y = Var(builder.name(), _SCALAR), Var(builder.name(), param)
-    function = count_down(builder, inner, depth, count, [y], type, itself)
+    function = count_down(builder, inner, depth, type, itself)
     inner.lets.append((itself, function))
     inner.add(itself, type)
     inner.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)

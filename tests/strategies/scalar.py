@@ -133,9 +133,9 @@ def _indices(draw: DrawFn, size: Scalar, vars: Sequence[Scalar]) -> Scalar:
 
 
 @st.composite
-def index_terms(draw: DrawFn, vars: Sequence[Scalar] = (), depth: int = 3) -> Scalar:
-    """Index terms (i64) over the variables, or over `n`, `m`, `k`."""
-    known = vars or (dim_var("n"), dim_var("m"), dim_var("k"))
+def index_terms(draw: DrawFn, vars: Sequence[Scalar] | None = None, depth: int = 3) -> Scalar:
+    """Index terms (i64) over the variables; over `n`, `m`, `k` where none are given."""
+    known = (dim_var("n"), dim_var("m"), dim_var("k")) if vars is None else vars
     indices = [each for each in known if _dtype(each) is i64]
     if depth == 0 or draw(st.booleans()):
         if indices and draw(st.booleans()):

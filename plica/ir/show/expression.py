@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import (
@@ -159,7 +160,7 @@ class Body:
         """`a if c else b` where both branches are expressions; None where there are statements."""
         role = self.layout.role.get(node)
         simple = role != TAIL and not any(spot.aliases for spot in self.layout.inside[node])
-        if not simple or not (self._has_text(node.then) and self._has_text(node.orelse)):
+        if not simple or not (self.has_text(node.then) and self.has_text(node.orelse)):
             if role is None:
                 self._name(node)
             return None
@@ -168,7 +169,8 @@ class Body:
         depth = 1 + max(depth for _, _, depth in parts)
         return f"{then} if {condition} else {parts[2][0]}", CHOICE, depth
 
-    def _has_text(self, node: Expr) -> bool:
+    def has_text(self, node: Expr) -> bool:
+        """Whether a node is written as an expression where it stands."""
         return node in self.done or isinstance(node, Var | Constructor | Literal)
 
     def _constant(self, node: Const) -> Text:
@@ -269,7 +271,9 @@ class Body:
             of = self.type_of(arg)
             if of is None or not _matches(param, of, set(signature.types), found):
                 return False
-        return tuple([found.get(each) for each in signature.types]) == node.types
+        # Inference finds no polymorphic type by itself.
+        plain = not any(_is_polymorphic(each) for each in node.types)
+        return plain and tuple([found.get(each) for each in signature.types]) == node.types
 
 
 _KEYWORDS: Final = frozenset({"and", "or", "not", "is", "in", "if", "lambda", "None"})
@@ -277,6 +281,10 @@ _KEYWORDS: Final = frozenset({"and", "or", "not", "is", "in", "if", "lambda", "N
 
 def _is_scalar(node: Expr) -> bool:
     return isinstance(node, Literal) or (isinstance(node, Const) and not node.shape)
+
+
+def _is_polymorphic(of: Type) -> bool:
+    return any(isinstance(n, FuncType) and bool(n.dims or n.types) for n in post_order(of))
 
 
 def _matches(of: Type, given: Type, holes: set[TypeVar], found: dict[TypeVar, Type]) -> bool:

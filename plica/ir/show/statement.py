@@ -89,7 +89,7 @@ class Writer:
         spot, value, lead, level = block
         pad = "    " * level
         items: list[Item] = []
-        if level > LEVELS:
+        if level > LEVELS and (spot.aliases or not self.body.has_text(value)):
             name = self.body.reserve()
             self.regions.append((name, block))
             return [f"{pad}{lead}{name}"]

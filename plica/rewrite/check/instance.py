@@ -10,6 +10,7 @@ strange: hypothesis's draws in a check (so failures shrink), a seeded generator 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
@@ -212,15 +213,21 @@ class _Making:
 
 def attribute_values(spec: Attribute, context: Iterable[Type]) -> tuple[Any, ...]:
     """Values the attribute's reader accepts, from a pool that suits the arguments' shapes."""
+    shapes = dict.fromkeys(_sizes(each) for each in context if isinstance(each, TensorType))
+    return _accepted(spec.read, tuple(shapes))
+
+
+@functools.lru_cache(maxsize=4096)
+def _accepted(read: Callable[[Any], Any], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
     found: dict[Any, None] = {}
-    for raw in _pool([_sizes(each) for each in context if isinstance(each, TensorType)]):
-        value = spec.read(raw)
+    for raw in _pool(shapes):
+        value = read(raw)
         if not isinstance(value, Mismatch):
             found[value] = None
     return tuple(found)
 
 
-def _pool(shapes: list[Shape]) -> list[Any]:
+def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
     rank = max(map(len, shapes), default=0)
     pool: list[Any] = [0, 1, -1, 2, -2, 3, True, False, None, 0.5, 2.0, -1.0, *DTYPES]
     for shape in shapes:
