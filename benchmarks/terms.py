@@ -156,10 +156,15 @@ def core_walks() -> Iterator[Walk]:
         yield Walk(
             f"from_json, {name}",
             build,
-            lambda t, n: (lambda text: lambda: from_json(text))(to_json(t)),
+            _reading,
         )
     yield Walk("digest, lets", graph_lets, lambda t, n: lambda: digest(t))
     yield Walk("substitute, lets", graph_lets, lambda t, n: lambda: _inline(t))
+
+
+def _reading(term: Term, count: int) -> Callable[[], Any]:
+    text = to_json(term)
+    return lambda: from_json(text)
 
 
 def _away(term: Term) -> dict[Term, Term]:
@@ -352,14 +357,14 @@ def print_against_tinygrad(console: Console, repeat: int) -> bool:
                 result = rewrite(term)
                 times["rewrite"].append(time.process_time() - start)
                 del term, result
-        for what in mine:
-            ratios = [a / b for a, b in zip(mine[what], other[what], strict=True)]
-            best = min(mine[what]) / min(other[what])
+        for what, times in mine.items():
+            ratios = [a / b for a, b in zip(times, other[what], strict=True)]
+            best = min(times) / min(other[what])
             good = good and statistics.median(ratios) <= 1.0
             table.add_row(
                 f"{name}, {nodes:,} nodes",
                 what,
-                f"{min(mine[what]) / nodes * 1e6:.2f}",
+                f"{min(times) / nodes * 1e6:.2f}",
                 f"{min(other[what]) / nodes * 1e6:.2f}",
                 f"{best:.2f}",
                 f"{statistics.median(ratios):.2f}",

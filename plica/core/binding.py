@@ -118,22 +118,23 @@ def _settle_each(term: Term) -> bool:
 def _free_here(node: Term) -> frozenset[Any]:
     """From the sets of the children; LARGE where one of theirs is."""
     cls = type(node)
+    free: Any  # not None: the children come first
     if cls.binds:
         hidden = shadowed_in(node)
         parts = []
         for name, kid in fields_of_children(node):
-            free = kid._free | {kid} if type(kid).variable else kid._free
-            if free is LARGE:
+            if kid._free is LARGE:
                 return LARGE
+            free = kid._free | {kid} if kid.__class__.variable else kid._free  # type: ignore[operator]
             parts.append(free - hidden[name] if name in hidden else free)
         return NOTHING.union(*parts)
     result: frozenset[Any] = NOTHING
     for kid in node._children:
+        if kid._free is LARGE:
+            return LARGE
         free = kid._free
         if kid.__class__.variable:
             free = free | {kid} if free else frozenset((kid,))
-        elif free is LARGE:
-            return LARGE
         elif not free or free is result:
             continue
         # Keep the object when nothing is new: long chains then share one set.
@@ -194,15 +195,18 @@ def _region(root: Term) -> list[Term]:
     return order
 
 
-def substitute(term: T, mapping: Mapping[Term, Term]) -> Term:
-    """Replace free variables, renaming bound ones where they would capture."""
+def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
+    """Replace free variables, renaming bound ones where they would capture.
+
+    Any: the keys are variables, of whichever class the caller has (maps are invariant in them).
+    """
     if not mapping:
         return term
     with paused():
         return _substitute(term, mapping)
 
 
-def _substitute(term: Term, mapping: Mapping[Term, Term]) -> Term:
+def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:
     free_vars(term)  # so that every node below has its set, or is known to have a large one
     scopes = _Scopes(term, dict(mapping))
     memos = scopes.memos

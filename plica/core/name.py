@@ -17,7 +17,7 @@ class Name(NamedTuple):
     """A readable hint, and an index that makes it unique in its scope."""
 
     hint: str
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # tuples have a method of this name
 
     def __str__(self) -> str:
         return self.hint if self.index == 0 else f"{self.hint}_{self.index}"

@@ -17,7 +17,7 @@ import hashlib
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from pyrsistent import PMap, pmap
 
@@ -90,7 +90,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
                     free = theirs if len(free) <= LIMIT else free
                     break
                 if free:
-                    theirs = tuple(dict.fromkeys(free + cast("tuple[Term, ...]", theirs)))
+                    theirs = tuple(dict.fromkeys(free + theirs))
                 free = pool.setdefault(theirs, theirs)
         if cls.variable and node not in free:
             free = (node, *free)
@@ -162,7 +162,7 @@ def plain(value: Any) -> bytes:
     """A canonical, prefix-free encoding of plain data; names and terms leave only their mark."""
     kind = type(value)
     if kind is str:
-        raw = value.encode("utf-8", "surrogatepass")
+        raw: bytes = value.encode("utf-8", "surrogatepass")
         return b"s" + word(len(raw)) + raw
     if kind is bool:
         return b"1" if value else b"0"
@@ -176,7 +176,7 @@ def plain(value: Any) -> bytes:
     if kind is Name:
         return b"n"
     if kind is bytes:
-        return b"b" + struct.pack("<Q", len(value)) + value
+        return b"".join((b"b", struct.pack("<Q", len(value)), value))
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
     if isinstance(value, Term):

@@ -190,9 +190,9 @@ def rebuild(term: T, kids: tuple[Term, ...]) -> T:
         return term
     cls = type(term)
     if cls._simple:
-        return cast(T, cls(*kids))
+        return cls(*kids)
     rest = iter(kids)
-    args = []
+    args: list[Any] = []
     for name, kind in zip(cls._fields, cls._kinds, strict=True):
         value = getattr(term, name)
         if kind is ONE:
@@ -203,17 +203,17 @@ def rebuild(term: T, kids: tuple[Term, ...]) -> T:
             args.append(_refill(value, rest))
         else:
             args.append(value)
-    return cast(T, cls(*args))
+    return cls(*args)
 
 
-def field_names(cls: type[Term]) -> tuple[str, ...]:
+def field_names(cls: TermMeta) -> tuple[str, ...]:
     """The names of the fields of a term class, in order."""
     if cls._arity < 0:
         _prepare(cls)
     return cls._fields
 
 
-def field_kinds(cls: type[Term]) -> tuple[str, ...]:
+def field_kinds(cls: TermMeta) -> tuple[str, ...]:
     """What each field of a term class holds: ONE, MANY, MIXED or PLAIN."""
     if cls._arity < 0:
         _prepare(cls)

@@ -113,8 +113,8 @@ def naive_alpha(a: Any, b: Any, there: dict[Term, Term], back: dict[Term, Term])
             return a is b
         case Bind(), Bind():
             outside = naive_all(a.values, b.values, there, back)
-            inside = ((a.body,), (b.body,))
-            return outside and naive_scope((a.vars, b.vars), inside, there, back)
+            bodies = ((a.body,), (b.body,))
+            return outside and naive_scope((a.vars, b.vars), bodies, there, back)
         case Fix(), Fix():
             inside = ((a.value, a.body), (b.value, b.body))
             return naive_scope(((a.var,), (b.var,)), inside, there, back)
@@ -142,7 +142,7 @@ def naive_scope(bound: Any, inside: Any, there: dict[Term, Term], back: dict[Ter
     pairs = list(zip(a, b, strict=True))
     there = {k: v for k, v in there.items() if k not in a} | dict(pairs)
     back = {k: v for k, v in back.items() if k not in b} | {y: x for x, y in pairs}
-    return naive_all(*inside, there, back)
+    return naive_all(inside[0], inside[1], there, back)
 
 
 @given(toys(), toy_vars(), toy_vars())

@@ -45,7 +45,7 @@ def test_reading_what_was_written_gives_the_term(term: Term) -> None:
 
 
 @given(PLAIN)
-def test_plain_data_comes_back_bit_for_bit(value: object) -> None:
+def test_plain_data_comes_back_bit_for_bit(value: Any) -> None:
     assert from_json(to_json(Leaf(value))) is Leaf(value)
     mixed = Mixed((("k", value), ("l", (value, Leaf(value)))))
     assert from_json(to_json(mixed)) is mixed

@@ -106,7 +106,7 @@ def test_python_operators_build_operator_calls() -> None:
 def test_numbers_and_arrays_become_expressions() -> None:
     assert as_expr(2.5) is Literal(2.5)
     assert as_expr(X) is X
-    assert as_expr(np.float32(1)) is const(1.0, f32)
+    assert as_expr(np.asarray(1, np.float32)) is const(1.0, f32)
     assert as_expr(np.asarray([1], np.int32)) is const([1], i32)
     wrong: Any = "text"
     with pytest.raises(TypeError, match="is no expression"):

@@ -117,6 +117,10 @@ MISTAKES: Final[dict[str, tuple[Mistake, ...]]] = {
 """For each code the smallest mistakes that must give it."""
 
 
+SPOTS: Final = (Apply, Tuple, Project, If, Match, Call, Let)
+"""What a let may stand around wherever it occurs; a variable may be a binder."""
+
+
 @st.composite
 def ill_typed(draw: DrawFn, codes: tuple[str, ...] = tuple(MISTAKES)) -> tuple[Module, str]:
     """A well-typed module with one mistake somewhere in it, and the code expected."""
@@ -125,7 +129,7 @@ def ill_typed(draw: DrawFn, codes: tuple[str, ...] = tuple(MISTAKES)) -> tuple[M
     bad = draw(st.sampled_from(MISTAKES[code]))()
     functions = whole.functions()
     name, function = draw(st.sampled_from(functions))
-    spots = [node for node in post_order(function.body) if _is_spot(node)]
+    spots = [node for node in post_order(function.body) if isinstance(node, SPOTS)]
     spot = draw(st.sampled_from((function.body, *spots)))
     planted = Let(_var("let"), bad, spot)
 
@@ -141,8 +145,3 @@ def ill_typed(draw: DrawFn, codes: tuple[str, ...] = tuple(MISTAKES)) -> tuple[M
     table[name] = changed
     table[TREE] = TREE_DEF
     return module(table, whole.main), code
-
-
-def _is_spot(node: Term) -> bool:
-    """Whether a let may stand around the node wherever it occurs: a variable may be a binder."""
-    return isinstance(node, Apply | Tuple | Project | If | Match | Call | Let)

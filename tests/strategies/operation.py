@@ -58,13 +58,14 @@ def unary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     if picked is None:
         return None
     x, t = picked
-    if t.dtype.is_float:
-        words = FLOAT_UNARY
-    else:
-        words = SIGNED_UNARY if t.dtype.kind == "int" else ("logical_not",)
-    if t.dtype.kind == "uint":
+    words: dict[str, tuple[str, ...]] = {
+        "float": FLOAT_UNARY,
+        "int": SIGNED_UNARY,
+        "bool": ("logical_not",),
+    }
+    if t.dtype.kind not in words:
         return None
-    return _done(apply(pick(draw, words), x), t.shape, t.dtype)
+    return _done(apply(pick(draw, words[t.dtype.kind]), x), t.shape, t.dtype)
 
 
 def binary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:

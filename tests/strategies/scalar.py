@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from plica.core.name import Name
 from plica.ir.dim import dim_var, normal_dim
 from plica.ir.dtype import DType, bool_, f32, i64
-from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
     COMPARISON,
     INTRINSICS,
@@ -43,6 +43,7 @@ from plica.ir.scalar import (
     Sub,
 )  # fmt: skip
 from plica.ir.tensor import Compute, axis
+from tests.strategies.choice import between, pick
 from tests.strategies.value import dtypes, numbers
 
 ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
@@ -65,9 +66,9 @@ def scalars(
 ) -> Scalar:
     """Well-typed scalar terms of a dtype over variables and buffers; all node kinds occur."""
     leaves = [each for each in vars if _dtype(each) is dtype]
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
-        if leaves and draw(st.booleans()):
-            return draw(st.sampled_from(leaves))
+    if depth == 0 or draw(between(0, 3)) == 0:
+        if leaves and draw(between(0, 1)) == 1:
+            return pick(draw, leaves)
         return draw(literals(dtype))
 
     def sub(of: DType, more: Sequence[Scalar] = ()) -> Scalar:
@@ -137,9 +138,9 @@ def index_terms(draw: DrawFn, vars: Sequence[Scalar] | None = None, depth: int =
     """Index terms (i64) over the variables; over `n`, `m`, `k` where none are given."""
     known = (dim_var("n"), dim_var("m"), dim_var("k")) if vars is None else vars
     indices = [each for each in known if _dtype(each) is i64]
-    if depth == 0 or draw(st.booleans()):
-        if indices and draw(st.booleans()):
-            return draw(st.sampled_from(indices))
+    if depth == 0 or draw(between(0, 1)):
+        if indices and draw(between(0, 1)) == 1:
+            return pick(draw, indices)
         return Lit(draw(st.integers(-4, 9)), i64)
     left, right = (draw(index_terms(known, depth - 1)) for _ in range(2))
     return draw(st.sampled_from((Add, Mul, Sub, FloorDiv, FloorMod, Min, Max)))(left, right)
@@ -198,7 +199,8 @@ def _stmts(
         case "for":
             var = axis(draw(st.sampled_from("ij")), depth)
             extent = Lit(draw(st.integers(1, 3)), i64)
-            word = draw(st.sampled_from(("serial", "vectorized", "unrolled")))
+            kinds: tuple[LoopKind, ...] = ("serial", "vectorized", "unrolled")
+            word = pick(draw, kinds)
             return For(var, extent, word, inner((var,)))
         case "seq":
             return Seq(tuple(inner() for _ in range(draw(st.integers(0, 2)))))

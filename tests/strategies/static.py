@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from plica.ir.dim import dim
 from plica.ir.dtype import DType, bool_, f32
 from plica.ir.graph import Call, Expr, Function, If, Tuple, Var
-from plica.ir.module import Definition, Module, module
+from plica.ir.module import Defined, Definition, Module, module
 from plica.ir.type import FuncType, TensorType, TupleType
 from tests.strategies.builder import Builder
 from tests.strategies.growth import (
@@ -41,13 +41,15 @@ def static_modules(
     builder.palette = [
         TensorType(tuple(map(dim, shape)), each) for shape in shapes for each in chosen
     ]
-    definitions: dict[Var, Definition] = {}
+    definitions: dict[Defined, Definition] = {}
+    callable_: list[Var] = []
     for _ in range(builder.count(0, 2) if calls else 0):
-        var, function = _function(builder, list(definitions), branches)
+        var, function = _function(builder, callable_, branches)
         definitions[var] = function
-    main, function = _function(builder, list(definitions), branches)
+        callable_.append(var)
+    main, function = _function(builder, callable_, branches)
     definitions[main] = function
-    return module(dict(definitions), main)
+    return module(definitions, main)
 
 
 def _function(builder: Builder, callable_: list[Var], branches: bool) -> tuple[Var, Function]:

@@ -66,29 +66,23 @@ def defunctionalize(module: Module) -> Module:
 
 def is_first_order(module: Module) -> bool:
     """Whether no value of a module is a function, nor holds one."""
-    for _, value in module.items():
-        if isinstance(value, Function):
-            inside = [*value.params, *expressions(value.body)]
-            if any(isinstance(node, Function) for node in inside):
+    for value in module.values:
+        if isinstance(value, DataDef):
+            inside = [field for each in value.constructors for field in each.fields]
+        elif isinstance(value, Extern):
+            inside = list(value.type.params)
+        elif isinstance(value, Function):
+            nodes = expressions(value.body)
+            calls = {node.callee for node in nodes if isinstance(node, Call)}
+            if any(not isinstance(callee, Var | Constructor) for callee in calls):
                 return False
-            if any(holds_function(each.type) for each in value.params):
-                return False
-            calls = {node.callee for node in inside if isinstance(node, Call)}
-            rest = (node for node in inside if node not in calls)
-            if any(holds_function(type_of(node)) for node in rest):
-                return False
-            if any(not _is_callable(each, module) for each in calls):
-                return False
-        elif isinstance(value, DataDef):
-            if any(holds_function(field) for c in value.constructors for field in c.fields):
-                return False
-        elif isinstance(value, Extern) and any(map(holds_function, value.type.params)):
+            values = [node for node in nodes if node not in calls or node not in module.names]
+            inside = [type_of(node) for node in (*value.params, *values)]
+        else:
+            continue
+        if any(holds_function(each) for each in dict.fromkeys(inside)):
             return False
     return True
-
-
-def _is_callable(callee: Expr, module: Module) -> bool:
-    return isinstance(callee, Constructor) or callee in module.definitions()
 
 
 def holds_function(of: Type | None) -> bool:
