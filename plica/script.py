@@ -9,6 +9,8 @@ made by hand and editors know the names.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from plica.core.diagnostic import ScriptError
@@ -52,10 +54,12 @@ def dim(text: str) -> Scalar:
     return normal_dim(found)
 
 
-class Tensor:
+class _Tensor:
     """`Tensor[("n", 4), f32]`: the type of a tensor; strings are symbolic dims."""
 
-    def __class_getitem__(cls, given: tuple[tuple[DimLike | str, ...], DType]) -> TensorType:
+    __name__ = "Tensor"
+
+    def __getitem__(self, given: tuple[tuple[DimLike | str, ...], DType]) -> TensorType:
         shape, dtype = given
         return TensorType(
             tuple([dim(size) if isinstance(size, str) else to_dim(size) for size in shape]), dtype
@@ -70,10 +74,12 @@ class forall:  # a word of the syntax
     dims: str = ""
 
 
-class Fn:
+class _Fn:
     """`Fn[(A, B), R]`: the type of a function; `Fn[..., forall("A", dims="n")]` binds."""
 
-    def __class_getitem__(cls, given: tuple[object, ...]) -> FuncType:
+    __name__ = "Fn"
+
+    def __getitem__(self, given: tuple[object, ...]) -> FuncType:
         params, ret, *rest = given
         bound = rest[0] if rest else forall()
         if not isinstance(params, tuple) or not isinstance(bound, forall) or len(rest) > 1:
@@ -81,6 +87,10 @@ class Fn:
         types = tuple([TypeVar(Name(name)) for name in bound.types.split()])
         dims = tuple([dim_var(name) for name in bound.dims.split()])
         return FuncType(dims, types, tuple(map(_as_type, params)), _as_type(ret))
+
+
+Tensor: Final = _Tensor()
+Fn: Final = _Fn()
 
 
 def _as_type(given: object) -> Type:

@@ -25,7 +25,7 @@ import attrs
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
-from plica.core.term import MANY, MIXED, ONE, Term, field_kinds, field_names, rebuild
+from plica.core.term import MANY, MIXED, ONE, Term, TermMeta, field_kinds, field_names, rebuild
 
 T = TypeVar("T", bound=Term)
 NOTHING: Final[frozenset[Term]] = frozenset()
@@ -35,6 +35,8 @@ LARGE: Final[frozenset[Any]] = frozenset({"more than LIMIT variables"})
 
 def variables_of(value: Term | tuple[Term, ...]) -> list[Term]:
     """The variables a binding field introduces, in order, each once."""
+    if value.__class__.__class__ is TermMeta and value.__class__.variable:  # type: ignore[union-attr]
+        return [cast(Term, value)]
     found: dict[Term, None] = {}
     stack = list(reversed(value)) if isinstance(value, tuple) else [value]
     while stack:
@@ -53,6 +55,22 @@ def bound_by(node: Term) -> list[tuple[str, tuple[str, ...], list[Term]]]:
 
 def fields_of_children(node: Term) -> Iterator[tuple[str, Term]]:
     """Each child with the field it sits in, in the order of `children`."""
+    cls = node.__class__
+    fixed = _fixed_fields.get(cls)
+    if fixed is None:
+        kinds = zip(field_names(cls), field_kinds(cls), strict=True)
+        fixed = _fixed_fields[cls] = (
+            ()
+            if MANY in field_kinds(cls) or MIXED in field_kinds(cls)
+            else tuple([name for name, kind in kinds if kind is ONE])
+        )
+    return zip(fixed, node._children, strict=True) if fixed else _fields_of_children(node)
+
+
+_fixed_fields: Final[dict[type[Term], tuple[str, ...]]] = {}  # () where their number varies
+
+
+def _fields_of_children(node: Term) -> Iterator[tuple[str, Term]]:
     kids = iter(node._children)
     cls = type(node)
     for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):

@@ -16,11 +16,23 @@ import difflib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from plica.runtime.error import Diagnostic, PlicaError
-from plica.runtime.error import EvaluationError as EvaluationError  # native code raises it too
+from plica.runtime.error import Diagnostic, EvaluationError, PlicaError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+__all__ = [
+    "CODES",
+    "CompilerBug",
+    "EvaluationError",  # native code raises it too, so it lives with the runtime
+    "IllTyped",
+    "Malformed",
+    "RuleRefused",
+    "ScriptError",
+    "did_you_mean",
+    "ill_formed",
+    "render",
+]
 
 CODES: Final[dict[str, str]] = {
     # names and syntax

@@ -30,7 +30,7 @@ Polynomial: TypeAlias = dict[Key, tuple[Monomial, int]]  # in order of first sig
 
 DimLike: TypeAlias = "int | Scalar"
 
-MOST: Final = 1024
+MOST: Final = 256
 """A product of more terms than this is not multiplied out: there could be exponentially many."""
 
 

@@ -35,7 +35,8 @@ from plica.ir.type import DataName, Type, TypeVar
 Attrs: TypeAlias = tuple[tuple[str, Any], ...]
 
 
-Operand: TypeAlias = "Expr | bool | int | float | np.ndarray[Any, Any]"
+Number: TypeAlias = "Expr | bool | int | float"
+Operand: TypeAlias = "Number | np.ndarray[Any, Any]"
 
 
 class Expr(Term):
@@ -93,16 +94,16 @@ class Expr(Term):
     def __neg__(self) -> Expr:
         return Apply("negative", (self,))
 
-    def __lt__(self, other: Operand) -> Expr:
+    def __lt__(self, other: Number) -> Expr:
         return Apply("less", (self, as_expr(other)))
 
-    def __le__(self, other: Operand) -> Expr:
+    def __le__(self, other: Number) -> Expr:
         return Apply("less_equal", (self, as_expr(other)))
 
-    def __gt__(self, other: Operand) -> Expr:
+    def __gt__(self, other: Number) -> Expr:
         return Apply("greater", (self, as_expr(other)))
 
-    def __ge__(self, other: Operand) -> Expr:
+    def __ge__(self, other: Number) -> Expr:
         return Apply("greater_equal", (self, as_expr(other)))
 
 

@@ -3,7 +3,7 @@
 Terms allow a variable to be bound again elsewhere: `x + 1` under two lets of `x` is one node.  In
 a text it stands in two places, so all binders but the first get a variable of their own.
 
->>> from plica.ir.graph import Tuple, const
+>>> from plica.ir.graph import Tuple, Var, const
 >>> x = Var(Name("x"), None)
 >>> both = Tuple((Let(x, const(1, "i32"), x), Let(x, const(2, "i32"), x)))
 >>> [str(each.var.name) for each in distinct(both).items]
