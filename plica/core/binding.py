@@ -25,7 +25,7 @@ import attrs
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
-from plica.core.term import MANY, MIXED, ONE, Term, TermMeta, field_kinds, field_names, rebuild
+from plica.core.term import MANY, MIXED, ONE, Term, field_kinds, field_names, rebuild
 
 T = TypeVar("T", bound=Term)
 NOTHING: Final[frozenset[Term]] = frozenset()
@@ -35,8 +35,8 @@ LARGE: Final[frozenset[Any]] = frozenset({"more than LIMIT variables"})
 
 def variables_of(value: Term | tuple[Term, ...]) -> list[Term]:
     """The variables a binding field introduces, in order, each once."""
-    if value.__class__.__class__ is TermMeta and value.__class__.variable:  # type: ignore[union-attr]
-        return [cast(Term, value)]
+    if isinstance(value, Term) and type(value).variable:
+        return [value]
     found: dict[Term, None] = {}
     stack = list(reversed(value)) if isinstance(value, tuple) else [value]
     while stack:

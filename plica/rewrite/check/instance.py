@@ -167,7 +167,8 @@ class _Making:
         allowed = constraint.dtypes or DTYPES
         common = [each.dtype for each in near if each.dtype in allowed]
         usual = [each for each in (f32, i64, bool_) if each in allowed]
-        of = self.choose([*common, *common, *common, *usual, *allowed])
+        alike = common and self.choose((True, True, True, True, True, True, True, False))
+        of = self.choose(common if alike else [*usual, *allowed])
         return tensor(self._shape(constraint, [_sizes(each) for each in near]), of)
 
     def _shape(self, constraint: Constraint, near: list[Shape]) -> Shape:
