@@ -1,7 +1,7 @@
 """The pipeline: from a module to something one can call.
 
-`PASSES` is data: what is done to a module before it is sequenced into a program, in order.  Then
-come the memory plan, the fold into LLVM and the toolchain.
+The rules a user asks for come first.  `PASSES` is data: what is done to a module before it is
+sequenced into a program, in order.  Then come the memory plan, the fold into LLVM, the toolchain.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -41,6 +41,9 @@ from plica.ir.passes import Pass, Pipeline, run
 from plica.ir.script import Scripted, as_module
 from plica.ir.show_kernel import show_kernel
 from plica.ir.type import TupleType, Type
+from plica.rewrite.contract import Contract, approx
+from plica.rewrite.pack import Pack, rewrite
+from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.port import Port
@@ -67,6 +70,8 @@ PASSES: Final = Pipeline(
 )
 """What is done to a module, in order."""
 
+DEFAULT_CONTRACT: Final = approx(1e-4)
+
 _compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 
 
@@ -85,19 +90,20 @@ def compile(  # noqa: PLR0917  # the public surface says so
     threads: int | None = None,
     database: object = None,
     cache: bool = True,
-    packs: Sequence[object] = (),
-    contract: object = None,
+    packs: Sequence[str | Pack] = (),
+    contract: Contract | None = None,
 ) -> Executable:
     """Native code for a module whose dims are all numbers.
 
     The code runs on one thread for now, whatever `threads` allows.  `cache` lets a module that is
-    still compiled somewhere in this process be shared.  The code neither contracts nor reassociates
-    floats; asking for another `contract`, for rule `packs` or a tuning `database` is refused until
-    there is something they would change.
+    still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
+    they are, rewrite the module first, those within the `contract` (`approx(1e-4)` if none is
+    given); the code itself neither contracts nor reassociates floats.  A tuning `database` is
+    refused until there is something it would change.
     """
-    _check_options(threads, database, packs, contract)
+    _check_options(threads, database)
     machine = find_target(target)
-    module = infer(as_module(mod))
+    module = rewritten(infer(as_module(mod)), packs, contract or DEFAULT_CONTRACT)
     key = (module, machine)
     known = _compiled.get(key) if cache else None
     if known is not None:
@@ -107,6 +113,16 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if cache:
         _compiled[key] = made
     return made
+
+
+def rewritten(module: Module, packs: Sequence[str | Pack], contract: Contract) -> Module:
+    """The module in normal form under the rules of the packs that keep the contract."""
+    for each in packs:
+        rules = find_pack(each) if isinstance(each, str) else each
+        term, _ = rewrite(module, rules, contract)
+        assert isinstance(term, Module)  # no rule speaks of modules
+        module = infer(term)
+    return module
 
 
 def lower(module: Module) -> Lowered:
@@ -184,21 +200,14 @@ def _bytes(of: Const) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     return np.frombuffer(of.data or b"\0", np.uint8)
 
 
-def _check_options(
-    threads: int | None, database: object, packs: Sequence[object], contract: object
-) -> None:
+def _check_options(threads: int | None, database: object) -> None:
     wrong = []
     if threads is not None and (isinstance(threads, bool) or threads < 1):
         message = "The number of threads must be at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
-    for name, given, default in (
-        ("database", database, None),
-        ("packs", tuple(packs), ()),
-        ("contract", contract, None),
-    ):
-        if given != default:
-            message = f"compile() cannot use the option {name!r} yet."
-            hint = "Leave it out: the code is the same without it."
-            wrong.append(Diagnostic("unsupported", message, None, repr(default), repr(given), hint))
+    if database is not None:
+        message = "compile() cannot use the option 'database' yet."
+        hint = "Leave it out: the code is the same without it."
+        wrong.append(Diagnostic("unsupported", message, None, "None", repr(database), hint))
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from plica import demo
 from plica.codegen.target import Target
+from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
 from plica.ir.graph import Function, Var
 from plica.ir.interpret import interpret
 from plica.ir.module import Module, module
 from plica.ir.type import tensor
 from plica.pipeline import PASSES, compile
+from plica.rewrite import exact
 from plica.runtime.error import UnsupportedError
 from tests.codegen.native import assert_close
 from tests.conftest import Golden
@@ -58,7 +60,7 @@ def test_passes(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("database", "tune.db"), ("packs", ("algebra",)), ("contract", "exact"), ("threads", 0)],
+    [("database", "tune.db"), ("threads", 0)],
 )
 def test_options_without_effect_are_refused(option: str, value: Any) -> None:
     with pytest.raises(UnsupportedError) as caught:
@@ -68,8 +70,25 @@ def test_options_without_effect_are_refused(option: str, value: Any) -> None:
 
 def test_all_bad_options_are_listed() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        compile(doubled(), threads=-1, database="db", packs=["p"], contract="fused")
-    assert len(caught.value.diagnostics) == 4
+        compile(doubled(), threads=-1, database="db")
+    assert len(caught.value.diagnostics) == 2
+
+
+def test_packs_rewrite_within_the_contract() -> None:
+    main = Var(Name("main"), None)
+    plain = module({main: Function((), (), (X,), None, (X + 0.0) * 1.0)}, main)
+    ones = np.ones(3, np.float32)
+    loose = compile(plain, packs=["algebra"])
+    strict = compile(plain, packs=["algebra"], contract=exact)
+    assert "add" not in loose.source("kernel")
+    assert "add" in strict.source("kernel")
+    assert "multiply" not in strict.source("kernel")
+    assert np.array_equal(loose(ones), strict(ones))
+
+
+def test_an_unknown_pack_is_refused() -> None:
+    with pytest.raises(RuleRefused, match="algebra"):
+        compile(doubled(), packs=["algebr"])
 
 
 def test_threads_may_be_asked_for() -> None:

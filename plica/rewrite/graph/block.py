@@ -29,10 +29,11 @@ def in_blocks(module: Module, named: Naming) -> Module:
     known = infer(module)
     total = Totality(known)
     outer = frozenset(known.names)
+    taken = frozenset(each.name for each in known.names)
 
     def write(_: Var, function: Function) -> Function:
         apart, selves = with_selves(function, outer)
-        writer = _Writer(Placement(apart.body, total), selves, Supply(apart, *known.names), named)
+        writer = _Writer(Placement(apart.body, total), selves, Supply(apart, outer=taken), named)
         return attrs.evolve(apart, body=writer.body(apart.body))
 
     return map_functions(known, write)

@@ -19,15 +19,16 @@ from typing import Any
 
 from plica.core.binding import substitute
 from plica.core.digest import digest
+from plica.core.name import Name
 from plica.core.summary import summaries
 from plica.core.term import Term
 from plica.ir.graph import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
-from plica.ir.infer import infer
-from plica.ir.module import Definition, Extern, Module, Numbered
+from plica.ir.infer import components, infer
+from plica.ir.module import Extern, Module, Numbered
 from plica.ir.unify import same_type
 from plica.rewrite.graph.dominator import PostDominators
 from plica.rewrite.graph.separate import is_recursive, separate
-from plica.rewrite.graph.uses import reachable
+from plica.rewrite.graph.uses import reachable, references
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
 
@@ -199,34 +200,48 @@ def _renamed(function: Function, same: dict[Var, Var]) -> Function:
 
 def _definitions(module: Module) -> Module:
     """One definition for all functions and externs that compute the same."""
-    table = module.definitions()
-    groups: dict[Any, list[Var]] = {}
-    for name, value in module.items():
-        if isinstance(name, Var) and isinstance(value, Function | Extern):
-            groups.setdefault((type(value), len(expressions_of(value))), []).append(name)
     same: dict[Term, Term] = {}
-    for group in groups.values():
-        first: dict[str, Var] = {}
-        if len(group) > 1:
-            group.sort(key=lambda name: name is not module.main)
-            for name in group:
-                kept = first.setdefault(_digest_from(name, module), name)
-                if kept is not name and _has_type_of(name, kept):
-                    same[name] = kept
+    first: dict[str, Var] = {}
+    kinds = _kinds(module)
+    for name in sorted(kinds, key=lambda name: (name is not module.main, name.name)):
+        kept = first.setdefault(kinds[name], name)
+        if kept is not name and _has_type_of(name, kept):
+            same[name] = kept
     if not same:
         return module
+    table = module.definitions()
     kept_names = [name for name in module.names if name not in same]
     values: list[Any] = [substitute(table[name], same) for name in kept_names]
     return infer(Module(tuple(kept_names), tuple(values), module.main))
 
 
-def expressions_of(value: Definition) -> list[Expr]:
-    """The expressions of a function; none for what is no function."""
-    return expressions(value) if isinstance(value, Function) else []
+def _kinds(module: Module) -> dict[Var, str]:
+    """What each function or extern computes, as a text that does not depend on names."""
+    table = module.definitions()
+    names = [
+        name
+        for name, value in module.items()
+        if isinstance(name, Var) and isinstance(value, Function | Extern)
+    ]
+    found: dict[Var, str] = {}
+    for group in components(names, table):  # what is needed comes first
+        for name in group:
+            value = table[name]
+            used = [each for each in references(value, table) if isinstance(each, Var)]
+            if any(each in group for each in used):
+                found[name] = _digest_from(name, module)
+                continue
+            # The others are known by what they compute, and stand in order of occurrence.
+            stand_in: dict[Term, Term] = {
+                each: Var(Name(f"#{found.get(each, each.name)}", number), each.type)
+                for number, each in enumerate(used)
+            }
+            found[name] = digest(substitute(value, stand_in))
+    return found
 
 
 def _digest_from(name: Var, module: Module) -> str:
-    """What a definition computes, whatever it and those it needs are called."""
+    """What a recursive definition computes, whatever it and those it needs are called."""
     table = module.definitions()
     order = tuple(reachable(module, [name]))
     return digest(Numbered(order, tuple([table[each] for each in order]), name))

@@ -66,18 +66,21 @@ def defunctionalize(module: Module) -> Module:
 
 def is_first_order(module: Module) -> bool:
     """Whether no value of a module is a function, nor holds one."""
+    names = frozenset(module.names)
     for value in module.values:
         if isinstance(value, DataDef):
             inside = [field for each in value.constructors for field in each.fields]
         elif isinstance(value, Extern):
             inside = list(value.type.params)
         elif isinstance(value, Function):
-            nodes = expressions(value.body)
-            calls = {node.callee for node in nodes if isinstance(node, Call)}
-            if any(not isinstance(callee, Var | Constructor) for callee in calls):
-                return False
-            values = [node for node in nodes if node not in calls or node not in module.names]
-            inside = [type_of(node) for node in (*value.params, *values)]
+            inside = [type_of(each) for each in (*value.params, value.body)]
+            for node in expressions(value.body):
+                parts = operands(node)
+                if isinstance(node, Call):
+                    if not isinstance(node.callee, Constructor) and node.callee not in names:
+                        return False
+                    parts = parts[1:]
+                inside.extend([type_of(part) for part in parts])
         else:
             continue
         if any(holds_function(each) for each in dict.fromkeys(inside)):

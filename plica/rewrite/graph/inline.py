@@ -38,8 +38,13 @@ def inline(module: Module) -> Module:
     if not inliner.has_work():
         return known
 
-    def rewrite(_: Var, function: Function) -> Function:
-        return inliner.function(function) if inliner.changes(function) else function
+    once = frozenset(inliner.free)
+
+    def rewrite(name: Var, function: Function) -> Function:
+        # What is called once will be a part of its caller; nobody needs it beside that.
+        if name in once or not inliner.changes(function):
+            return function
+        return inliner.function(function)
 
     return map_functions(known, rewrite)
 
@@ -85,6 +90,9 @@ class _Inliner(Unfolder):
             if isinstance(found, Function) and self._suits(target, found):
                 return True
         return False
+
+    def postpones(self, var: Var, function: Function) -> bool:
+        return self._is_called_once(var) and self._suits(var, function)
 
     def unfolds(self, call: Call, function: Function) -> bool:
         if not self._suits(call.callee, function):

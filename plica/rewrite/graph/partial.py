@@ -80,9 +80,10 @@ class _Evaluator(Unfolder):
     # --- decisions ---------------------------------------------------------------------------
 
     def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
-        if var not in activation.captured or is_atom(value):
-            return True
-        return isinstance(value, Function) and not value.types and not value.dims
+        return var not in activation.captured or is_atom(value)
+
+    def postpones(self, var: Var, function: Function) -> bool:
+        return True
 
     def finished(self, node: Expr) -> Expr:
         match node:

@@ -52,6 +52,7 @@ class Activation:
     types: Mapping[Term, Term]  # what dims and type variables stand for
     captured: set[Var]  # the variables some function inside the body captures
     renames: bool  # whether binders get new names: in all but the first activation
+    outer: Activation | None = None  # where a local function was made, whose variables it has
 
 
 @attrs.frozen(eq=False)
@@ -85,6 +86,7 @@ class Unfolder:
         self.apart: dict[Function, Function] = {}
         self.local: dict[Var, Function] = {}  # functions let in the result, by variable
         self.looping: set[Var] = set()  # those of them that call themselves
+        self.postponed: dict[Var, tuple[Function, Activation]] = {}
         self.attempts: list[frozenset[Var]] = []
         self._captured: dict[Function, set[Var]] = {}
 
@@ -96,6 +98,13 @@ class Unfolder:
 
     def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
         """Whether a let becomes sharing; parameters do unless they are captured."""
+        return False
+
+    def postpones(self, var: Var, function: Function) -> bool:
+        """Whether a local function is only looked at where it is called.
+
+        It is then written out if something is left that mentions it.
+        """
         return False
 
     def finished(self, node: Expr) -> Expr:
@@ -137,7 +146,7 @@ class Unfolder:
                 node, here = request
             answer = here.made.get(node)
             if answer is None and is_atom(node):
-                answer = node
+                answer = found(node, here)
             if answer is None:
                 frames.append((self.walk(node, here), node, here, group))
             elif group is not None:
@@ -217,6 +226,8 @@ class Unfolder:
         match call.callee:
             case Function():
                 return call.callee
+            case Var() if call.callee in self.postponed:
+                return self.postponed[call.callee][0]
             case Var() if call.callee in self.local:
                 return self.local[call.callee]
             case Var():
@@ -231,7 +242,11 @@ class Unfolder:
         types = instantiation(function, call.args, call.types)
         if types is None:
             return None
-        activation = Activation({}, types, self.captured(function), renames=True)
+        outer = None
+        if isinstance(call.callee, Var) and call.callee in self.postponed:
+            outer = self.postponed[call.callee][1]
+            types = {**outer.types, **types}
+        activation = Activation({}, types, self.captured(function), True, outer)
         pairs = zip(function.params, call.args, strict=True)
         return activation, self.bind(pairs, activation)
 
@@ -261,6 +276,13 @@ class Unfolder:
             new = self.binder(var, activation)
             self.looping.add(new)
             made = yield value, activation
+        elif isinstance(value, Function) and self.postpones(var, value):
+            new = self.binder(var, activation)
+            self.postponed[new] = value, activation
+            body = yield node.body, activation
+            if new not in free_vars(body):
+                return body
+            return self.finished(Let(new, (yield value, activation), body))
         else:
             made = yield value, activation
             if self.shares(var, made, activation):
@@ -308,6 +330,17 @@ class Unfolder:
             case PTuple(items):
                 return PTuple(tuple([self._pattern(item, activation) for item in items]))
         return pattern
+
+
+def found(node: Expr, activation: Activation) -> Expr:
+    """What an atom has become in the activations around one; most are what they were."""
+    outer = activation.outer
+    while outer is not None:
+        known = outer.made.get(node)
+        if known is not None:
+            return known
+        outer = outer.outer
+    return node
 
 
 def wrapped(lets: list[tuple[Var, Expr]], result: Expr) -> Expr:

@@ -15,8 +15,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Container, Iterable
+from typing import Any
 
 import attrs
 
@@ -40,9 +40,7 @@ from plica.ir.graph import (
     Var,
 )
 from plica.ir.infer import infer
-from plica.ir.module import Defined, Definition, Module
-
-Rewriter: TypeAlias = Callable[[Function], Function]
+from plica.ir.module import Definition, Module
 
 
 def operands(node: Expr) -> tuple[Expr, ...]:
@@ -139,10 +137,11 @@ def map_functions(module: Module, f: Callable[[Var, Function], Function]) -> Mod
 
 
 class Supply:
-    """Names that nothing in some terms has."""
+    """Names that nothing in some terms has, nor is among `outer`."""
 
-    def __init__(self, *terms: Term) -> None:
+    def __init__(self, *terms: Term, outer: Container[Name] = ()) -> None:
         self.used: set[Name] = set()
+        self.outer = outer
         for term in terms:
             self.used.update(names_in(term))
         self.last: dict[str, int] = {}
@@ -151,7 +150,7 @@ class Supply:
         """A new name with this hint."""
         index = self.last.get(hint, 0)
         name = Name(hint, index)
-        while name in self.used:
+        while name in self.used or name in self.outer:
             index += 1
             name = Name(hint, index)
         self.used.add(name)
