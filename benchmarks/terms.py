@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plica.core.binding import free_vars, substitute
+from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.core.encode import from_json, to_json
 from plica.core.fold import fold, map_bottom_up, post_order
@@ -133,7 +134,12 @@ def to_product(node: Term) -> Term:
 
 def core_walks() -> Iterator[Walk]:
     for name, build in (("chain", scalar_chain), ("wide", scalar_wide)):
-        yield Walk(f"construct new, {name}", build, lambda t, n, b=build: lambda: b(n, "new"))
+        yield Walk(f"construct new, {name}", build, lambda t, n, b=build: _paused(b, n, "new"))
+        yield Walk(
+            f"construct new, collector on, {name}",
+            build,
+            lambda t, n, b=build: lambda: b(n, "new"),
+        )
         yield Walk(f"construct again, {name}", build, lambda t, n, b=build: lambda: b(n))
         yield Walk(f"post_order, {name}", build, lambda t, n: lambda: post_order(t))
         yield Walk(f"fold, {name}", build, lambda t, n: lambda: fold(count_nodes, t))
@@ -160,6 +166,16 @@ def core_walks() -> Iterator[Walk]:
         )
     yield Walk("digest, lets", graph_lets, lambda t, n: lambda: digest(t))
     yield Walk("substitute, lets", graph_lets, lambda t, n: lambda: _inline(t))
+
+
+def _paused(build: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+    """As the library's own loops build: with the collector of cycles paused."""
+
+    def run() -> Any:
+        with paused():
+            return build(*args)
+
+    return run
 
 
 def _reading(term: Term, count: int) -> Callable[[], Any]:

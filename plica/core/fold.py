@@ -30,25 +30,27 @@ def post_order(*roots: Term) -> list[Term]:
     """Every distinct term inside the roots, children before parents."""
     done: set[Term] = set()
     order: list[Term] = []
-    stack: list[Any] = list(reversed(roots))  # a term to visit, or a 1-tuple of one to leave
+    stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
-    while stack:
-        node = pop()
-        if node.__class__ is tuple:
-            leave(node[0])
-            continue
-        if node in done:
-            continue
-        see(node)
-        kids = node._children
-        if not kids:
-            leave(node)
-            continue
-        push((node,))
-        if len(kids) == 1:
-            push(kids[0])
-        else:
-            stack.extend(kids[::-1])
+    with paused():
+        while stack:
+            node = pop()
+            if node is None:
+                leave(pop())
+                continue
+            if node in done:
+                continue
+            see(node)
+            kids = node._children
+            if not kids:
+                leave(node)
+                continue
+            push(node)
+            push(None)
+            if len(kids) == 1:
+                push(kids[0])
+            else:
+                stack.extend(kids[::-1])
     return order
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -519,19 +519,23 @@ def nested_values(count: int) -> Expr:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("nested", "count"),
     [
-        let_chain(20_000),
-        doubling_chain(60),
-        operator_chain(20_000),
-        nested_ifs(5_000),
-        nested_lambdas(5_000),
-        nested_matches(5_000),
-        nested_values(5_000),
+        (let_chain, 20_000),
+        (doubling_chain, 60),
+        (operator_chain, 20_000),
+        (nested_ifs, 1_000),
+        (nested_lambdas, 1_000),
+        (nested_matches, 1_000),
+        (nested_values, 1_000),
+        pytest.param(nested_ifs, 5_000, marks=pytest.mark.slow),
+        pytest.param(nested_lambdas, 5_000, marks=pytest.mark.slow),
+        pytest.param(nested_matches, 5_000, marks=pytest.mark.slow),
+        pytest.param(nested_values, 5_000, marks=pytest.mark.slow),
     ],
-    ids=["lets", "doubling", "operators", "ifs", "lambdas", "matches", "values"],
 )
-def test_depth(body: Expr) -> None:
+def test_depth(nested: Callable[[int], Expr], count: int) -> None:
+    body = nested(count)
     text = round_trip(module_of(body))
     assert len(text) < 200 * len(post_order(body))
 

@@ -51,7 +51,7 @@ class _Writer:
         self.bindings: dict[int, list[Binding]] = {}
         self.forced: dict[tuple[Expr, int], Var] = {}
         recursive = {placement.lets[var].value for var in selves.values() if var in placement.lets}
-        for node in placement.order:
+        for node in reversed(placement.order):  # so that names count up as one reads
             place = placement.places[node]
             if isinstance(node, Let):
                 continue

@@ -168,9 +168,14 @@ class _Translation:
                 memo[node] = self._translated(node, memo)
             elif node not in memo:
                 stack.append((node, True))
-                if not isinstance(node, Function):
-                    stack.extend([(part, False) for part in operands(node)])
+                parts = () if isinstance(node, Function) else operands(node)
+                if isinstance(node, Call) and self._is_known(node.callee):
+                    parts = parts[1:]  # it is called, and no value
+                stack.extend([(part, False) for part in parts])
         return memo[root]
+
+    def _is_known(self, callee: Expr) -> bool:
+        return isinstance(callee, Constructor) or callee in self.table
 
     def _translated(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
         match node:

@@ -17,13 +17,15 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.graph import Call, Constructor, Expr, Function, Var
 from plica.ir.infer import infer
 from plica.ir.module import Defined, Definition, Module
 from plica.ir.module import module as module_of
+from plica.ir.scalar import ScalarVar
 from plica.ir.type import DataName, FuncType, Type
+from plica.rewrite.graph.beta import instantiation
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.lift import lift
 from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
@@ -63,6 +65,7 @@ class _Copies:
     table: Mapping[Term, Definition] = attrs.field(init=False)
     supply: Supply = attrs.field(init=False)
     names: dict[tuple[Var, tuple[Type, ...]], Var] = attrs.field(factory=dict)
+    bodies: dict[tuple[Var, tuple[Type, ...]], Function] = attrs.field(factory=dict)
     todo: list[tuple[Var, tuple[Type, ...]]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -79,10 +82,8 @@ class _Copies:
         self.copy(main, ())
         for name, types in self.todo:
             new = self.names[name, types]
-            value = self.table[name]
-            if isinstance(value, Function):
-                value = self._function(name, value, types)
-            made[new] = value
+            body = self.bodies.get((name, types))
+            made[new] = self.table[name] if body is None else self._function(name, body)
         return made
 
     def copy(self, name: Var, types: tuple[Type, ...]) -> Var:
@@ -99,18 +100,30 @@ class _Copies:
 
     def _named(self, name: Var, types: tuple[Type, ...]) -> Var:
         value = self.table[name]
-        if not types or not isinstance(value, Function):
+        if not isinstance(value, Function):
             return name
-        of = name.type
-        assert isinstance(of, FuncType)
-        mapping = dict(zip(of.types, types, strict=True))
-        bare = substitute(FuncType(of.dims, (), of.params, of.ret), mapping)
-        return Var(self.supply.name(name.name.hint), bare)  # type: ignore[arg-type]  # a type
+        if not types:
+            self.bodies[name, types] = value
+            return name
+        at = self._at(name, value, types)
+        self.bodies[name, types] = at
+        assert at.ret is not None
+        params = tuple([each.type for each in at.params if each.type is not None])
+        return Var(self.supply.name(name.name.hint), FuncType(at.dims, (), params, at.ret))
 
-    def _function(self, name: Var, value: Function, types: tuple[Type, ...]) -> Function:
+    def _at(self, name: Var, value: Function, types: tuple[Type, ...]) -> Function:
+        """A function at some types; the dims in them become its own."""
         mapping: dict[Term, Term] = dict(zip(value.types, types, strict=True))
-        at: Any = attrs.evolve(value, types=())
-        at = substitute(at, mapping)
+        at: Any = substitute(attrs.evolve(value, types=()), mapping)
+        free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
+        dims = (*sorted(free, key=lambda each: each.name), *at.dims)
+        made: Function = attrs.evolve(at, dims=dims)
+        if instantiation(made, made.params, ()) is None:
+            message = f"{name.name} is called at a type with dims that no argument determines."
+            raise _refused(name, message)
+        return made
+
+    def _function(self, name: Var, at: Function) -> Function:
         memo: dict[Expr, Expr] = {}
         for node in expressions(at):
             self._check(node, name)

@@ -10,7 +10,7 @@ its result.  A recursive function is unfolded where its arguments decide whether
 choice remains undecided with a recursive call behind it, the call stays as it was.  What is unfolded
 at all is bounded by `fuel`, so evaluation ends even where the program would not.
 
-Definitions that nobody needs any more are removed.
+The result is in graph normal form, without definitions that nobody needs any more.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from plica.ir.graph import (
 from plica.ir.infer import infer, type_of
 from plica.ir.machine import Limits, Machine
 from plica.ir.module import Module
+from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.fold import LIMIT, Folder
 from plica.rewrite.graph.known import chosen
@@ -57,7 +58,7 @@ def evaluate_partially(module: Module, fuel: int = FUEL, limit: int = LIMIT) -> 
     names = [name for name, _ in known.functions()]
     names.sort(key=lambda name: name is not known.main)  # the fuel goes to main first
     done = {name: evaluator.definition(name) for name in names}
-    return remove_dead(map_functions(known, lambda name, _: done[name]))
+    return remove_dead(to_dataflow(map_functions(known, lambda name, _: done[name])))
 
 
 class _Evaluator(Unfolder):

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.core.fold import post_order
+from plica.ir.graph import Apply, Const, Expr, Let, const
+from plica.ir.infer import type_of
+from plica.ir.module import Module
+from plica.rewrite.graph.fold import LIMIT, fold_constants, size_in_bytes
+from tests.conftest import Golden
+from tests.rewrite.graph.law import X, doubling, keeps_laws, let_chain, program, text
+from tests.strategies import modules
+
+
+@given(st.data())
+def test_it_keeps_the_laws(data: st.DataObject) -> None:
+    keeps_laws(fold_constants, data)
+
+
+@given(modules())
+def test_nothing_constant_is_left(module: Module) -> None:
+    once = fold_constants(module)
+    assert fold_constants(once) is once
+    for node in post_order(once):
+        if isinstance(node, Apply) and all(isinstance(arg, Const) for arg in node.args):
+            size = size_in_bytes(type_of(node))
+            assert size is None or size > LIMIT or len(node._children) > len(node.args)
+
+
+def test_what_depends_on_nothing_is_computed(golden: Golden) -> None:
+    source = """
+@plica.function
+def main(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    a = const([1.0, 2.0], f32) * 3
+    pair = (a + 1, a)
+    small = op.sum(a) < 0
+    return x + pair[0] if small else x * pair[1]
+"""
+    golden(str(fold_constants(text(source))))
+
+
+def test_the_limit_is_kept_but_looked_behind() -> None:
+    big: Expr = const([0.5] * 1000, "f32")
+    doubled = Apply("sum", (big + big,), (("axis", None), ("keepdims", False)))
+    made = fold_constants(program(X + doubled + (big + big)[0:0] if False else X + doubled), 1000)
+    (total,) = [each for each in post_order(made) if isinstance(each, Const)]
+    assert total.numpy() == 1000.0
+
+
+def test_what_is_too_big_stays() -> None:
+    big: Expr = const([0.5, 0.25], "f32")
+    module = program(X + (big + big))
+    assert fold_constants(module, 7) is module
+    assert fold_constants(module, 8) is not module
+
+
+def test_what_fails_stays() -> None:
+    source = """
+@plica.function
+def main(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    return x + op.take(const([1.0, 2.0], f32), const(5, i64), axis=0)
+"""
+    module = text(source)
+    assert fold_constants(module) is module
+
+
+def test_deep_and_shared_terms() -> None:
+    for module in (let_chain(20_000), doubling(60)):
+        assert fold_constants(module) is module
+    body: Expr = const([1.0, 2.0], "f32")
+    for _ in range(60):
+        body = body + body
+    made = fold_constants(program(X + body))
+    assert not any(isinstance(each, Let) for each in post_order(made))
+    assert sum(isinstance(each, Apply) for each in post_order(made)) == 1
