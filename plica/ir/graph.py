@@ -47,64 +47,64 @@ class Expr(Term):
     _settled: int  # 0 or absent: to be inferred; 1: inferred; 2: inferred, and holds no match
 
     def __add__(self, other: Operand) -> Expr:
-        return Apply("add", (self, as_expr(other)))
+        return Apply("add", (self, as_expr(other)), ())
 
     def __radd__(self, other: Operand) -> Expr:
-        return Apply("add", (as_expr(other), self))
+        return Apply("add", (as_expr(other), self), ())
 
     def __sub__(self, other: Operand) -> Expr:
-        return Apply("subtract", (self, as_expr(other)))
+        return Apply("subtract", (self, as_expr(other)), ())
 
     def __rsub__(self, other: Operand) -> Expr:
-        return Apply("subtract", (as_expr(other), self))
+        return Apply("subtract", (as_expr(other), self), ())
 
     def __mul__(self, other: Operand) -> Expr:
-        return Apply("multiply", (self, as_expr(other)))
+        return Apply("multiply", (self, as_expr(other)), ())
 
     def __rmul__(self, other: Operand) -> Expr:
-        return Apply("multiply", (as_expr(other), self))
+        return Apply("multiply", (as_expr(other), self), ())
 
     def __truediv__(self, other: Operand) -> Expr:
-        return Apply("divide", (self, as_expr(other)))
+        return Apply("divide", (self, as_expr(other)), ())
 
     def __rtruediv__(self, other: Operand) -> Expr:
-        return Apply("divide", (as_expr(other), self))
+        return Apply("divide", (as_expr(other), self), ())
 
     def __floordiv__(self, other: Operand) -> Expr:
-        return Apply("floor_divide", (self, as_expr(other)))
+        return Apply("floor_divide", (self, as_expr(other)), ())
 
     def __rfloordiv__(self, other: Operand) -> Expr:
-        return Apply("floor_divide", (as_expr(other), self))
+        return Apply("floor_divide", (as_expr(other), self), ())
 
     def __mod__(self, other: Operand) -> Expr:
-        return Apply("mod", (self, as_expr(other)))
+        return Apply("mod", (self, as_expr(other)), ())
 
     def __rmod__(self, other: Operand) -> Expr:
-        return Apply("mod", (as_expr(other), self))
+        return Apply("mod", (as_expr(other), self), ())
 
     def __pow__(self, other: Operand) -> Expr:
-        return Apply("power", (self, as_expr(other)))
+        return Apply("power", (self, as_expr(other)), ())
 
     def __rpow__(self, other: Operand) -> Expr:
-        return Apply("power", (as_expr(other), self))
+        return Apply("power", (as_expr(other), self), ())
 
     def __matmul__(self, other: Operand) -> Expr:
-        return Apply("matmul", (self, as_expr(other)))
+        return Apply("matmul", (self, as_expr(other)), ())
 
     def __neg__(self) -> Expr:
-        return Apply("negative", (self,))
+        return Apply("negative", (self,), ())
 
     def __lt__(self, other: Number) -> Expr:
-        return Apply("less", (self, as_expr(other)))
+        return Apply("less", (self, as_expr(other)), ())
 
     def __le__(self, other: Number) -> Expr:
-        return Apply("less_equal", (self, as_expr(other)))
+        return Apply("less_equal", (self, as_expr(other)), ())
 
     def __gt__(self, other: Number) -> Expr:
-        return Apply("greater", (self, as_expr(other)))
+        return Apply("greater", (self, as_expr(other)), ())
 
     def __ge__(self, other: Number) -> Expr:
-        return Apply("greater_equal", (self, as_expr(other)))
+        return Apply("greater_equal", (self, as_expr(other)), ())
 
 
 @frozen(eq=False)

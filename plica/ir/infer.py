@@ -63,11 +63,11 @@ def type_of(expr: Expr) -> Type:
     Numbers among the arguments of an operator take the dtype of the others, elsewhere they are i64
     or f32.  Raises `IllTyped` where there is no type.
     """
-    known = getattr(expr, "_type", None)
+    known = _remembered(expr)
     if known is not None:
-        return known  # type: ignore[no-any-return]  # the slot holds a type
+        return known
     if isinstance(expr, Apply):
-        types = [getattr(each, "_type", None) for each in expr.args]
+        types = [_remembered(each) for each in expr.args]
         operator = find(expr.op)
         if operator is not None and None not in types:
             result = operator.relation(dict(expr.attrs), *types)
@@ -88,6 +88,16 @@ def type_of(expr: Expr) -> Type:
             level = min([level, *parts]) if is_explicit(judge, instance) else 0
             remember_type(node, judge.solver.resolve(judge.typed(instance)), level)
     return judge.solver.resolve(judge.typed(root))
+
+
+def _remembered(expr: Expr) -> Type | None:
+    """The type of an expression that is known without looking further, None where it is not."""
+    known: Type | None = getattr(expr, "_type", None)
+    if known is None and isinstance(expr, Var) and not is_untyped(expr):
+        known = expr.type
+        assert known is not None
+        remember_type(expr, known, 2)
+    return known
 
 
 def infer_expr(expr: Expr, places: Places | None = None) -> Expr:

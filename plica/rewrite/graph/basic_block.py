@@ -11,7 +11,7 @@ compiler of blocks wants.  `is_basic_block` is the definition.
 
 from __future__ import annotations
 
-from plica.ir.graph import Expr
+from plica.ir.graph import Call, Expr
 from plica.ir.module import Module
 from plica.rewrite.graph.block import in_blocks
 from plica.rewrite.graph.place import Place, regions, strict
@@ -42,8 +42,8 @@ def _has_blocks(body: Expr) -> bool:
     stack: list[tuple[Expr, int]] = [(body, 0)]
     while stack:
         node, scope = stack.pop()
-        if is_atom(node):
-            continue
+        if is_atom(node) or (isinstance(node, Call) and not node.args):
+            continue  # a call without arguments asks for what has its name elsewhere
         if node in home:
             if home[node] != scope:
                 return False

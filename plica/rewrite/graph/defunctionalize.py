@@ -23,6 +23,7 @@ or take tensors with dims of the function around them, and externs that take fun
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import attrs
 
 from plica.core.binding import free_vars, substitute

@@ -142,9 +142,7 @@ class Representation:
             data = DataName(self.supply.name("Function"))
             params = tuple([Var(self.supply.name("x"), each) for each in whole.params])
             inside = (DataType(data, ()), *whole.params)
-            apply = Var(
-                self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret)
-            )
+            apply = Var(self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret))
             self.families[key] = Family(whole, data, apply, params)
         return self.families[key]
 

@@ -39,8 +39,8 @@ from plica.ir.graph import (
 )
 from plica.ir.infer import type_of
 from plica.ir.unify import same_type
-from plica.rewrite.graph.beta import beta
 from plica.rewrite.contract import exact
+from plica.rewrite.graph.beta import beta
 from plica.rewrite.graph.walk import Supply
 from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack

@@ -128,7 +128,11 @@ class _Copies:
         for node in expressions(at):
             self._check(node, name)
             parts = tuple([self._value(part, memo) for part in operands(node)])
-            if isinstance(node, Call) and isinstance(node.callee, Var) and node.callee in self.table:
+            if (
+                isinstance(node, Call)
+                and isinstance(node.callee, Var)
+                and node.callee in self.table
+            ):
                 callee = self.copy(node.callee, node.types)
                 memo[node] = Call(callee, parts[1:], node.types if callee is node.callee else ())
             else:

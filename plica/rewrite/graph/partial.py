@@ -176,4 +176,3 @@ def peeled(value: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
         lets.append((value.var, value.value))
         value = value.body
     return lets, value
-

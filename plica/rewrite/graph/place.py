@@ -182,9 +182,7 @@ class Placement:
         if let is not None:
             outer = self.places[let]
             depth = self.tree.depth
-            if outer.direct and (
-                place.anchor is None or depth[outer.scope] < depth[place.anchor]
-            ):
+            if outer.direct and (place.anchor is None or depth[outer.scope] < depth[place.anchor]):
                 place.anchor = outer.scope
 
     def _settle(self, node: Expr, place: Place, total: Totality) -> None:
@@ -207,4 +205,3 @@ class Placement:
         scope = self.tree.add(parent)
         self.function.append(scope if is_function else self.function[parent])
         return scope
-

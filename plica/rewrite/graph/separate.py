@@ -104,9 +104,7 @@ def _bound_twice(function: Function) -> dict[Expr, tuple[Any, ...]]:
     return found
 
 
-def _clauses(
-    clauses: tuple[Clause, ...], shared: set[Term], supply: Supply
-) -> tuple[Clause, ...]:
+def _clauses(clauses: tuple[Clause, ...], shared: set[Term], supply: Supply) -> tuple[Clause, ...]:
     """The clauses with shared variables renamed in all but the first that binds them."""
     seen: set[Term] = set()
     made: list[Clause] = []

@@ -107,7 +107,9 @@ def is_total_operator(op: str, attributes: Attrs, types: tuple[Type, ...]) -> bo
         if isinstance(each, TensorType)
     ]
     made = record.compute(dict(attributes), *buffers)
-    return not any(_reads_by_data(each) for each in ((made,) if isinstance(made, Compute) else made))
+    return not any(
+        _reads_by_data(each) for each in ((made,) if isinstance(made, Compute) else made)
+    )
 
 
 def _reads_by_data(compute: Compute) -> bool:

@@ -64,7 +64,7 @@ class Attempt:
     group: frozenset[Var]
 
 
-class Hopeless(Exception):  # noqa: N818  # it is no error, and never leaves the walk
+class Hopeless(Exception):  # it is no error, and never leaves the walk
     """The latest attempt on this group is to be given up."""
 
     def __init__(self, group: frozenset[Var]) -> None:

@@ -53,9 +53,7 @@ def escaping(*roots: Expr) -> set[Var]:
     return found | {root for root in roots if isinstance(root, Var)}
 
 
-def references(
-    value: Definition, table: Mapping[Term, Definition]
-) -> dict[Defined, None]:
+def references(value: Definition, table: Mapping[Term, Definition]) -> dict[Defined, None]:
     """The definitions of a module that one of them mentions, in the order of a walk."""
     return {node: None for node in post_order(value) if node in table}  # type: ignore[misc]  # keys of the table are names
 

@@ -37,11 +37,12 @@ def test_doing_it_twice_changes_nothing_but_names(module: Module) -> None:
 
 @given(modules())
 def test_pure_dataflow_comes_back(module: Module) -> None:
-    for name, function in to_dataflow(module).functions():
+    source = to_dataflow(module)
+    back = to_dataflow(to_anf(source)).definitions()
+    for name, function in source.functions():
         inside = post_order(function.body)
         if not any(isinstance(each, Function | Let | Call | Match | If) for each in inside):
-            single = Module((name,), (function,), name)
-            assert alpha_equal(to_dataflow(to_anf(single)), single)
+            assert alpha_equal(back[name], function)
 
 
 SHARED = """
@@ -115,7 +116,7 @@ def main(n: Tensor[(), i64]) -> Tensor[(), i64]:
 
 
 def test_deep_and_shared_terms() -> None:
-    for module in (let_chain(20_000), wide_lets(2_000), doubling(60), if_chain(500)):
+    for module in (let_chain(2_000), wide_lets(1_000), doubling(60), if_chain(200)):
         made = to_anf(module)
         assert is_anf(made)
         nodes = [each for each in post_order(made) if isinstance(each, Apply)]

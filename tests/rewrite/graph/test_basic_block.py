@@ -40,5 +40,5 @@ def main(c: Tensor[(), bool], x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
 
 
 def test_deep_and_shared_terms() -> None:
-    for module in (let_chain(20_000), doubling(60), if_chain(500)):
+    for module in (let_chain(2_000), doubling(60), if_chain(200)):
         assert is_basic_block(to_basic_blocks(module))

@@ -50,5 +50,5 @@ def test_without_a_main_everything_is_needed() -> None:
 
 
 def test_nothing_dead_is_the_same_object() -> None:
-    for given_ in (let_chain(20_000), wide_lets(2_000), doubling(60)):
+    for given_ in (let_chain(2_000), wide_lets(1_000), doubling(60)):
         assert remove_dead(given_) is given_

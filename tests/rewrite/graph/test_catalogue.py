@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.ir.infer import infer
+from plica.ir.passes import Pass, PassError, Pipeline, run
+from plica.rewrite.graph.catalogue import PASSES, find_pass
+from tests.conftest import Golden
+from tests.rewrite.graph.law import doubling, let_chain, means_the_same
+from tests.strategies import inputs_for, modules
+
+EVERYWHERE = [each for each in PASSES if each.name not in ("monomorphise", "defunctionalize")]
+
+
+def test_the_catalogue(golden: Golden) -> None:
+    golden(str(Pipeline(PASSES)))
+
+
+def test_a_wrong_name_is_refused() -> None:
+    with pytest.raises(PassError, match="to-anf"):
+        find_pass("to-anff")
+
+
+@given(st.data())
+def test_passes_work_in_any_order(data: st.DataObject) -> None:
+    module = infer(data.draw(modules()))
+    order = data.draw(st.permutations(EVERYWHERE))
+    made = run(Pipeline(tuple(order)), module, debug=True)
+    means_the_same(module, made, data.draw(inputs_for(module)))
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_a_long_chain_and_many_ways(each: Pass) -> None:
+    for module in (CHAIN, DOUBLING):
+        assert infer(each.run(module)).main is module.main
+
+
+CHAIN = let_chain(20_000)
+DOUBLING = doubling(60)
