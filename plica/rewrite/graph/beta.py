@@ -28,7 +28,8 @@ from plica.ir.infer import type_of
 from plica.ir.operator import Mismatch, find
 from plica.ir.scalar import Scalar
 from plica.ir.type import Type
-from plica.ir.unify import Solver, is_open
+from plica.ir.unify import Solver
+from plica.ir.unknown import is_open
 from plica.rewrite.graph.walk import Supply, map_expressions
 
 
@@ -40,7 +41,7 @@ def instantiation(
     if not function.dims:
         return mapping
     solver = Solver()
-    unknown = {each: solver.fresh_dim() for each in function.dims}
+    unknown: dict[Term, Scalar] = {each: solver.fresh_dim() for each in function.dims}
     inside: dict[Term, Term] = {**mapping, **unknown}
     for param, arg in zip(function.params, args, strict=True):
         assert param.type is not None

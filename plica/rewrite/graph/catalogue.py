@@ -3,7 +3,7 @@
 >>> [each.name for each in PASSES][:3]
 ['to-anf', 'to-dataflow', 'to-basic-blocks']
 >>> find_pass("to-anf").after
-('anf', 'inferred')
+('anf',)
 """
 
 from __future__ import annotations
@@ -29,25 +29,47 @@ form("dataflow", is_dataflow)
 form("basic-blocks", is_basic_block)
 form("monomorphic", is_monomorphic)
 
-_FORM: Final = ("inferred",)
-
-# fmt: off
 PASSES: Final[tuple[Pass, ...]] = (
-    Pass("to-anf",             "Give every value a name, in the lowest scope that needs it.",   to_anf,             after=("anf", *_FORM)),
-    Pass("to-dataflow",        "Turn lets into sharing, so that rules see whole expressions.",  to_dataflow,        after=("dataflow", *_FORM)),
-    Pass("to-basic-blocks",    "Name what several scopes use, so that each is a graph.",        to_basic_blocks,    after=("basic-blocks", *_FORM)),
-    Pass("remove-dead",        "Drop lets, parameters and definitions that nobody needs.",      remove_dead,        after=_FORM),
-    Pass("merge-common",       "Compute equal values, functions and definitions once.",         merge_common,       after=_FORM),
-    Pass("fold-constants",     "Compute now what depends on no input.",                         fold_constants,     after=_FORM),
-    Pass("inline",             "Replace calls by bodies where that saves more than it costs.",  inline,             after=_FORM),
-    Pass("evaluate-partially", "Decide now whatever does not need the inputs.",                 evaluate_partially, after=_FORM),
-    Pass("eta-expand",         "Give constructors and definitions used as values parameters.",  eta_expand,         after=_FORM),
-    Pass("eta-reduce",         "Drop functions that only pass their arguments on.",             eta_reduce,         after=_FORM),
-    Pass("lift",               "Make local functions definitions.",                             lift,               after=_FORM),
-    Pass("monomorphise",       "Copy polymorphic functions for the types they are used at.",    monomorphise,       after=("monomorphic", *_FORM)),
-    Pass("defunctionalize",    "Make data of functions that are values.",                       defunctionalize,    after=("first-order", *_FORM)),
+    Pass("to-anf", "Name every value, in the lowest scope that needs it.", to_anf, after=("anf",)),
+    Pass(
+        "to-dataflow",
+        "Turn lets into sharing, so that rules see whole expressions.",
+        to_dataflow,
+        after=("dataflow",),
+    ),
+    Pass(
+        "to-basic-blocks",
+        "Name what several scopes use, so that each is a graph.",
+        to_basic_blocks,
+        after=("basic-blocks",),
+    ),
+    Pass("remove-dead", "Drop lets, parameters and definitions that nobody needs.", remove_dead),
+    Pass("merge-common", "Compute equal values, functions and definitions once.", merge_common),
+    Pass("fold-constants", "Compute now what depends on no input.", fold_constants),
+    Pass("inline", "Replace calls by bodies where that saves more than it costs.", inline),
+    Pass(
+        "evaluate-partially",
+        "Decide now whatever does not need the inputs.",
+        evaluate_partially,
+        after=("dataflow",),
+    ),
+    Pass("eta-expand", "Give constructors and definitions used as values parameters.", eta_expand),
+    Pass("eta-reduce", "Drop functions that only pass their arguments on.", eta_reduce),
+    Pass("lift", "Make local functions definitions.", lift),
+    Pass(
+        "monomorphise",
+        "Copy polymorphic functions for the types they are used at.",
+        monomorphise,
+        after=("monomorphic",),
+    ),
+    Pass(
+        "defunctionalize",
+        "Make data of functions that are values.",
+        defunctionalize,
+        after=("first-order",),
+    ),
 )
-# fmt: on
+"""All of them take any module and give an inferred one."""
 
 
 def find_pass(name: str) -> Pass:

@@ -151,11 +151,9 @@ class _Translation:
     def _body(self, way: Way, function: Function) -> Expr:
         """The body of a function over the parameters of the definition that applies it."""
         family = way.family
-        mapping: dict[Term, Term] = {}
-        for own, common in zip(function.dims, family.of.dims, strict=True):
-            mapping[own] = common
-        for param, common_param in zip(function.params, family.params, strict=True):
-            mapping[self._variable(param)] = common_param
+        mapping: dict[Term, Term] = dict(zip(function.dims, family.of.dims, strict=True))
+        own = [self._variable(param) for param in function.params]
+        mapping.update(zip(own, family.params, strict=True))
         body = substitute(self._expression(function.body), mapping)
         assert isinstance(body, Expr)
         return body

@@ -48,7 +48,7 @@ class PostDominators:
                 common[part] = mine if seen is None else self.tree.common(seen, mine)
 
     def immediate(self, node: Any) -> Any:
-        """The nearest expression every way from `node` to the result passes, None for the result."""
+        """The nearest expression every way from `node` passes, None for the result itself."""
         number = self.number[node]
         return None if number == Tree.root else self._at[self.tree.parent[number]]
 

@@ -176,7 +176,8 @@ class Representation:
 
     def definitions(self) -> dict[Defined, Definition]:
         """The data types and what applies functions."""
-        found: dict[Defined, Definition] = dict(self.made)
+        found: dict[Defined, Definition] = {}
+        found.update(self.made)
         for family in self.families.values():
             found.update(family.definitions(self.supply.name("Never")))
         return found
@@ -212,8 +213,8 @@ def _copied(data: dict[DataName, DataDef]) -> set[DataName]:
 
 
 def _depends(field: Type, copied: set[DataName]) -> bool:
-    for part in post_order(field):
-        if isinstance(part, FuncType) or (isinstance(part, DataType) and part.data in copied):
-            if any(isinstance(each, TypeVar) for each in free_vars(part)):
-                return True
-    return False
+    return any(
+        (isinstance(part, FuncType) or (isinstance(part, DataType) and part.data in copied))
+        and any(isinstance(each, TypeVar) for each in free_vars(part))
+        for part in post_order(field)
+    )

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from plica.core.binding import free_vars
 from plica.ir.graph import Call, Expr, Function, Let, Var, attr
 from plica.ir.infer import infer
 from plica.ir.module import Module
+from plica.rewrite.graph.separate import is_recursive
 from plica.rewrite.graph.unfold import Unfolder
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, map_functions, operands
@@ -65,9 +65,8 @@ class _Inliner(Unfolder):
             self.places.update(operands(node))
             if isinstance(node, Call):
                 self.called[node.callee] += 1
-            elif isinstance(node, Let) and isinstance(node.value, Function):
-                if node.var in free_vars(node.value):
-                    self.looping.add(node.var)
+            elif isinstance(node, Let) and is_recursive(node):
+                self.looping.add(node.var)
         self.free.update(each for each in self.called if self._is_called_once(each))
 
     def has_work(self) -> bool:

@@ -6,9 +6,9 @@
     after:   def f(y, z): return z * y
              def main(x, y): return f(y, x) + f(y, y)
 
-A function that is used as a value keeps a thin closure, `lambda z: f(y, z)`; if it captures nothing,
-the definition itself is the value.  Dims and type variables of the functions around it become its
-own.  A function stays where it is when its parameters would not determine such a dim.
+A function that is used as a value keeps a thin closure, `lambda z: f(y, z)`; if it captures
+nothing, the definition itself is the value.  Dims and type variables around it become its own.  A
+function stays where it is when its parameters would not determine such a dim.
 
 Laws: in the result every local function only calls a definition (`is_lifted`), save for those;
 `lift(lift(m)) is lift(m)`.
@@ -42,7 +42,7 @@ def lift(module: Module) -> Module:
         lifting.definition(name, function)
     if not lifting.made:
         return known
-    return infer(module_of({**known.definitions(), **lifting.done}, known.main))  # type: ignore[arg-type]  # the table's keys are names
+    return infer(module_of({**dict(known.items()), **lifting.done}, known.main))
 
 
 def is_lifted(module: Module) -> bool:
@@ -95,8 +95,8 @@ class _Lifting:
     def definition(self, name: Var, function: Function) -> None:
         """A definition and all that is lifted out of it."""
         todo = [(name, function)]
-        for name, function in todo:
-            todo.extend(self._step(name, function))
+        for each in todo:
+            todo.extend(self._step(*each))
 
     def _step(self, name: Var, given: Function) -> list[tuple[Var, Function]]:
         function = separate(given, self.names)

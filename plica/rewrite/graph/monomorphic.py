@@ -31,7 +31,7 @@ from plica.rewrite.graph.lift import lift
 from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
-COPIES: Final = 10_000
+COPIES: Final = 1_000
 """How many copies of functions a module may need."""
 
 

@@ -5,10 +5,10 @@
     after:   def main(x): return x * (x * (x * 1.0))
 
 Calls of known functions, choices with a known condition, matches of known constructors and
-projections of tuples are resolved, constant parts are computed, and a program without inputs becomes
-its result.  A recursive function is unfolded where its arguments decide whether it recurses: if a
-choice remains undecided with a recursive call behind it, the call stays as it was.  What is unfolded
-at all is bounded by `fuel`, so evaluation ends even where the program would not.
+projections of tuples are resolved, constant parts are computed, and a program without inputs
+becomes its result.  A recursive function is unfolded where its arguments decide whether it
+recurses: if a choice stays open with a recursive call behind it, the call stays as it was.  What is
+unfolded at all is bounded by `fuel`, so evaluation ends even where the program would not.
 
 The result is in graph normal form, without definitions that nobody needs any more.
 """
@@ -96,7 +96,8 @@ class _Evaluator(Unfolder):
 
     def choose(self, node: If, condition: Expr, activation: Activation) -> Walk:
         if isinstance(condition, Const):
-            return (yield (node.then if condition.numpy() else node.orelse), activation)
+            result: Expr = yield (node.then if condition.numpy() else node.orelse), activation
+            return result
         self._undecided((node.then, node.orelse))
         return (yield from super().choose(node, condition, activation))
 
@@ -146,9 +147,9 @@ class _Evaluator(Unfolder):
     def _group(self, callee: Expr) -> frozenset[Var] | None:
         """The functions that call one another with this one, None where it is not recursive."""
         if callee in self.recursive:
-            return frozenset(self.recursive[callee])  # type: ignore[index]  # a definition's name
+            return frozenset(self.recursive[callee])
         if callee in self.looping:
-            return frozenset((callee,))  # type: ignore[arg-type]  # a variable
+            return frozenset((callee,))
         return None
 
     # --- computing -----------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class Unfolder:
         elif isinstance(value, Function) and self.postpones(var, value):
             new = self.binder(var, activation)
             self.postponed[new] = value, activation
-            body = yield node.body, activation
+            body: Expr = yield node.body, activation
             if new not in free_vars(body):
                 return body
             return self.finished(Let(new, (yield value, activation), body))
@@ -287,7 +287,8 @@ class Unfolder:
             made = yield value, activation
             if self.shares(var, made, activation):
                 activation.made[var] = made
-                return (yield node.body, activation)
+                result: Expr = yield node.body, activation
+                return result
             new = self.binder(var, activation)
         if isinstance(made, Function):
             self.local[new] = made
@@ -297,10 +298,10 @@ class Unfolder:
         dims, bound = node.dims, node.types
         if activation.renames and (dims or bound):
             # They are apart from those of other functions, so one mapping serves them all.
-            fresh = {each: rename(each, self.supply.name(each.name.hint)) for each in dims}
-            others = {each: rename(each, self.supply.name(each.name.hint)) for each in bound}
-            dims, bound = tuple(fresh.values()), tuple(others.values())
-            activation.types = {**activation.types, **fresh, **others}
+            dims = tuple([rename(each, self.supply.name(each.name.hint)) for each in dims])
+            bound = tuple([rename(each, self.supply.name(each.name.hint)) for each in bound])
+            fresh = zip((*node.dims, *node.types), (*dims, *bound), strict=True)
+            activation.types = {**activation.types, **dict(fresh)}
         params = tuple([self.binder(each, activation) for each in node.params])
         ret = None if node.ret is None else self._type(node.ret, activation)
         body = yield node.body, activation

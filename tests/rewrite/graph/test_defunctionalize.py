@@ -76,7 +76,9 @@ def main(f: Fn[(Tensor[(2,), f32],), Tensor[(2,), f32]], x: Tensor[(2,), f32]) -
     return f(x)
 """,
     "takes a function": """
-each = plica.extern("each", Fn[(Fn[(Tensor[(), f32],), Tensor[(), f32]], Tensor[(2,), f32]), Tensor[(2,), f32]])
+each = plica.extern(
+    "each", Fn[(Fn[(Tensor[(), f32],), Tensor[(), f32]], Tensor[(2,), f32]), Tensor[(2,), f32]]
+)
 
 @plica.function
 def main(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
@@ -93,7 +95,9 @@ def main(x: Tensor[("n",), f32]) -> Tensor[(), f32]:
 """,
     "dims from outside": """
 @plica.function
-def use(f: Fn[(Tensor[("n",), f32],), Tensor[("n",), f32]], x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+def use(
+    f: Fn[(Tensor[("n",), f32],), Tensor[("n",), f32]], x: Tensor[("n",), f32]
+) -> Tensor[("n",), f32]:
     return use(f, f(x))
 
 @plica.function

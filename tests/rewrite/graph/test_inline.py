@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from plica.core.name import Name
 from plica.ir.graph import Call, Function, Var
 from plica.ir.infer import infer
 from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.module import Defined, Definition, module
 from plica.ir.type import FuncType
 from plica.rewrite.graph.inline import inline
 from plica.rewrite.graph.walk import expressions
@@ -70,8 +72,8 @@ def test_others_are_not(name: str) -> None:
 def test_inlining_ends_however_much_it_could_do() -> None:
     names = [Var(Name("f", i), FuncType((), (), (VECTOR,), VECTOR)) for i in range(60)]
     marked = (("inline", True),)
-    table = {names[0]: Function((), (), (X,), VECTOR, X + X, marked)}
-    for before, name in zip(names, names[1:], strict=False):
+    table: dict[Defined, Definition] = {names[0]: Function((), (), (X,), VECTOR, X + X, marked)}
+    for before, name in pairwise(names):
         twice = Call(before, (Call(before, (X,)),))
         table[name] = Function((), (), (X,), VECTOR, twice, marked)
     main = Var(Name("main"), names[0].type)
@@ -85,7 +87,6 @@ def test_deep_and_shared_terms() -> None:
         assert inline(given_) is given_
     chain = function_chain(300)
     made = inline(chain)
-    body: Module = made
-    assert not any(isinstance(each, Call) for each in expressions(body.main_function()))
+    assert not any(isinstance(each, Call) for each in expressions(made.main_function()))
     args = vector(1, 2)
     assert agree(interpret(made, args), interpret(chain, args))

@@ -24,10 +24,12 @@ def test_doing_it_twice_changes_nothing(module: Module) -> None:
 def test_local_functions_become_definitions(golden: Golden) -> None:
     source = """
 @plica.function
-def apply(f: Fn[(Tensor[("n",), f32],), Tensor[("n",), f32]], x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+def apply(
+    f: Fn[(Tensor[("n",), f32],), Tensor[("n",), f32]], x: Tensor[("n",), f32]
+) -> Tensor[("n",), f32]:
     return f(x)
 
-@plica.function(forall="A")
+@plica.function
 def main(x: Tensor[("n",), f32], y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
     def loop(k: Tensor[(), i64], z: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
         return z if k <= 0 else loop(k - 1, z * y)
@@ -37,7 +39,7 @@ def main(x: Tensor[("n",), f32], y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
         return loop(i64(1), z) - x
     return apply(value, loop(i64(2), x)) + op.sum(closed(const([1.0, 2.0], f32)))
 """
-    made = lift(text(source.replace('(forall="A")', "")))
+    made = lift(text(source))
     assert is_lifted(made)
     golden(str(made))
 
