@@ -41,7 +41,7 @@ from plica.ir.passes import Pass, Pipeline, run
 from plica.ir.script import Scripted, as_module
 from plica.ir.show_kernel import show_kernel
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import Contract, approx
+from plica.rewrite.contract import Contract, approx, named
 from plica.rewrite.pack import Pack, rewrite
 from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -90,8 +90,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     threads: int | None = None,
     database: object = None,
     cache: bool = True,
-    packs: Sequence[str | Pack] = (),
-    contract: Contract | None = None,
+    packs: str | Pack | Sequence[str | Pack] = (),
+    contract: Contract | str | None = None,
 ) -> Executable:
     """Native code for a module whose dims are all numbers.
 
@@ -103,7 +103,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     """
     _check_options(threads, database)
     machine = find_target(target)
-    module = rewritten(infer(as_module(mod)), packs, contract or DEFAULT_CONTRACT)
+    chosen = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    module = rewritten(infer(as_module(mod)), chosen, contract_of(contract))
     key = (module, machine)
     known = _compiled.get(key) if cache else None
     if known is not None:
@@ -113,6 +114,18 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if cache:
         _compiled[key] = made
     return made
+
+
+def contract_of(given: Contract | str | None) -> Contract:
+    """The contract meant by a name, or the default."""
+    if given is None:
+        return DEFAULT_CONTRACT
+    found = named(given) if isinstance(given, str) else given
+    if isinstance(found, Contract):
+        return found
+    message = "compile() does not know this float contract."
+    expected = "exact, signless_zero, fused, reassociates or approx(rel)"
+    raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
 
 
 def rewritten(module: Module, packs: Sequence[str | Pack], contract: Contract) -> Module:
@@ -202,7 +215,7 @@ def _bytes(of: Const) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def _check_options(threads: int | None, database: object) -> None:
     wrong = []
-    if threads is not None and (isinstance(threads, bool) or threads < 1):
+    if threads is not None and (type(threads) is not int or threads < 1):
         message = "The number of threads must be at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
     if database is not None:

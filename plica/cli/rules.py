@@ -31,10 +31,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         epilog="example: plica rules check algebra --examples 500",
     )
     checking.add_argument("pack", help="the name of a pack, or a Python file that makes some")
-    checking.add_argument("--examples", type=int, default=200, help="instances a rule (200)")
+    checking.add_argument("--examples", type=count, default=200, help="instances a rule (200)")
     checking.add_argument("--seed", type=int, default=0, help="the same seed, the same instances")
     checking.add_argument("--json", action="store_true", help="print JSON")
     checking.set_defaults(verb=check_packs)
+
+
+def count(text: str) -> int:
+    """A number of examples: at least one."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least one example is needed")
+    return number
 
 
 def run(arguments: argparse.Namespace) -> int:

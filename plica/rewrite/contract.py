@@ -55,6 +55,11 @@ def approx(rel: float) -> Contract:
     return Contract(APPROX, float(rel))
 
 
+def named(word: str) -> Contract | None:
+    """The contract called so, None where none is: `approx` needs its bound."""
+    return Contract(_NAMES.index(word)) if word in _NAMES else None
+
+
 def join(contracts: Iterable[Contract]) -> Contract:
     """The strictest contract that all of them keep."""
     worst = exact

@@ -59,6 +59,9 @@ def rule(
     elif not callable(right):
         message = f"The right side of {name} must be a term or a function, found {right!r}."
         wrong.append(Diagnostic("bad-rule", message, place))
+    if when is not None and not callable(when):
+        message = f"The guard of {name} must be a function of the match, found {when!r}."
+        wrong.append(Diagnostic("bad-rule", message, place))
     if wrong:
         raise RuleRefused(*wrong)
     made = Rule(name, left, right, float, when, place, compiled(left), build)

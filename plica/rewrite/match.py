@@ -50,6 +50,10 @@ class Match:
 
     filling: Filling
 
+    def __getitem__(self, hole: Any) -> Any:
+        """What fills a hole, by the hole itself: `m[x]`."""
+        return self.filling[hole if isinstance(hole, str) else hole.name]
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self.filling[name]

@@ -81,13 +81,14 @@ def hole(
     name: str,
     *,
     constant: bool = False,
-    dtypes: Iterable[DType | str] | None = None,
+    dtypes: DType | str | Iterable[DType | str] | None = None,
     rank: int | None = None,
     shape: Iterable[int | None] | None = None,
     when: Predicate | None = None,
 ) -> Any:
     """A hole with demands: a constant, one of some dtypes, a rank, a shape (None: any size)."""
-    allowed = None if dtypes is None else tuple(map(dtype, dtypes))
+    words = (dtypes,) if isinstance(dtypes, str | DType) else dtypes
+    allowed = None if words is None else tuple(map(dtype, words))
     sizes = None if shape is None else tuple(shape)
     return Hole(name, Constraint(constant, allowed, rank, sizes, when))
 

@@ -41,6 +41,8 @@ def check(
     of: Rule | Pack | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
     """What can be said of a rule, or of each rule of a pack."""
+    if examples < 1:
+        raise ValueError(f"A check needs at least one example, found {examples}.")
     if not isinstance(of, Rule):
         return tuple(check(rule, examples, seed) for rule in of)
     if isinstance(of.left, Scalar):
@@ -108,7 +110,8 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     except Differs as found:
         return Refuted(rule.name, found.counterexample)
     except hypothesis.errors.Unsatisfiable:
-        return Tested(rule.name, seen, overflowed, "hardly any instance satisfies the guard")
+        why = "the guard" if rule.when is not None else "the right side"
+        return Tested(rule.name, seen, overflowed, f"{why} declines nearly every instance")
     return Tested(rule.name, seen, overflowed)
 
 
