@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODES",
+    "MOST_BYTES",
     "CompilerBug",
     "EvaluationError",  # native code raises it too, so it lives with the runtime
     "IllTyped",
@@ -31,7 +32,9 @@ __all__ = [
     "ScriptError",
     "did_you_mean",
     "ill_formed",
+    "no_main",
     "render",
+    "too_large",
 ]
 
 CODES: Final[dict[str, str]] = {
@@ -76,6 +79,8 @@ CODES: Final[dict[str, str]] = {
     "looping-rules": "A set of rules rewrites for ever.",
     "unknown-pack": "No rule pack has this name.",
     # running and compiling
+    "no-main": "A module is run or compiled that has no main function.",
+    "too-large": "A tensor is larger than any machine's memory can hold.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
     "unknown-pass": "No pass or normal form has this name.",
@@ -86,6 +91,10 @@ CODES: Final[dict[str, str]] = {
     "data-race": "Two iterations of a parallel loop meet at one element and one of them writes it.",
 }
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
+
+
+MOST_BYTES: Final = 1 << 40
+"""A tensor of more bytes is refused before anybody asks for its memory."""
 
 
 class ScriptError(PlicaError):
@@ -106,6 +115,23 @@ class RuleRefused(PlicaError):
 
 class IllFormed(Malformed, ValueError):
     """A term cannot be built from these parts; what a `normal` hook raises."""
+
+
+class OutOfRange(IllFormed):
+    """A number is outside its dtype, as the sizes of a shape are when they do not fit an i64."""
+
+
+def no_main() -> IllFormed:
+    """The error of running or compiling a module that only has definitions."""
+    hint = "Define a function, or say which one is the main."
+    return IllFormed(Diagnostic("no-main", "The module has no main function.", suggestion=hint))
+
+
+def too_large(type: str) -> Diagnostic:
+    """What is wrong with a tensor of more than `MOST_BYTES`."""
+    message = "A tensor is too large to be held in memory."
+    hint = "Compute it in smaller parts."
+    return Diagnostic("too-large", message, None, f"at most {MOST_BYTES} bytes", type, hint)
 
 
 def ill_formed(message: str) -> IllFormed:
@@ -139,7 +165,7 @@ def render(
 
     for diagnostic in error.diagnostics:
         text = Text()
-        if diagnostic.place is not None:
+        if not diagnostic.is_placed():
             text.append(f"{diagnostic.place}: ", style="bold")
         text.append("error", style="bold red")
         text.append(f": {diagnostic.message} ")

@@ -123,6 +123,26 @@ def _power(x: Any, y: Any) -> Any:
     return np.power(bases.reshape(-1), exponents.flatten()).reshape(bases.shape)
 
 
+def _least(x: Any, y: Any) -> Any:
+    found = np.minimum(x, y)
+    zeros = _both_zero(x, y, found)
+    return found if zeros is None else np.where(zeros, np.negative(-x - y), found)
+
+
+def _greatest(x: Any, y: Any) -> Any:
+    found = np.maximum(x, y)
+    zeros = _both_zero(x, y, found)
+    return found if zeros is None else np.where(zeros, x + y, found)
+
+
+def _both_zero(x: Any, y: Any, like: Any) -> Any:
+    """Where two floats are zeros, None if nowhere: numpy gives the sign of either."""
+    if like.dtype.kind in "biu":
+        return None
+    zeros = np.logical_not(np.logical_or(x, y))
+    return zeros if zeros.any() else None
+
+
 _erf_one: Final = np.frompyfunc(math.erf, 1, 1)
 
 
@@ -143,8 +163,8 @@ _OPERATIONS: Final[dict[type[Scalar], Function]] = {
     Div: np.divide,
     FloorDiv: np.floor_divide,
     FloorMod: np.remainder,
-    Min: np.minimum,
-    Max: np.maximum,
+    Min: _least,
+    Max: _greatest,
     Pow: _power,
     BitAnd: np.bitwise_and,
     BitOr: np.bitwise_or,

@@ -21,18 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from plica.core.binding import substitute
-from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.diagnostic import MOST_BYTES, CompilerBug, EvaluationError, too_large
 from plica.core.term import Term
 from plica.ir.arithmetic import Array
 from plica.ir.dtype import i64
 from plica.ir.scalar import Lit, Load, ScalarVar
 from plica.ir.tape import Tape, number, play
 from plica.ir.tensor import Compute
+from plica.ir.type import TensorType
 from plica.runtime.error import Diagnostic
 
 Run: TypeAlias = Callable[[Sequence[Array]], Array]
@@ -65,6 +67,8 @@ def prepare(compute: Compute) -> Run:
     shapes = [tuple(number(size) for size in each.shape) for each in compute.inputs]
     dtypes = [each.dtype.numpy for each in compute.inputs]
     dtype = compute.dtype.numpy
+    if prod(shape) * compute.dtype.bytes > MOST_BYTES:
+        raise EvaluationError(too_large(str(TensorType(compute.shape, compute.dtype))))
     if 0 in shape:
         return lambda arrays: np.empty(shape, dtype)
     root = Tape(None, dict(zip(compute.axes, shape, strict=True)))

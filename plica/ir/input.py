@@ -160,11 +160,23 @@ class _Reader:
         expected, found = map(str, sides)
         self.wrong.append(Diagnostic(code, message, Place(node=name), expected, found))
 
+    def masked(self, name: str, type: Type, what: str) -> None:
+        """Refuse an array whose mask would be lost."""
+        message = f"{what} is a masked array, and tensors have no masks."
+        hint = "Give x.filled(value), or the mask as an input of its own."
+        place = Place(node=name)
+        self.wrong.append(
+            Diagnostic("input-type", message, place, str(type), "a masked array", hint)
+        )
+
     def read(self, name: str, value: Any, type: Type, what: str) -> Value | None:
         """The value in its canonical form; None where something is wrong with it already."""
         sides = type, _describe(value)
         match type:
             case TensorType():
+                if isinstance(value, np.ma.MaskedArray):
+                    self.masked(name, type, what)
+                    return None
                 array = _array(value, type.dtype)
                 if array is None:
                     self.refuse("input-type", f"{what} is not a tensor.", name, sides)
@@ -195,6 +207,9 @@ class _Reader:
                     return value
                 self.refuse("input-type", f"{what} is no value of its data type.", name, sides)
             case TypeVar():
+                if isinstance(value, np.ma.MaskedArray):
+                    self.masked(name, type, what)
+                    return None
                 if isinstance(value, np.ndarray | np.generic):
                     return np.asarray(value)
                 if isinstance(value, tuple | DataValue | Native | Constructor | Closure):

@@ -246,10 +246,12 @@ class Judge(Judgement):
         """Whether a type holds unknowns that are younger than `entry` and follow from no other."""
         solver = self.solver
         stack = [of]
+        seen: set[Type] = set()  # a type may be a part of itself: that is reported at the end
         while stack:
             part = stack.pop()
-            if solver.is_known(part):
+            if part in seen or solver.is_known(part):
                 continue
+            seen.add(part)
             for each in unknowns(part):
                 if is_open(each):
                     if each not in solver.sizes and each.name.index > entry:  # type: ignore[attr-defined]  # a variable has a name

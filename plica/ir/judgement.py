@@ -211,14 +211,20 @@ class Judgement:
     def _undecided(self) -> None:
         """Report each unknown once, where the program could have said what it is."""
         solver = self.solver
-        for found in self.types:
+        for instance, found in enumerate(self.types):
             assert found is not None
+            solver.site = self.nodes[instance]
             solver.resolve(found)
-        for site in solver.endless.values():
-            if site is not None:
-                message = "A type cannot be a part of itself."
-                self.report.error("type-conflict", message, self.original(site))
+        for why, site in solver.huge.values():
+            node = self.nodes[-1] if site is None else site
+            message = f"A dim of this is out of range: {why}"
+            self.report.error("shape-conflict", message, self.original(node))
         said: set[Term] = {POISON}
+        for found, site in list(solver.endless.values()):
+            message = "A type cannot be a part of itself: the type of this would contain itself."
+            node = self.nodes[-1] if site is None else site
+            self.report.error("type-conflict", message, self.original(node))
+            said.update(unknowns(solver.resolve(found)))
         for unknown, (what, user) in self.whose.items():
             of = solver.resolve(unknown)
             if not solver.is_known(of):

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.arithmetic import Array, Function
-from plica.ir.scalar import And, Or, Scalar, Select
+from plica.ir.arithmetic import Array, Function, binary
+from plica.ir.scalar import And, Max, Min, Or, Scalar, Select
 
 
 def strides_of(shape: tuple[int, ...]) -> list[int]:
@@ -146,4 +146,18 @@ def fold(combiner: str, is_float: bool) -> Callable[[Any, Array], Any]:
             function(result, row, out=result)
         return result
 
-    return in_order if is_float and combiner in ("sum", "prod") else at_once
+    def extreme(total: Any, rows: Array) -> Any:
+        found = function.reduce(rows, 0, rows.dtype)
+        if np.all(found):
+            return function(total, found)
+        # A zero's sign follows the law, not numpy's order: halves are held against each other.
+        lawful = binary(Max if combiner == "max" else Min)
+        while len(rows) > 1:
+            half = len(rows) // 2
+            halved = lawful(rows[:half], rows[half : 2 * half])
+            rows = np.concatenate((halved, rows[2 * half :])) if len(rows) % 2 else halved
+        return lawful(total, rows[0])
+
+    if not is_float or combiner not in ("sum", "prod", "max", "min"):
+        return at_once
+    return in_order if combiner in ("sum", "prod") else extreme

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import ill_formed
+from plica.core.diagnostic import ill_formed, no_main
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -96,7 +96,7 @@ class Module(Term):
         for name, value in self.functions():
             if name is self.main:
                 return value
-        raise ValueError("The module has no main function.")
+        raise no_main()
 
     def find(self, name: str) -> Definition | None:
         """The definition printed under this name."""

@@ -174,10 +174,14 @@ def _divide(a: float, b: float) -> float:
 
 
 def _least(a: Any, b: Any) -> Any:
+    if a == b:  # -0.0 is the lesser zero
+        return a if math.copysign(1.0, a) < 0 else b
     return a if math.isnan(a) or a < b else b
 
 
 def _greatest(a: Any, b: Any) -> Any:
+    if a == b:  # 0.0 is the greater zero
+        return b if math.copysign(1.0, a) < 0 else a
     return a if math.isnan(a) or a > b else b
 
 

@@ -233,7 +233,8 @@ def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) 
 
 
 def _refusal(op: str, why: Mismatch) -> EvaluationError:
-    message = f"{op}: {why.message}"
+    named = why.message.startswith((f"{op}: ", f"{op} "))
+    message = why.message if named else f"{op}: {why.message}"
     place = Place(node=op)
     return EvaluationError(
         Diagnostic(why.code, message, place, why.expected, why.found, why.suggestion)

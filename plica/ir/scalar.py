@@ -8,7 +8,10 @@
 Meaning (the same in every interpreter and every target):
 - integers wrap around; `FloorDiv` and `FloorMod` by zero give 0; the least integer divided by -1
   wraps to itself; a shift by the width or more gives 0 (all sign bits for a signed right shift);
-- `Div` is for floats; `Min` and `Max` propagate nan; `Eq`..`Le` are false on nan, `Ne` is true;
+- `Div` is for floats; `Eq`..`Le` are false on nan, `Ne` is true;
+- `Min` and `Max` of floats, and reductions with them, are IEEE 754's minimum and maximum (LLVM's
+  `llvm.minimum` and `llvm.maximum`): nan if a side is nan (which nan is not said), and -0.0 is less
+  than 0.0, so `Max(-0.0, 0.0)` is 0.0 and `Min(0.0, -0.0)` is -0.0 whatever the order;
 - `Cast` from float to integer truncates towards zero, saturates, and takes nan to 0; to bool it is
   `!= 0`; between integers it wraps; f16 and bf16 round to nearest even;
 - `Select`, `And`, `Or` evaluate lazily: a load behind a false guard never happens.
@@ -24,10 +27,11 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import frozen
 
-from plica.core.diagnostic import ill_formed
+from plica.core.diagnostic import OutOfRange, ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import DType, bool_, i64
+from plica.runtime.error import Diagnostic
 
 Number: TypeAlias = bool | int | float
 Like: TypeAlias = "Scalar | bool | int | float"
@@ -108,7 +112,8 @@ class Lit(Scalar):
             return bool(value), dtype
         low, high = dtype.bounds
         if not low <= value <= high or int(value) != value:  # nan is in no bounds
-            raise ill_formed(f"{value!r} is no value of {dtype}.")
+            message = f"{value!r} is no value of {dtype}."
+            raise OutOfRange(Diagnostic("ill-formed-term", message))
         return int(value), dtype
 
 

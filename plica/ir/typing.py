@@ -56,6 +56,7 @@ def apply_rule(state: Judgement, instance: Instance) -> Type | None:
         if of is None:
             numbers.append(position)
         elif not known.get(of) and not solver.is_known(of):
+            solver.site = node
             of = state.types[kid] = solver.resolve(of)
             if isinstance(of, Unknown) and of in solver.weak:
                 numbers.append(position)

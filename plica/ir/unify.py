@@ -26,9 +26,11 @@ from typing import Any
 import attrs
 
 from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import OutOfRange
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.dim import dim_var, from_polynomial, known, polynomial, same_dim
+from plica.ir.dtype import i64
 from plica.ir.scalar import Lit, Scalar, ScalarVar, Sub
 from plica.ir.type import (
     DataType,
@@ -75,6 +77,7 @@ class Solver:
         "count",
         "endless",
         "equations",
+        "huge",
         "known",
         "ready",
         "site",
@@ -95,7 +98,8 @@ class Solver:
         self.waiting: dict[Term, list[Any]] = {}  # Any: whatever the caller waits with
         self.ready: list[Any] = []
         self.equations: list[tuple[Scalar, Scalar, Type, Type, Term | None]] = []
-        self.endless: dict[Unknown, Term | None] = {}  # found to be a part of itself, and where
+        self.endless: dict[Unknown, tuple[Type, Term | None]] = {}  # parts of themselves, and where
+        self.huge: dict[Term, tuple[str, Term | None]] = {}  # dims out of range, and where
         self.known: dict[Term, bool] = {}  # whether a type holds no unknowns, where it was asked
         self._resolved: dict[Term, Term] | None = None
 
@@ -178,7 +182,7 @@ class Solver:
         while stack:
             node, leaving = stack.pop()
             if leaving:
-                del inside[node]
+                inside.pop(node, None)  # what holds itself was entered twice
                 memo[node] = rebuild(node, tuple([memo[kid] for kid in node._children]))
             elif node in memo:
                 continue
@@ -189,14 +193,18 @@ class Solver:
                 elif found in memo:
                     memo[node] = memo[found]
                 elif found in inside:
-                    self.endless[node] = self.sites.get(node)
+                    self.endless[node] = found, self.sites.get(node)
                     self.types[node] = POISON
                     memo[node] = POISON
                 else:
                     stack.append((node, False))
                     stack.append((found, False))
             elif isinstance(node, Scalar):
-                memo[node] = self.size(node)
+                try:
+                    memo[node] = self.size(node)
+                except OutOfRange as big:
+                    self.huge.setdefault(node, (big.diagnostics[0].message, self.site))
+                    memo[node] = Lit(0, i64)
             elif not isinstance(node, TYPES) or self.is_known(node):
                 memo[node] = node
             else:
@@ -371,7 +379,14 @@ class Solver:
         self, x: Scalar, y: Scalar, found: Type, expected: Type, site: Term | None
     ) -> tuple[str, str] | None:
         """Solve `x == y` for an unknown dim, note it for later, or say why it cannot hold."""
-        x, y = self.size(x), self.size(y)
+        try:
+            return self._equation(self.size(x), self.size(y), found, expected, site)
+        except OutOfRange as big:
+            return "shape-conflict", f"A dim is out of range: {big.diagnostics[0].message}"
+
+    def _equation(
+        self, x: Scalar, y: Scalar, found: Type, expected: Type, site: Term | None
+    ) -> tuple[str, str] | None:
         if x is y or same_dim(x, y):
             return None
         open_ = [v for v in (*variables(x), *variables(y)) if is_open(v)]

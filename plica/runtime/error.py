@@ -65,9 +65,15 @@ class Diagnostic:
 
     def __str__(self) -> str:
         head = f"{self.message} [{self.code}]"
-        lines = [head if self.place is None else f"{self.place}: {head}"]
+        lines = [head if self.is_placed() else f"{self.place}: {head}"]
         lines += [f"  {label}: {value}" for label, value in self.details()]
         return "\n".join(lines)
+
+    def is_placed(self) -> bool:
+        """Whether the message needs no place before it: there is none, or it begins with it."""
+        if self.place is None:
+            return True
+        return self.message.startswith((f"{self.place}: ", f"{self.place} "))
 
     def details(self) -> tuple[tuple[str, str], ...]:
         """The labelled parts below the message, those that were given."""

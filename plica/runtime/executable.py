@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.port import Array, Port
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
@@ -126,6 +126,17 @@ class Executable:
         gives = ", ".join(port.type for port in self.outputs)
         gives = gives if self._interface.single else f"({gives})"
         return f"<Executable ({takes}) -> {gives} on {self._target}>"
+
+    def __copy__(self) -> Executable:
+        return self  # it never changes
+
+    def __deepcopy__(self, memo: object) -> Executable:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        message = "An executable is machine code that belongs to its process: it cannot be pickled."
+        hint = "Send the module (its text, or as JSON) and compile it in the other process."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
     def _borrow(self) -> Array:
         """A workspace of this call's own; lists pop and append in one step for all threads."""

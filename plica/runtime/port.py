@@ -52,6 +52,11 @@ class Port:
                 found = f"{value!r} ({type(value).__name__})"
                 return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
             array = np.asarray(value, self.numpy)
+        elif isinstance(value, np.ma.MaskedArray):
+            message = f"Input {self.name!r} is a masked array, and tensors have no masks."
+            hint = "Give x.filled(value), or the mask as an input of its own."
+            place = Place(node=self.name)
+            return Diagnostic("input-type", message, place, self.type, "a masked array", hint)
         elif isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):

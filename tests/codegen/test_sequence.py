@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from plica.codegen.llvm.fold import fold
 from plica.codegen.program import Choose, Copy, Force, Launch, Program, place
@@ -13,7 +14,8 @@ from plica.ir.infer import infer
 from plica.ir.module import module
 from plica.ir.op import find
 from plica.ir.type import tensor
-from plica.pipeline import build, find_target, lower
+from plica.pipeline import build, compile, find_target, lower
+from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
 
 X = Var(Name("x"), tensor((3,), "f32"))
@@ -165,3 +167,15 @@ def test_text(golden: Golden) -> None:
     of = program_of(Tuple((If(C, X + 1.0, X), record(X, at))), X, C, at)
     assert any(isinstance(step, Copy) for steps in of.regions for step in steps)
     golden(fold(of, place(of), target), "fold")
+
+
+def test_a_tensor_no_memory_can_hold_is_refused() -> None:
+    zeros, total = find("zeros"), find("sum")
+    assert zeros is not None
+    assert total is not None
+    main = Var(Name("main"), None)
+    huge = zeros(shape=(10**7, 10**6, 10**6), dtype="f32")
+    for body in (huge, total(huge)):
+        with pytest.raises(UnsupportedError) as caught:
+            compile(module({main: Function((), (), (), None, body)}, main))
+        assert caught.value.code == "too-large"

@@ -190,3 +190,11 @@ def test_data_must_be_of_its_type() -> None:
         with pytest.raises(InputError) as caught:
             interpret(total, wrong)
         assert caught.value.code == "input-type"
+
+
+def test_a_masked_array_is_refused_rather_than_unmasked() -> None:
+    masked = np.ma.array(Y, mask=[True, False, False])
+    error = refused(TWO, X, masked)
+    assert [each.code for each in error.diagnostics] == ["input-type"]
+    assert "masked" in error.diagnostics[0].message
+    assert error.diagnostics[0].suggestion is not None

@@ -24,6 +24,7 @@ from plica.ir.size import solve
 from plica.ir.tensor import axis, buffer
 from plica.ir.type import FuncType, TensorType, TupleType, Type, dim_var, tensor
 from plica.ir.value import DataValue, build, conforms, same_value
+from plica.runtime.error import PlicaError
 from tests.strategies import inputs_for, modules
 
 SCALAR = tensor((), "f32")
@@ -569,3 +570,32 @@ def test_well_typed_modules_evaluate_to_values_of_their_type(data: st.DataObject
         assert error.code == "match-failure"  # noqa: PT017  # a partial match may fail
         return
     assert conforms(result, main.ret, solve(found), of)
+
+
+@pytest.mark.parametrize("shape", [(1 << 40,), (10**7, 10**6, 10**6)])
+def test_a_tensor_no_memory_can_hold_is_refused(shape: tuple[int, ...]) -> None:
+    zeros, total = find("zeros"), find("sum")
+    assert zeros is not None
+    assert total is not None
+    huge = zeros(shape=shape, dtype="f32")
+    for body in (huge, total(huge)):
+        with pytest.raises(EvaluationError) as caught:
+            interpret(main_of(body=body))
+        assert caught.value.code == "too-large"
+
+
+def test_nothing_runs_without_a_main() -> None:
+    with pytest.raises(PlicaError) as caught:
+        interpret(from_text(""))
+    assert caught.value.code == "no-main"
+
+
+def test_what_an_operator_refuses_when_it_runs_names_it_once() -> None:
+    text = (
+        '@plica.function\ndef main(x: Tensor[("n", "c", "h", "w"), f32], '
+        'k: Tensor[(4, "c", "k", "k"), f32]):\n    return op.nn.conv(x, k)\n'
+    )
+    arrays = np.zeros((1, 1, 2, 2), np.float32), np.zeros((4, 1, 3, 3), np.float32)
+    with pytest.raises(EvaluationError) as caught:
+        interpret(from_text(text), *arrays)
+    assert str(caught.value).count("nn.conv") == 1

@@ -16,6 +16,7 @@ from plica.ir.dtype import f32
 from plica.ir.graph import Function, Var, const
 from plica.ir.module import ConstructorDef, DataDef, Module, constructors, module
 from plica.ir.type import DataName, DataType, FuncType, TypeVar, tensor
+from plica.runtime.error import PlicaError
 from tests.strategies import modules
 
 SCALAR = tensor((), f32)
@@ -53,8 +54,10 @@ def test_a_module_may_have_no_main() -> None:
     library = module({F: ONE})
     assert library.find("f") is ONE
     assert library.find("g") is None
-    with pytest.raises(ValueError, match="no main function"):
+    with pytest.raises(PlicaError, match="no main function") as caught:
         library.main_function()
+    assert caught.value.code == "no-main"
+    assert caught.value.diagnostics[0].suggestion is not None
     assert digest(library) == digest(module({G: ONE})) != digest(module({F: ONE}, F))
 
 

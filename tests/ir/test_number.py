@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir import arithmetic, number
-from plica.ir.dtype import DTYPES, DType, bool_, f32, f64, i8, i32, u8
+from plica.ir.dtype import DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, u8
 from plica.ir.scalar import (
     BINARY,
     COMPARISON,
@@ -141,3 +141,16 @@ def test_what_has_no_meaning_is_a_bug() -> None:
         number.binary(Div, i32)
     with pytest.raises(CompilerBug):
         number.intrinsic("exp", i32)
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64])
+@pytest.mark.parametrize(("kind", "sign"), [(Min, -1.0), (Max, 1.0)])
+def test_zeros_are_ordered_by_their_signs(dtype: DType, kind: type[Scalar], sign: float) -> None:
+    one = number.binary(kind, dtype)
+    many = arithmetic.binary(kind)
+    for a, b in ((0.0, -0.0), (-0.0, 0.0)):
+        assert math.copysign(1.0, one(a, b)) == sign
+        for count in (1, 5, 67):  # numpy's own answer depends on how many there are
+            found = many(np.full(count, a, dtype.numpy), np.full(count, b, dtype.numpy))
+            assert (np.signbit(found) == (sign < 0)).all()
+            assert found.dtype == dtype.numpy

@@ -20,9 +20,11 @@ from plica.ir.dim import dim_var, same_dim
 from plica.ir.graph import Apply, Call, Const, Function, If, Let, Literal, Project, Tuple, Var
 from plica.ir.interpret import interpret
 from plica.ir.module import Extern, Module
+from plica.ir.op import find
 from plica.ir.scalar import Scalar
 from plica.ir.script import Scripted, as_module, from_text, read_text
 from plica.ir.script.dim import read_dim
+from plica.ir.script.expression import INSTEAD, PYTHONIC, operator_meant
 from plica.ir.script.origin import MOST
 from plica.ir.show.type import show_dim
 from plica.runtime.error import PlicaError
@@ -528,3 +530,106 @@ def test_words_have_a_meaning_at_run_time() -> None:
         dim("n**2")
     with pytest.raises(TypeError, match="written Fn"):
         Fn[f32, f32]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "f = lambda g: g(g)",
+        "f = lambda g: lambda h: (g(h), h(g))",
+        "f = lambda a, b, c: (a(b), b(c), c(a))",
+        "f = lambda g: g((g, x))",
+        "f = lambda g: Cons(g, g)",
+        "f = lambda g: g(Cons(g, Nil()))",
+        "def f(g):\n        return (f(g), g)",
+    ],
+)
+def test_a_type_that_would_contain_itself_is_refused(lines: str) -> None:
+    head = "@plica.data(forall='A')\nclass L:\n    Nil: ()\n    Cons: (A, L[A])\n"
+    with pytest.raises(IllTyped, match="would contain itself") as caught:
+        from_text(f"{head}{FUNCTION}def main(x: f32):\n    {lines}\n    return x\n")
+    first = caught.value.diagnostics[0]
+    assert first.code == "type-conflict"
+    assert first.place is not None
+    assert first.place.line is not None
+
+
+GROWING = (
+    f'{FUNCTION}def f(y: Tensor[("n",), f32]) -> Tensor[("1099511627776*n",), f32]:\n'
+    '    return op.broadcast_to(f32(0.0), ("1099511627776*n",))\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "value"),
+    [
+        ("1180591620717411303424,", "x"),
+        ('"1180591620717411303424",', "x"),
+        ('"4611686018427387904*4",', "x"),
+        ('"n*4611686018427387904*4",', "x"),
+        ("9223372036854775807,", "op.concat((x, x), 0)"),
+        ("2,", "op.reshape(x, (1180591620717411303424,))"),
+        ("1099511627776,", "f(x)"),
+        ("1099511627776,", "op.exp(f(x))"),
+    ],
+)
+def test_a_dim_outside_of_i64_is_refused_with_a_place(shape: str, value: str) -> None:
+    with pytest.raises((ScriptError, IllTyped), match=r"too big|no value of i64") as caught:
+        from_text(f"{GROWING}{FUNCTION}def main(x: Tensor[({shape}), f32]):\n    return {value}\n")
+    for each in caught.value.diagnostics:
+        assert each.place is not None
+        assert each.place.line in (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("q.T", "op.transpose(q)"),
+        ("q.shape", "op.shape_of(q)"),
+        ("q.sum(0)", "op.sum(q, ...)"),
+        ("abs(q)", "op.absolute"),
+        ("q[:, 1:3]", "op.slice"),
+        ("q[1:3]", "op.slice"),
+    ],
+)
+def test_hints_name_operators_that_exist(value: str, hint: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        from_text(f"{FUNCTION}def main(q: Tensor[(4, 4), f32]):\n    return {value}\n")
+    assert hint in (caught.value.diagnostics[0].suggestion or "")
+
+
+def test_every_operator_in_a_fixed_hint_exists() -> None:
+    hints = " ".join(INSTEAD.values())
+    named = [each.strip(".,") for each in hints.split() if each.startswith("op.")]
+    assert named
+    assert all(find(each.removeprefix("op.")) for each in named)
+    assert all(find(each) for each in PYTHONIC.values())
+    assert operator_meant("frobnicate") is None
+
+
+def test_a_star_import_is_refused_as_such() -> None:
+    with pytest.raises(ScriptError, match="Star imports are not read"):
+        from_text(f"from plica.script import *\n{FUNCTION}def main(x: f32):\n    return x\n")
+
+
+@pytest.mark.parametrize("of", ["f32", "Tensor[(2,), f32]"])
+def test_a_shadowed_word_is_said_to_be(of: str) -> None:
+    other = f"{FUNCTION}def f32(x: i64):\n    return x\n"
+    with pytest.raises(ScriptError, match="'f32' is shadowed") as caught:
+        from_text(f"{other}{FUNCTION}def main(x: {of}):\n    return x\n")
+    assert "plica.script.f32" in (caught.value.diagnostics[0].suggestion or "")
+    free = of.replace("f32", "plica.script.f32")
+    from_text(f"{other}{FUNCTION}def main(x: {free}):\n    return x\n")
+
+
+@pytest.mark.parametrize("head", ["", "from plica.script import bool_\n"])
+def test_bool_has_in_texts_the_name_it_has_in_python(head: str) -> None:
+    text = f"{FUNCTION}def main(x: Tensor[(1,), bool_], y: bool_):\n"
+    text += "    return x, y, const([True], bool_), bool_(True), op.cast(x, bool_)\n"
+    assert from_text(head + text) is from_text(text.replace("bool_", "bool"))
+
+
+def test_constants_are_written_in_live_functions_as_in_texts() -> None:
+    text = f"{FUNCTION}def with_constants(x: Tensor[(2,), f32]):\n"
+    text += '    return x + const([1.0, 2.0], f32) + data("0000000000", (2,), f32)\n'
+    assert live.with_constants.module is from_text(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import threading
@@ -19,7 +21,7 @@ from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.type import TupleType, Type, tensor
 from plica.pipeline import compile
-from plica.runtime.error import EvaluationError, InputError
+from plica.runtime.error import EvaluationError, InputError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Port
 
@@ -248,3 +250,18 @@ def test_the_runtime_needs_nothing_of_the_compiler() -> None:
     assert not loaded & {"attr", "attrs", "llvmlite", "pyrsistent", "rich", "ml_dtypes"}
     ours = {name for name in loaded if name.startswith("plica.")}
     assert all(name.startswith("plica.runtime") for name in ours)
+
+
+def test_a_masked_array_is_refused_rather_than_unmasked(affine: Executable) -> None:
+    masked = np.ma.array(ONES, mask=ONES > 0)
+    assert refusals(affine, masked, 2.0) == [("input-type", "x")]
+
+
+def test_a_copy_is_the_executable_itself(affine: Executable) -> None:
+    assert copy.copy(affine) is affine
+    assert copy.deepcopy([affine])[0] is affine
+
+
+def test_an_executable_belongs_to_its_process(affine: Executable) -> None:
+    with pytest.raises(UnsupportedError, match="belongs to its process"):
+        pickle.dumps(affine)

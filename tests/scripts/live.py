@@ -95,3 +95,8 @@ def closed_over(k):
         return x * k
 
     return scaled
+
+
+@plica.function
+def with_constants(x: Tensor[(2,), f32]):
+    return x + const([1.0, 2.0], f32) + data("0000000000", (2,), f32)

@@ -20,7 +20,7 @@ from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern
 from plica.ir.scalar import ScalarVar
 from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
 from tests.strategies.builder import Builder, fields_of, is_first_order
-from tests.strategies.growth import body, choose, grow, make
+from tests.strategies.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from tests.strategies.operation import apply
 from tests.strategies.pattern import catch_all, variables
 from tests.strategies.scalar import dims as dims_over
@@ -194,16 +194,40 @@ def local_recursion(builder: Builder, scope: Scope, depth: int) -> Definitions:
     param = builder.tensor_type()
     x = Var(builder.name(), param)
     inner = scope.inner((x,))
-    type = FuncType((), (), (_SCALAR, param), param)
-    itself = Var(builder.name(), type)
-    function = count_down(builder, inner, depth, type, itself)
-    inner.lets.append((itself, function))
-    inner.add(itself, type)
-    inner.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)
+    loop(builder, inner, depth, x)
     result = body(builder, inner, depth)
     outer = Function((), (), (x,), result.type, result.expr)
-    builder.cost[itself] = DEPTH * cost(builder, function)
     return [(_global(builder, outer), outer)]
+
+
+def loop(builder: Builder, scope: Scope, depth: int, x: Var) -> None:
+    """Let a function that calls itself, and call it on a tensor."""
+    param = typed(x)
+    type = FuncType((), (), (_SCALAR, param), param)
+    itself = Var(builder.name(), type)
+    function = count_down(builder, scope, depth, type, itself)
+    builder.cost[itself] = DEPTH * cost(builder, function)
+    scope.lets.append((itself, function))
+    scope.add(itself, type)
+    scope.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)
+
+
+def higher_order(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function of functions: it applies one twice, or composes two into a closure."""
+    a, b, c = builder.type_vars(3)
+    f, g = (
+        Var(builder.name(), FuncType((), (), (b,), c)),
+        Var(builder.name(), FuncType((), (), (a,), b)),
+    )
+    x = Var(builder.name(), a)
+    composed = Call(f, (Call(g, (x,)),))
+    if builder.chance(2):
+        function = Function((), (a, b, c), (f, g, x), c, composed, builder.attributes())
+        return [(_global(builder, function), function)]
+    closure = Function((), (), (x,), c, composed)
+    ret = FuncType((), (), (a,), c)
+    function = Function((), (a, b, c), (f, g), ret, closure, builder.attributes())
+    return [(_global(builder, function), function)]
 
 
 def extern(builder: Builder) -> tuple[Var, Extern]:
@@ -215,7 +239,7 @@ def extern(builder: Builder) -> tuple[Var, Extern]:
     return Var(builder.name(), type), Extern(symbol, type)
 
 
-TEMPLATES: Final = (plain, counting, structural, mutual, local_recursion)
+TEMPLATES: Final = (plain, counting, structural, higher_order, mutual, local_recursion)
 
 
 def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
@@ -231,9 +255,29 @@ def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
         value = make(builder, inner, here, depth)
         if value is not None:
             inner.add(value, here)
+    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    if tensors and builder.chance(4):
+        loop(builder, inner, depth, builder.choose(tensors))
+    for known in scope.pool:  # what is defined is used, mostly
+        if isinstance(known.type, FuncType) and builder.chance(2):
+            use(builder, inner, known, depth)
     result = _results(builder, inner, depth)
     function = Function(dims, (), tuple(params), result.type, result.expr)
     return _global(builder, function), function
+
+
+def use(builder: Builder, scope: Scope, callee: Known, depth: int) -> None:
+    """A call of a definition, bound by a let so that it stays; then of what it returns."""
+    if isinstance(callee.expr, Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
+        return
+    for _ in range(2):
+        found = call_known(builder, scope, callee, depth)
+        if found is None:
+            return
+        if not isinstance(found.type, FuncType):
+            bind(builder, scope, found)
+            return
+        callee = found
 
 
 def _results(builder: Builder, scope: Scope, depth: int) -> Known:

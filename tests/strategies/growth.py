@@ -28,6 +28,7 @@ from plica.ir.graph import (
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
 from tests.strategies.builder import Builder, fields_of, instantiate, is_first_order
+from tests.strategies.neural import any_operator, layer
 from tests.strategies.operation import filled, operation
 from tests.strategies.pattern import catch_all, split, variables
 from tests.strategies.scope import Known, Scope, typed
@@ -139,6 +140,16 @@ def grow_operation(builder: Builder, scope: Scope, depth: int) -> None:
     operation(builder.draw, scope)
 
 
+def grow_any_operator(builder: Builder, scope: Scope, depth: int) -> None:
+    """An operator of the registry, whichever fits."""
+    any_operator(builder.draw, scope)
+
+
+def grow_layer(builder: Builder, scope: Scope, depth: int) -> None:
+    """A layer of a network."""
+    layer(builder.draw, scope)
+
+
 def grow_constant(builder: Builder, scope: Scope, depth: int) -> None:
     """A constant."""
     wanted = builder.tensor_type()
@@ -156,6 +167,10 @@ def grow_tuple(builder: Builder, scope: Scope, depth: int) -> None:
 def grow_projection(builder: Builder, scope: Scope, depth: int) -> None:
     """An item of a tuple that is known."""
     found = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
+    if not found and scope.pool:
+        parts = [builder.choose(scope.pool[::-1]) for _ in range(2)]
+        items = tuple(each.expr for each in parts), tuple(each.type for each in parts)
+        found = [scope.add(Tuple(items[0]), TupleType(items[1]))]
     if found:
         whole: Known = builder.choose(found[::-1])
         assert isinstance(whole.type, TupleType)
@@ -190,11 +205,10 @@ def grow_if(builder: Builder, scope: Scope, depth: int) -> None:
 
 def grow_match(builder: Builder, scope: Scope, depth: int) -> None:
     """A total match on something that is known."""
-    found = scope.having(lambda type: isinstance(type, DataType | TupleType))
     type = builder.type(scope, 1)
-    if not found or make(builder, scope, type, 0) is None:
+    value = _scrutinee(builder, scope, depth)
+    if value is None or make(builder, scope, type, 0) is None:
         return
-    value: Known = builder.choose(found[::-1])
     assert isinstance(value.type, DataType | TupleType)
     clauses = []
     for pattern in split(builder, value.type):
@@ -204,6 +218,21 @@ def grow_match(builder: Builder, scope: Scope, depth: int) -> None:
         clauses.append(Clause(pattern, body(builder, scope.inner(bound), depth - 1, type).expr))
         builder.retired.extend(bound)
     scope.add(Match(value.expr, tuple(clauses)), type)
+
+
+def _scrutinee(builder: Builder, scope: Scope, depth: int) -> Known | None:
+    """Something with parts: known, or a tuple of data and other things, as nested patterns like."""
+    found = scope.having(lambda type: isinstance(type, DataType | TupleType))
+    if found and not builder.chance(3):
+        known: Known = builder.choose(found[::-1])
+        return known
+    wanted: Type = TupleType((builder.type(scope, 1), builder.type(scope, 1)))
+    if builder.data:
+        name, definition = builder.choose(builder.data)
+        data = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
+        wanted = data if builder.chance(2) else TupleType((data, builder.type(scope, 1)))
+    made = make(builder, scope, wanted, depth)
+    return None if made is None else Known(made, wanted)
 
 
 def grow_partial_match(builder: Builder, scope: Scope, depth: int) -> None:
@@ -241,9 +270,11 @@ def grow_function(builder: Builder, scope: Scope, depth: int) -> None:
     # A polymorphic function is used through a variable, as in the text.
     var = Var(builder.name(), type)
     scope.lets.append((var, function))
-    scope.add(var, type)
-    if not types and not dims and builder.chance(2):
-        scope.add(function, type)
+    known = scope.add(var, type)
+    if not types and not dims and builder.chance(3):
+        known = scope.add(function, type)
+    if not builder.chance(3):
+        call_known(builder, scope, known, depth)
 
 
 def grow_call(builder: Builder, scope: Scope, depth: int) -> None:
@@ -287,10 +318,11 @@ def _must(expr: Expr | None) -> Expr:
 Way = Callable[[Builder, Scope, int], None]
 _I64: Final = DType("i64")
 SIMPLE: Final[tuple[Way, ...]] = (
-    grow_operation, grow_operation, grow_operation, grow_operation, grow_tuple,
-    grow_projection, grow_projection, grow_let, grow_constant,
+    grow_operation, grow_operation, grow_any_operator, grow_any_operator, grow_layer, grow_tuple,
+    grow_projection, grow_let, grow_constant,
 )  # fmt: skip
 NESTED: Final[tuple[Way, ...]] = (
-    grow_call, grow_call, grow_value, grow_function, grow_if, grow_match, grow_partial_match,
+    grow_call, grow_call, grow_value, grow_function, grow_function, grow_if, grow_match, grow_match,
+    grow_partial_match,
 )  # fmt: skip
 __all__ = ["body", "call_known", "choose", "grow", "is_first_order", "make"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hypothesis.strategies import DrawFn
 
 from plica.ir.dim import dim
 from plica.ir.graph import Apply, Expr
-from plica.ir.operator import Mismatch, find
+from plica.ir.operator import Mismatch, find, names
 from plica.ir.type import TensorType, Type, static_shape
 from tests.strategies.choice import between, pick
 from tests.strategies.scope import Known, Scope
@@ -93,6 +94,33 @@ def convolution(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) ->
         return None
     weights = _weights(draw, t, (draw(between(1, 2)), 1, 1, min(2, image[3])))
     return typed_apply("nn.conv", (reshaped, weights))
+
+
+@cache
+def plain_operators() -> dict[int, tuple[str, ...]]:
+    """The operators that need tensors only, by how many; every attribute has a default."""
+    found: dict[int, list[str]] = {1: [], 2: [], 3: []}
+    for name in names():
+        record = find(name)
+        assert record is not None
+        required = any(each.required for each in record.attributes)
+        if not record.variadic and not required and len(record.inputs) in found:
+            found[len(record.inputs)].append(name)
+    return {count: tuple(words) for count, words in found.items()}
+
+
+def any_operator(draw: DrawFn, scope: Scope) -> Known | None:
+    """Any operator of the registry that takes tensors which are known."""
+    count = pick(draw, (1, 2, 1, 2, 3))
+    op = pick(draw, plain_operators()[count])
+    known = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
+    if not known:
+        return None
+    first = pick(draw, known[::-1])
+    alike = [each for each in known if each[1].dtype is first[1].dtype]
+    args = (first, *(pick(draw, alike[::-1]) for _ in range(count - 1)))
+    made = typed_apply(op, args)
+    return None if made is None else scope.add(*made)
 
 
 LAYERS: Final[tuple[Layer, ...]] = (activation, softmax, reduction, dense, convolution)

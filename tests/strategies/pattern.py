@@ -9,7 +9,7 @@ from tests.strategies.builder import Builder, fields_of
 
 def cover(builder: Builder, type: Type, depth: int = 2) -> list[Pattern]:
     """Patterns for a total match: a partition of the values, or some of it and a last clause."""
-    if depth == 0 or not builder.chance(3) or not isinstance(type, DataType | TupleType):
+    if depth == 0 or not isinstance(type, DataType | TupleType) or builder.chance(3):
         return [catch_all(builder, type)]
     return split(builder, type, depth)
 
@@ -47,7 +47,8 @@ def variables(pattern: Pattern) -> list[Var]:
 
 def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[Pattern, ...]]:
     """Items for each case: one of the fields is looked into, the others are taken whole."""
-    where = builder.count(0, len(types) - 1) if types else 0
+    deep = [i for i, each in enumerate(types) if isinstance(each, DataType | TupleType)]
+    where = builder.choose(deep or range(len(types))) if types else 0
     cases = cover(builder, types[where], depth - 1) if types else [PAny()]
     made: list[tuple[Pattern, ...]] = []
     for case in cases:

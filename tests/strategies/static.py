@@ -21,7 +21,7 @@ from tests.strategies.growth import (
     grow_tuple,
     make,
 )  # fmt: skip
-from tests.strategies.neural import layer
+from tests.strategies.neural import any_operator, layer
 from tests.strategies.operation import operation
 from tests.strategies.scope import Known, Scope, typed
 from tests.strategies.value import dtypes, small_shapes
@@ -68,7 +68,9 @@ def _function(builder: Builder, callable_: list[Var], branches: bool) -> tuple[V
 
 
 def _grow(builder: Builder, scope: Scope, callable_: list[Var], branches: bool) -> None:
-    kinds = ["operator"] * 4 + ["layer"] * 3 + ["let", "constant", "tuple", "projection"]
+    kinds = (
+        ["operator"] * 3 + ["any"] * 4 + ["layer"] * 2 + ["let", "constant", "tuple", "projection"]
+    )
     kinds += ["call"] * 2 if callable_ else []
     kinds += ["branch"] if branches else []
     match builder.choose(kinds):
@@ -76,6 +78,8 @@ def _grow(builder: Builder, scope: Scope, callable_: list[Var], branches: bool) 
             operation(builder.draw, scope)
         case "layer":
             layer(builder.draw, scope)
+        case "any":
+            any_operator(builder.draw, scope)
         case "let":
             grow_let(builder, scope, 0)
         case "constant":

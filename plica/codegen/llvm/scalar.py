@@ -159,10 +159,8 @@ def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str]) -> str:
     a, b = kids
     kind = register(of)
     if of.is_float:
-        first = w.let(f"fcmp {'oge' if greatest else 'ole'} {kind} {a}, {b}")
-        nan = w.let(f"fcmp uno {kind} {a}, {literal(0.0, of)}")
-        take = w.let(f"or i1 {first}, {nan}")
-        return w.let(f"select i1 {take}, {kind} {a}, {kind} {b}")
+        name = f"llvm.{'maximum' if greatest else 'minimum'}.{'f64' if of is f64 else 'f32'}"
+        return w.call(name, kind, [(kind, a), (kind, b)])
     if of is bool_:
         return w.let(f"{'or' if greatest else 'and'} i1 {a}, {b}")
     sign = "s" if of.kind == "int" else "u"

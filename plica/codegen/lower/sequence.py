@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import prod
 from typing import TypeAlias
 
 from attrs import frozen
@@ -16,7 +17,7 @@ from attrs import frozen
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.region import Tree
 from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Space, Step
-from plica.core.diagnostic import CompilerBug
+from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -29,6 +30,7 @@ from plica.ir.module import Module
 from plica.ir.scalar import Buffer
 from plica.ir.tensor import Compute
 from plica.ir.type import TensorType, TupleType, Type, static_shape
+from plica.runtime.error import UnsupportedError
 
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
@@ -257,6 +259,8 @@ class _Maker:
         shape = static_shape(of) if isinstance(of, TensorType) else None
         if shape is None or not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
+        if prod(shape) * of.dtype.bytes > MOST_BYTES:
+            raise UnsupportedError(too_large(str(of)))
         index = self.counts.get(space, 0)
         self.counts[space] = index + 1
         self.slots.append(Slot(space, index, shape, of.dtype))

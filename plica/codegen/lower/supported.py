@@ -43,7 +43,9 @@ from plica.runtime.error import Diagnostic, Place
 def unsupported(module: Module) -> tuple[Diagnostic, ...]:
     """Everything in an inferred module that cannot be compiled yet, in a fixed order."""
     if module.main is None:
-        return (_refuse("The module has no main function to compile.", None),)
+        message = "The module has no main function to compile."
+        hint = "Define a function, or say which one is the main."
+        return (Diagnostic("no-main", message, suggestion=hint),)
     table = module.definitions()
     main = table.get(module.main)
     if not isinstance(main, Function):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeAlias
 
+from plica.core.diagnostic import OutOfRange
 from plica.ir.dim import dim, dim_var, known, same_dim
 from plica.ir.dtype import DTYPES, DType, bool_, f16, f32
 from plica.ir.operator import Mismatch, Relation, Values
@@ -89,6 +90,9 @@ def fitting(
             return rule(attrs, *types)
         except Unfit as unfit:
             return unfit.mismatch
+        except OutOfRange as big:
+            why = big.diagnostics[0].message
+            return Mismatch("shape-conflict", f"{name}: a size is out of range: {why}")
 
     return relation
 

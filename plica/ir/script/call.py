@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from plica.core.diagnostic import OutOfRange
 from plica.core.fold import post_order
 from plica.ir.graph import Attrs
 from plica.ir.op import find, names
@@ -109,9 +110,15 @@ class OperatorReader(ValueReader):
             return WRONG
         # A string may be a dim: where all its names are dims here, that is what it means first.
         symbolic = self._with_dims(raw)
-        value = attribute.read(symbolic)
-        if isinstance(value, Mismatch) and symbolic is not raw:
-            value = attribute.read(raw)
+        try:
+            value = attribute.read(symbolic)
+            if isinstance(value, Mismatch) and symbolic is not raw:
+                value = attribute.read(raw)
+        except OutOfRange as big:
+            message = f"{record.name}: {big.diagnostics[0].message}"
+            found = self.origin.excerpt(node)
+            self.error(node, "bad-attribute", message, expected="a value of i64", found=found)
+            return WRONG
         ours = _dims(symbolic)  # some readers make a dim of any string: it must be one of these
         unbound = next((name for var, name in _dims(value).items() if var not in ours), None)
         if unbound is not None:

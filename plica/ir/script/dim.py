@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from plica.core.diagnostic import OutOfRange
+from plica.ir.dim import normal_dim
 from plica.ir.dtype import i64
 from plica.ir.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, Sub
 
@@ -42,7 +44,9 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
     work: list[Any] = [tree]  # Any: parts of the tree, and classes that build terms
     while work:
         match work.pop():
-            case ast.Constant(value) if type(value) is int and value < 2**63:
+            case ast.Constant(value) if type(value) is int:
+                if value >= 2**63:
+                    return f"{value} is too big for an i64"
                 done.append((Lit(value, i64), 1))
             case ast.Name(identifier):
                 found = name(identifier)
@@ -67,6 +71,10 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
                 if size > TERMS:
                     return f"it multiplies out to more than {TERMS} terms"
                 done.append((build(a, b), size))
+    try:
+        normal_dim(done[0][0])  # as a type will have it
+    except OutOfRange:
+        return "it has a number that is too big for an i64"
     return done[0][0]
 
 

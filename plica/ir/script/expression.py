@@ -23,7 +23,7 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )  # fmt: skip
-from plica.ir.op import find
+from plica.ir.op import find, names
 from plica.ir.script.call import OperatorReader
 from plica.ir.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Region, Scope, Word
@@ -54,6 +54,12 @@ INSTEAD: Final[dict[type[ast.AST], str]] = {
     ast.ListComp: "Write the items out; a script has no loops but recursion.",
 }
 """What to write in place of something that is not part of the language."""
+
+PYTHONIC: Final = {
+    "T": "transpose", "mT": "transpose", "permute": "transpose", "shape": "shape_of",
+    "len": "shape_of", "astype": "cast", "dot": "matmul", "view": "reshape", "pow": "power",
+}  # fmt: skip
+"""What arrays and Python call an operator that has another name here."""
 
 Build = Callable[[list[Expr]], Expr]
 Work = ast.expr | tuple[Build, int, Node]
@@ -147,9 +153,8 @@ class ExpressionReader(OperatorReader):
 
     def unbound(self, node: Node, name: str) -> Expr:
         """Say that nothing has this name."""
-        hint = next(
-            (f"Write {each}." for each in (f"op.{name}", f"nn.{name}") if _is_operator(each)), None
-        )
+        meant = operator_meant(name)
+        hint = None if meant is None else f"Write {meant}."
         hint = hint or self.problems.suggest(name, self.scope.known())
         self.error(node, "unbound-name", f"Nothing here is called {name!r}.", suggestion=hint)
         return HOLE
@@ -189,10 +194,10 @@ class ExpressionReader(OperatorReader):
     def _no_attribute(self, node: ast.Attribute, found: object) -> None:
         owner = self.meaning(node.value)
         if isinstance(owner, Data):
-            names = [str(each.name) for each in owner.constructors()]
+            made = [str(each.name) for each in owner.constructors()]
             message = f"{owner.name.name} has no constructor {node.attr!r}."
-            hint = self.problems.suggest(node.attr, names)
-            self.error(node, "unbound-name", message, expected=", ".join(names), suggestion=hint)
+            hint = self.problems.suggest(node.attr, made)
+            self.error(node, "unbound-name", message, expected=", ".join(made), suggestion=hint)
         elif (
             owner is None
             and isinstance(node.value, ast.Name)
@@ -204,7 +209,13 @@ class ExpressionReader(OperatorReader):
             self.error(node, "unsupported-syntax", message, suggestion="Wrap it in a lambda.")
         else:
             message = "A value has no attributes."
-            hint = f"Operators are functions: op.{node.attr}(...)."
+            meant = operator_meant(node.attr)
+            if meant is None:
+                hint = self.problems.suggest(node.attr, names())
+            else:
+                rest = "" if node.attr in ("T", "mT", "shape") else ", ..."
+                owner_text = self.origin.excerpt(node.value)
+                hint = f"Operators are functions: {meant}({owner_text}{rest})."
             self.error(
                 node,
                 "unsupported-syntax",
@@ -278,8 +289,11 @@ class ExpressionReader(OperatorReader):
         if isinstance(index, ast.Constant) and type(index.value) is int:
             number = index.value
             work += [(lambda kids: Project(kids[0], number), 1, node), value]
-        elif isinstance(index, ast.Slice):
-            done.append(self.unsupported(node))
+        elif _is_slice(index):
+            message = "A tensor is not sliced by brackets."
+            hint, found = INSTEAD[ast.Slice], self.origin.excerpt(node)
+            self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+            done.append(HOLE)
         else:
             message = "Only a tuple's items can be selected, by a number."
             hint = "Use op.take or op.gather for tensors; type arguments stand before a call."
@@ -324,8 +338,18 @@ class ExpressionReader(OperatorReader):
         return args.args
 
 
-def _is_operator(path: str) -> bool:
-    return find(path.removeprefix("op.")) is not None
+def operator_meant(name: str) -> str | None:
+    """How a script writes the operator that Python calls by this name; None for no operator."""
+    for each in (name, f"nn.{name}", PYTHONIC.get(name, "")):
+        record = find(each)
+        if record is not None:
+            return record.name if record.name.startswith("nn.") else f"op.{record.name}"
+    return None
+
+
+def _is_slice(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(each, ast.Slice) for each in parts)
 
 
 def _is_index(node: ast.expr) -> bool:

@@ -300,6 +300,8 @@ class _Globals:
                 return const(value)
             case ModuleType() if value.__name__ in _MODULES:
                 return Word(_MODULES[value.__name__])
+        if value is const:  # the one word that lives elsewhere, since it has a meaning in Python
+            return Word("const")
         word = getattr(value, "__name__", "")
         if getattr(value, "__module__", None) == "plica.script" and word in SCRIPT_WORDS:
             return Word(word)

@@ -112,11 +112,15 @@ class Nowhere:
 
 _ROOTS: Final = {"plica": "plica", "op": "op", "nn": "op.nn", "script": "script"}
 
+_PYTHONIC: Final = {"bool_": "bool"}
+"""Words that `plica.script` has to call otherwise, since Python has the name already."""
+
 
 def word(name: str) -> Word | None:
     """The word of that name, which needs no import."""
     if name in _ROOTS:
         return Word(_ROOTS[name])
+    name = _PYTHONIC.get(name, name)
     return Word(name) if name in SCRIPT_WORDS or name in BUILTINS else None
 
 
@@ -125,6 +129,7 @@ def inside(of: Word, name: str) -> Word | None:
     if of.path == "plica":
         return Word(_ROOTS[name]) if name in ("op", "script") else Word(f"plica.{name}")
     if of.path == "script":
+        name = _PYTHONIC.get(name, name)
         return Word(name) if name in SCRIPT_WORDS else None
     return Word(f"{of.path}.{name}") if of.path.partition(".")[0] == "op" else None
 

@@ -183,6 +183,11 @@ class TextReader:
             return
         base = node.module if isinstance(node, ast.ImportFrom) else None
         for each in node.names:
+            if each.name == "*":
+                message = "Star imports are not read."
+                hint = "Import each name; the words of plica.script need no import at all."
+                self.error(node, "unsupported-syntax", message, found="*", suggestion=hint)
+                continue
             path = each.name if base is None else f"{base}.{each.name}"
             path = path.replace("plica.ir.script.", "plica.", 1)  # where the decorators live
             head, *steps = path.split(".")

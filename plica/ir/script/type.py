@@ -83,6 +83,20 @@ class TypeReader:
         found = self.meaning(node)
         return DTYPE_WORDS.get(found.path) if isinstance(found, Word) else None
 
+    def shadowed(self, node: ast.expr) -> bool:
+        """Whether a word means something else here; if so, say it."""
+        if not isinstance(node, ast.Name):
+            return False
+        usual = word(node.id)
+        if usual is None or self.meaning(node) == usual:
+            return False
+        message = f"{node.id!r} is shadowed: something else has that name here."
+        hint = f"Rename the other {node.id!r}."
+        if inside(Word("script"), node.id) is not None:
+            hint = f"Rename the other {node.id!r}, or write plica.script.{node.id}."
+        self.error(node, "unbound-name", message, expected=f"the word {node.id}", suggestion=hint)
+        return True
+
     def dim(self, node: ast.expr, text: str) -> Scalar:
         """The dim a string stands for."""
         found = read_dim(text, self._dim_name)
@@ -114,6 +128,8 @@ class TypeReader:
                 return self._data(node, found, ())
             case TypeTerm():
                 return found
+            case _ if self.shadowed(node):
+                return UNIT
             case None if isinstance(node, ast.Name):
                 names = [*self.scope.known(), *self.scope.known_types()]
                 hint = self.problems.suggest(node.id, names)
@@ -133,6 +149,8 @@ class TypeReader:
                 return self._function(node, parts)
             case Data() as data:
                 return self._data(node, data, tuple([self.read(part) for part in parts]))
+            case _ if self.shadowed(base):
+                return UNIT
             case None if isinstance(base, ast.Name):
                 return self._named(base)  # says that there is no such name
             case _:
@@ -143,7 +161,7 @@ class TypeReader:
             self._no_shape(shape)
             return UNIT
         of = self.dtype(dtype)
-        if of is None:
+        if of is None and not self.shadowed(dtype):
             expected = ", ".join(DTYPE_WORDS)
             hint = self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS)
             self.error(
@@ -160,8 +178,10 @@ class TypeReader:
     def size(self, node: ast.expr) -> Scalar:
         """One dim of a shape: a number, or a string."""
         match node:
+            case ast.Constant(value) if type(value) is int and value >= 2**63:
+                return self.dim(node, str(value))  # says that it is too big
             case ast.Constant(value) if type(value) is int:
-                return Lit(min(value, 2**63 - 1), i64)
+                return Lit(value, i64)
             case ast.Constant(str() as text):
                 return self.dim(node, text)
             case _:

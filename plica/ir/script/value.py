@@ -158,7 +158,7 @@ class ValueReader(TypeReader):
 
     def _dtype_argument(self, node: ast.expr) -> DType | None:
         found = self.dtype(node)
-        if found is None:
+        if found is None and not self.shadowed(node):
             expected = ", ".join(DTYPE_WORDS)
             text = self.origin.excerpt(node)
             self.error(node, "unbound-name", "This is no dtype.", expected=expected, found=text)

@@ -176,8 +176,7 @@ class Representation:
 
     def definitions(self) -> dict[Defined, Definition]:
         """The data types and what applies functions."""
-        found: dict[Defined, Definition] = {}
-        found.update(self.made)
+        found: dict[Defined, Definition] = {name: self.made[name] for name in self.made}
         for family in self.families.values():
             found.update(family.definitions(self.supply.name("Never")))
         return found

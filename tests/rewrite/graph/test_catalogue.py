@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.ir.infer import infer
+from plica.ir.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, run
 from plica.rewrite.graph.catalogue import PASSES, find_pass
 from tests.conftest import Golden
@@ -31,11 +32,13 @@ def test_passes_work_in_any_order(data: st.DataObject) -> None:
     means_the_same(module, made, data.draw(inputs_for(module)))
 
 
+@pytest.fixture(scope="module")
+def awkward() -> tuple[Module, ...]:
+    """Programs that no walk may recurse on, nor unfold."""
+    return let_chain(20_000), doubling(60)
+
+
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
-def test_a_long_chain_and_many_ways(each: Pass) -> None:
-    for module in (CHAIN, DOUBLING):
+def test_a_long_chain_and_many_ways(each: Pass, awkward: tuple[Module, ...]) -> None:
+    for module in awkward:
         assert infer(each.run(module)).main is module.main
-
-
-CHAIN = let_chain(20_000)
-DOUBLING = doubling(60)

@@ -1,0 +1,184 @@
+"""The generators: they cover what they promise, or the laws tested with them mean little."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, get_args
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.dtype import DTYPES
+from plica.ir.graph import (
+    EXPRESSIONS,
+    Apply,
+    Call,
+    Const,
+    Function,
+    Let,
+    Literal,
+    Match,
+    Pattern,
+    PConstructor,
+    PTuple,
+    Var,
+)
+from plica.ir.loop import Kernel, Stmt
+from plica.ir.module import DataDef, Extern, Module
+from plica.ir.scalar import BINARY, COMPARISON, Scalar, ScalarVar
+from plica.ir.type import FuncType, TensorType, static_shape
+from tests.strategies import (
+    EXTERNS,
+    MISTAKES,
+    computes,
+    ill_typed,
+    inputs_for,
+    kernels,
+    modules,
+    static_modules,
+    surface,
+)
+
+MANY = 150
+
+
+def collect(strategy: st.SearchStrategy[Any], count: int = MANY) -> list[Any]:
+    """The same examples every time."""
+    found: list[Any] = []
+
+    @seed(0)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def run(example: Any) -> None:
+        found.append(example)
+
+    run()
+    return found
+
+
+def features(whole: Module) -> set[str]:
+    """What a module has in it, by the names used below."""
+    found: set[str] = set()
+    defined = set(whole.names)
+    for node in post_order(whole):
+        found.add(type(node).__name__)
+        match node:
+            case Call(callee, _, types):
+                found |= {"type arguments"} if types else set()
+                if isinstance(callee, Var):
+                    found.add("call of a definition" if callee in defined else "call of a closure")
+                    type = callee.type
+                    if isinstance(type, FuncType) and type.dims:
+                        found.add("call with dims")
+                    if isinstance(type, FuncType) and any(
+                        isinstance(each, FuncType) for each in type.params
+                    ):
+                        found.add("higher order")
+            case Let(var, Function() as value, _):
+                found |= {"recursive let"} if var in free_vars(value) else set()
+            case Function(_, types, _, _, _, attrs):
+                found |= {"polymorphic function"} if types else set()
+                found |= {"attributes"} if attrs else set()
+                free = free_vars(node) - defined
+                found |= {"capture"} if any(isinstance(each, Var) for each in free) else set()
+            case Match(_, _, False):
+                found.add("partial match")
+            case PConstructor(_, items) | PTuple(items):
+                if any(isinstance(item, PConstructor | PTuple) for item in items):
+                    found.add("nested pattern")
+            case DataDef(types, _):
+                found |= {"polymorphic data"} if types else set()
+            case Const(dtype, shape, _):
+                found.add(f"constant of {dtype}")
+                found |= {"empty constant"} if 0 in shape else set()
+            case _:
+                pass
+    names = [each.name for each in post_order(whole) if isinstance(each, Var)]
+    hints = Counter(name.hint for name in set(names))
+    found |= {"namesakes"} if max(hints.values(), default=0) > 1 else set()
+    for name, function in whole.functions():
+        found |= {"recursion"} if name in free_vars(function) else set()
+    return found
+
+
+WANTED = {
+    *(each.__name__ for each in get_args(EXPRESSIONS) if each is not Literal),
+    *(each.__name__ for each in get_args(Pattern)),
+    *(f"constant of {each}" for each in DTYPES),
+    "Extern", "ScalarVar", "TypeVar", "TupleType", "type arguments", "call of a definition",
+    "call of a closure", "call with dims", "higher order", "recursive let", "polymorphic function",
+    "attributes", "capture", "partial match", "nested pattern", "polymorphic data", "namesakes",
+    "recursion", "empty constant",
+}  # fmt: skip
+
+
+def test_modules_cover_the_language() -> None:
+    seen = Counter(each for whole in collect(modules(externs=True)) for each in features(whole))
+    missing = {each for each in WANTED if seen[each] < 2}
+    assert missing == set()
+
+
+@given(modules(externs=True))
+def test_modules_are_elaborated(whole: Module) -> None:
+    for node in post_order(whole):
+        assert not isinstance(node, Literal)
+        assert not isinstance(node, Var) or node.type is not None
+        assert not isinstance(node, Function) or node.ret is not None
+        assert not isinstance(node, Extern) or node.symbol in EXTERNS
+
+
+@given(st.data())
+def test_inputs_fit_the_parameters(data: st.DataObject) -> None:
+    whole = data.draw(modules())
+    function = whole.main_function()
+    for param, value in zip(function.params, data.draw(inputs_for(whole)), strict=True):
+        if isinstance(param.type, TensorType):
+            assert isinstance(value, np.ndarray)
+            assert value.dtype == param.type.dtype.numpy
+            assert value.ndim == len(param.type.shape)
+
+
+@given(static_modules())
+def test_static_modules_are_static_and_first_order(whole: Module) -> None:
+    for node in post_order(whole):
+        assert not isinstance(node, TensorType) or static_shape(node) is not None
+        assert not isinstance(node, ScalarVar | DataDef | Match)
+    for _, function in whole.functions():
+        assert not any(isinstance(each.type, FuncType) for each in function.params)
+
+
+def test_static_modules_use_much_of_the_registry() -> None:
+    nodes = {node for whole in collect(static_modules()) for node in post_order(whole)}
+    assert len({node.op for node in nodes if isinstance(node, Apply)}) > 30
+
+
+def test_surfaces_leave_things_out() -> None:
+    erased = collect(modules().flatmap(surface), 60)
+    nodes = {node for whole in erased for node in post_order(whole)}
+    assert any(isinstance(node, Literal) for node in nodes)
+    assert any(isinstance(node, Var) and node.type is None for node in nodes)
+    assert any(isinstance(node, Function) and node.ret is None for node in nodes)
+
+
+def test_every_mistake_is_made() -> None:
+    assert {code for _, code in collect(ill_typed(), 200)} == set(MISTAKES)
+
+
+def test_scalars_and_statements_are_all_covered() -> None:
+    loops: list[Kernel] = collect(kernels())
+    nodes = {node for each in (*loops, *collect(computes())) for node in post_order(each)}
+    seen = {type(node) for node in nodes}
+    assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}
+    unseen = {
+        each.__name__ for each in Scalar.__subclasses__() if each.__module__ == "plica.ir.scalar"
+    }
+    assert unseen <= {each.__name__ for each in seen}
