@@ -42,7 +42,7 @@ from tests.strategies import (
     surface,
 )
 
-MANY = 150
+MANY = 120
 
 
 def collect(strategy: st.SearchStrategy[Any], count: int = MANY) -> list[Any]:
@@ -76,12 +76,11 @@ def features(whole: Module) -> set[str]:
                 found |= {"type arguments"} if types else set()
                 if isinstance(callee, Var):
                     found.add("call of a definition" if callee in defined else "call of a closure")
-                    type = callee.type
-                    if isinstance(type, FuncType) and type.dims:
+                    kind = callee.type
+                    params = kind.params if isinstance(kind, FuncType) else ()
+                    if isinstance(kind, FuncType) and kind.dims:
                         found.add("call with dims")
-                    if isinstance(type, FuncType) and any(
-                        isinstance(each, FuncType) for each in type.params
-                    ):
+                    if any(isinstance(each, FuncType) for each in params):
                         found.add("higher order")
             case Let(var, Function() as value, _):
                 found |= {"recursive let"} if var in free_vars(value) else set()
@@ -162,7 +161,7 @@ def test_static_modules_use_much_of_the_registry() -> None:
 
 
 def test_surfaces_leave_things_out() -> None:
-    erased = collect(modules().flatmap(surface), 60)
+    erased = collect(modules().flatmap(surface), 40)
     nodes = {node for whole in erased for node in post_order(whole)}
     assert any(isinstance(node, Literal) for node in nodes)
     assert any(isinstance(node, Var) and node.type is None for node in nodes)
@@ -170,7 +169,7 @@ def test_surfaces_leave_things_out() -> None:
 
 
 def test_every_mistake_is_made() -> None:
-    assert {code for _, code in collect(ill_typed(), 200)} == set(MISTAKES)
+    assert {code for _, code in collect(ill_typed(), 100)} == set(MISTAKES)
 
 
 def test_scalars_and_statements_are_all_covered() -> None:
@@ -178,7 +177,5 @@ def test_scalars_and_statements_are_all_covered() -> None:
     nodes = {node for each in (*loops, *collect(computes())) for node in post_order(each)}
     seen = {type(node) for node in nodes}
     assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}
-    unseen = {
-        each.__name__ for each in Scalar.__subclasses__() if each.__module__ == "plica.ir.scalar"
-    }
-    assert unseen <= {each.__name__ for each in seen}
+    own = {each for each in Scalar.__subclasses__() if "__attrs_attrs__" in each.__dict__}
+    assert seen >= {each for each in own if each.__module__ == "plica.ir.scalar"}

@@ -6,7 +6,7 @@ import numpy as np
 import plica
 from plica import op
 from plica.op import nn
-from plica.script import Fn, Tensor, f32, i64
+from plica.script import Fn, Tensor, const, data, f32, i64
 
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
 SCALE = 2.5

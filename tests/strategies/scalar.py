@@ -74,7 +74,7 @@ def scalars(
     def sub(of: DType, more: Sequence[Scalar] = ()) -> Scalar:
         return draw(scalars(of, (*vars, *more), buffers, depth - 1))
 
-    kinds = ["binary", "select", "cast", "reduce"]
+    kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
     loadable = [each for each in buffers if each.dtype is dtype]
     if loadable:
         kinds.append("load")
@@ -110,9 +110,9 @@ def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object)
     assert callable(sub)
     if dtype is bool_:
         kind = draw(st.integers(0, 4))
-        if kind == 0:
+        if kind == 1:
             return Not(sub(bool_))
-        if kind <= 2:
+        if kind == 2:
             return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
         other = draw(dtypes())
         if other.is_float and kind == 3:

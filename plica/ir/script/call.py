@@ -116,8 +116,8 @@ class OperatorReader(ValueReader):
                 value = attribute.read(raw)
         except OutOfRange as big:
             message = f"{record.name}: {big.diagnostics[0].message}"
-            found = self.origin.excerpt(node)
-            self.error(node, "bad-attribute", message, expected="a value of i64", found=found)
+            shown = self.origin.excerpt(node)
+            self.error(node, "bad-attribute", message, expected="a value of i64", found=shown)
             return WRONG
         ours = _dims(symbolic)  # some readers make a dim of any string: it must be one of these
         unbound = next((name for var, name in _dims(value).items() if var not in ours), None)
