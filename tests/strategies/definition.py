@@ -104,6 +104,9 @@ def plain(builder: Builder, scope: Scope, depth: int) -> Definitions:
     """A function of what came before; it may be polymorphic, symbolic and higher order."""
     dims, types, params = signature(builder, scope)
     inner = scope.inner(params, dims, types)
+    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    if tensors and builder.chance(4):
+        loop(builder, inner, depth, builder.choose(tensors))
     result = body(builder, inner, depth)
     function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
     return [(_global(builder, function), function)]
@@ -256,7 +259,7 @@ def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
         if value is not None:
             inner.add(value, here)
     tensors = [each for each in params if isinstance(each.type, TensorType)]
-    if tensors and builder.chance(4):
+    if tensors and builder.chance(3):
         loop(builder, inner, depth, builder.choose(tensors))
     for known in scope.pool:  # what is defined is used, mostly
         if isinstance(known.type, FuncType) and builder.chance(2):

@@ -109,13 +109,13 @@ _YES_NO: Final = frozenset({"isnan", "isinf"})
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object) -> Scalar:
     assert callable(sub)
     if dtype is bool_:
-        kind = draw(st.integers(0, 4))
+        kind = draw(between(0, 5))
         if kind == 1:
             return Not(sub(bool_))
-        if kind == 2:
+        if kind in (2, 3):
             return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
         other = draw(dtypes())
-        if other.is_float and kind == 3:
+        if other.is_float and kind == 4:
             return Intrinsic(draw(st.sampled_from(sorted(_YES_NO))), (sub(other),))
         return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
     classes = (*ARITHMETIC, Div, Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
@@ -164,7 +164,7 @@ def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     axes = tuple(axis("i", number) for number in range(len(shape)))
-    of = draw(dtypes()) if dtype is None else dtype
+    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(dtypes()))
     body = draw(scalars(of, axes, inputs))
     return Compute(inputs, axes, tuple(Lit(size, i64) for size in shape), body)
 
