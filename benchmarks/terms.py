@@ -75,7 +75,7 @@ def graph_lets(count: int) -> Module:
     body: Expr = variables[-1]
     for i in range(len(variables) - 1, 0, -1):
         body = Let(variables[i], Apply("multiply", (variables[i - 1], variables[0])), body)
-    return main_of(variables[:1], body, VECTOR)
+    return main_of((variables[0],), body, VECTOR)
 
 
 def graph_wide(count: int) -> Module:
@@ -373,10 +373,14 @@ def print_against_tinygrad(console: Console, repeat: int) -> bool:
                 result = rewrite(term)
                 times["rewrite"].append(time.process_time() - start)
                 del term, result
+        for times in (mine, other):
+            pairs = zip(times["new"], times["rewrite"], strict=True)
+            times["build and rewrite"] = [sum(pair) for pair in pairs]
         for what, times in mine.items():
             ratios = [a / b for a, b in zip(times, other[what], strict=True)]
             best = min(times) / min(other[what])
-            good = good and statistics.median(ratios) <= 1.0
+            if what == "build and rewrite":
+                good = good and statistics.median(ratios) <= 1.0
             table.add_row(
                 f"{name}, {nodes:,} nodes",
                 what,

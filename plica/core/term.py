@@ -31,6 +31,8 @@ from typing import Any, ClassVar, Final, TypeVar, Union, cast
 
 import attrs
 
+from plica.core.sketch import sketch
+
 T = TypeVar("T", bound="Term")
 
 ONE, MANY, MIXED, PLAIN = "one", "many", "mixed", "plain"
@@ -38,6 +40,7 @@ ONE, MANY, MIXED, PLAIN = "one", "many", "mixed", "plain"
 
 _pack_double: Final = struct.Struct("<d").pack
 _lock: Final = threading.RLock()  # reentrant: a collection may run a callback while we hold it
+_new: Final = cast(Any, object.__new__)
 _set_children: Callable[[Any, Any], None]
 _set_free: Callable[[Any, Any], None]
 
@@ -45,15 +48,21 @@ _set_free: Callable[[Any, Any], None]
 class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
     """A weak reference that knows its key, so that a dead node can leave its table."""
 
-    __slots__ = ("key", "table")
+    __slots__ = ("key",)
     key: tuple[Any, ...]
-    table: dict[Any, _Entry]
 
 
-def _forget(entry: _Entry, lock: threading.RLock = _lock) -> None:
-    with lock:  # bound early: at exit terms outlive this module's globals
-        if entry.table.get(entry.key) is entry:
-            del entry.table[entry.key]
+def _forget_from(table: dict[Any, _Entry]) -> Callable[[_Entry], None]:
+    """What takes the entry of a dead node out of the table."""
+    lock = _lock  # bound early: at exit terms outlive this module's globals
+
+    def forget(entry: _Entry) -> None:
+        key = entry.key
+        with lock:
+            if table.get(key) is entry:
+                del table[key]
+
+    return forget
 
 
 class TermMeta(type):
@@ -65,7 +74,7 @@ class TermMeta(type):
 
     # Any: the arguments are whatever the fields of the class being built are.
     _arity: int
-    _key: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
+    _plan: tuple[Any, ...]
     _table: dict[Any, _Entry]
     _fields: tuple[str, ...]
     _kinds: tuple[str, ...]
@@ -77,7 +86,7 @@ class TermMeta(type):
     ) -> TermMeta:
         if bases:
             # In the class's own namespace attrs leaves it alone: a generated repr would recurse.
-            namespace.setdefault("__repr__", _bounded_repr)
+            namespace.setdefault("__repr__", sketch)
         cls = super().__new__(mcs, name, bases, namespace, **kwargs)
         cls._arity = -1  # no call has this many arguments: the first one prepares the class
         if bases:
@@ -87,26 +96,19 @@ class TermMeta(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != cls._arity:
             args = _bind(cls, args, kwargs)
-        if cls.normal is not None:
-            args = cls.normal(*args)
-        key = args if cls._key is None else cls._key(args)
-        entry = cls._table.get(key)
+        table, normal, key_of, fill, forget = cls._plan
+        if normal is not None:
+            args = normal(*args)
+        key = args if key_of is None else key_of(args)
+        entry = table.get(key)
         if entry is not None:
             node = entry()
             if node is not None:
                 return node
-        node = super().__call__(*args)
-        if cls._simple:
-            for kid in args:
-                if kid.__class__.__class__ is not TermMeta:
-                    raise _not_a_term(cls, args)
-            _set_children(node, args)
-        else:
-            _set_children(node, _collect(cls, args))
-        _set_free(node, None)
-        entry = _Entry(node, _forget)
+        node = _new(cls)
+        fill(node, args)
+        entry = _Entry(node, forget)
         entry.key = key
-        entry.table = table = cls._table
         while True:
             first = table.setdefault(key, entry)
             if first is entry:
@@ -114,7 +116,7 @@ class TermMeta(type):
             other = first()
             if other is not None:  # another thread was quicker
                 return other
-            _forget(first)  # a dead node has not left yet
+            forget(first)  # a dead node has not left yet
 
     def tag(cls) -> str:
         """The name under which the class is written down: its room's path without `plica.`."""
@@ -232,44 +234,6 @@ def leaf_key(value: Any) -> Any:
     return (kind, value)
 
 
-def _bounded_repr(term: Term) -> str:
-    """At most a few levels and a few hundred characters, whatever hangs below."""
-    shown: list[str] = []
-    length = 0
-    for piece in _sketch(term, 4):
-        shown.append(piece)
-        length += len(piece)
-        if length > 400:
-            return "".join(shown)[:395] + " ...)"
-    return "".join(shown)
-
-
-def _sketch(value: Any, depth: int) -> Iterator[str]:
-    """The pieces of a repr, made only as far as somebody reads them."""
-    if isinstance(value, Term):
-        yield f"{type(value).__name__}("
-        if depth == 0:
-            yield "..."
-        else:
-            for i, name in enumerate(field_names(type(value))):
-                yield ", " if i else ""
-                yield from _sketch(getattr(value, name), depth - 1)
-        yield ")"
-    elif isinstance(value, tuple) and not hasattr(value, "_fields"):
-        yield "("
-        for i, item in enumerate(value[:6]):
-            yield ", " if i else ""
-            yield from _sketch(item, depth)
-        yield ", ...)" if len(value) > 6 else ")"
-    elif isinstance(value, bytes):
-        yield f"<{len(value)} bytes>"
-    elif isinstance(value, int) and value.bit_length() > 200:
-        yield f"<an integer of {value.bit_length()} bits>"
-    else:
-        text = repr(value)
-        yield text if len(text) <= 60 else text[:56] + " ..."
-
-
 def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:
     bad = next(arg for arg in args if not isinstance(arg, Term))
     return TypeError(f"{cls.__name__} expects terms, found {bad!r} of type {type(bad).__name__}.")
@@ -300,6 +264,12 @@ def _bind(cls: TermMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 def _prepare(cls: TermMeta) -> None:
     """Derive from the declaration what building, walking and rebuilding need."""
+    with _lock:  # two threads must not make two tables
+        if cls._arity < 0:
+            _prepare_once(cls)
+
+
+def _prepare_once(cls: TermMeta) -> None:
     if "__attrs_attrs__" not in cls.__dict__:
         raise TypeError(f"{cls.__name__} is not a term one can build: declare it with @frozen.")
     fields = attrs.fields(cast(Any, cls))
@@ -308,9 +278,65 @@ def _prepare(cls: TermMeta) -> None:
     cls._kinds = tuple(_kind_of(hints[name]) for name in cls._fields)
     cls._simple = bool(cls._kinds) and all(kind is ONE for kind in cls._kinds)
     bare = all(kind is ONE or kind is MANY for kind in cls._kinds)
-    cls._key = None if bare else leaf_key
     cls._table = {}
-    cls._arity = len(fields)
+    setters = tuple(_setter(cls, name) for name in cls._fields)
+    fill = _fill_pair if cls._simple and len(setters) == 2 else _fill_any
+    cls._plan = (
+        cls._table,
+        cls.normal,
+        None if bare else leaf_key,
+        fill(cls, setters),
+        _forget_from(cls._table),
+    )
+    cls._arity = len(fields)  # last: from now on nobody waits
+
+
+_Setter = Callable[[Any, Any], None]
+_Filler = Callable[[Any, tuple[Any, ...]], None]
+
+
+def _fill_pair(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
+    """Writes the fields of a new node that is made of two terms, as most are."""
+    put_left, put_right = setters
+    put_children, put_free, meta = _set_children, _set_free, TermMeta
+
+    def fill(node: Any, args: tuple[Any, ...]) -> None:
+        left, right = args
+        if left.__class__.__class__ is not meta or right.__class__.__class__ is not meta:
+            raise _not_a_term(cls, args)
+        put_left(node, left)
+        put_right(node, right)
+        put_children(node, args)
+        put_free(node, None)
+
+    return fill
+
+
+def _fill_any(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
+    """Writes the fields of a new node."""
+
+    def fill(node: Any, args: tuple[Any, ...]) -> None:
+        _set_children(node, _collect(cls, args))
+        _set_free(node, None)
+        for put, value in zip(setters, args, strict=True):
+            put(node, value)
+
+    return fill
+
+
+def _setter(cls: TermMeta, name: str) -> _Setter:
+    """Writes a field of a new node, past the guard of frozen classes and in half the time.
+
+    It stands for the `__init__` that attrs makes, so a field has no converter and no validator:
+    that is what `normal` is for.
+    """
+    field = attrs.fields_dict(cast(Any, cls))[name]
+    if field.converter is not None or field.validator is not None:
+        raise TypeError(f"{cls.__name__}.{name} must be checked in `normal`, not by attrs.")
+    slot = next((each.__dict__[name] for each in cls.__mro__ if name in each.__dict__), None)
+    if not isinstance(slot, types.MemberDescriptorType):
+        raise TypeError(f"{cls.__name__}.{name} has no slot: declare the class with @frozen.")
+    return slot.__set__
 
 
 def _kind_of(hint: Any) -> str:
