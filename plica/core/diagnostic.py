@@ -51,6 +51,7 @@ CODES: Final[dict[str, str]] = {
     "wrong-arity": "A call gives too many or too few arguments.",
     "unknown-attribute": "The operator has no attribute of this name.",
     "bad-attribute": "An attribute has a value the operator does not accept.",
+    "bad-layout": "A word is no layout of the axes it is for.",
     # types
     "shape-conflict": "Two shapes that must agree do not.",
     "dtype-conflict": "Two element types that must agree do not.",
@@ -78,6 +79,10 @@ CODES: Final[dict[str, str]] = {
     "rule-types": "The two sides of a rule cannot have one type.",
     "looping-rules": "A set of rules rewrites for ever.",
     "unknown-pack": "No rule pack has this name.",
+    # schedules
+    "illegal-step": "A step of a schedule breaks a precondition where it is to be taken.",
+    # placing
+    "device-conflict": "A value is bound to two devices at once.",
     # running and compiling
     "no-main": "A module is run or compiled that has no main function.",
     "too-large": "A tensor is larger than any machine's memory can hold.",

@@ -128,12 +128,19 @@ class ScalarVar(Scalar):
 
 @frozen(eq=False)
 class Buffer(Term):
-    """A named region of memory, or a tensor that a tensor expression reads."""
+    """A named region of memory, or a tensor that a tensor expression reads.
+
+    `scope` is the memory it lives in (`plica.ir.memory`).  Without `strides` it is row-major;
+    `align` is what its address is a multiple of, in bytes, 0 for what the dtype needs.
+    """
 
     variable = True
     name: Name
     shape: tuple[Scalar, ...]
     dtype: DType
+    scope: str = "global"
+    strides: tuple[Scalar, ...] = ()
+    align: int = 0
 
     def __getitem__(self, indices: Like | tuple[Like, ...]) -> Scalar:
         """`buffer[i, j]`, a load."""

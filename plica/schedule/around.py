@@ -1,0 +1,49 @@
+"""Around: what the loops and blocks around a place say of their variables, as a context.
+
+>>> from plica.ir.loop import NOTHING, For
+>>> from plica.ir.tensor import axis
+>>> i, n = axis("i"), axis("n")
+>>> inside = context_of(((For(i, n, "serial", NOTHING), 0),))
+>>> simple((i + n) // n, inside)
+Lit(1, DType('i64'))
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from plica.ir.loop import Block, Branch, For
+from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.rewrite.index import EMPTY, Context, simplify
+from plica.schedule.site import Above, Site
+
+
+def context_of(above: Above) -> Context:
+    """The context inside the statements of a path; dims are positive or none runs."""
+    context = EMPTY
+    for stmt, position in above:
+        match stmt:
+            case For(var, extent):
+                context = context.loop(var, extent)
+            case Block():
+                context = context.where(stmt.predicate)
+                for var, extent in zip(stmt.vars, stmt.extents, strict=True):
+                    context = context.loop(var, extent)
+            case Branch(condition):
+                context = context.where(condition) if position == 0 else context.unless(condition)
+            case _:
+                pass
+    return context
+
+
+def inside(site: Site[For] | Site[Block]) -> Context:
+    """The context inside a loop or a block."""
+    return context_of((*site.above, (site.node, 0)))
+
+
+@lru_cache(maxsize=4096)
+def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
+    """An index term in its simplest form; remembered, since schedules ask again and again."""
+    if isinstance(term, Lit | ScalarVar):
+        return term
+    return simplify(term, context)

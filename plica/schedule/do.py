@@ -1,0 +1,173 @@
+"""Do-blocks: schedules written as generators that yield instructions and receive handles.
+
+    @do
+    def tiled(factor):
+        c = yield block("C")
+        i, j, k = yield loops(c)
+        i0, i1 = yield split(i, (None, factor))
+        yield other(c)                            # a do-block is an instruction, too
+
+    trace_of(tiled(16), matmul)
+
+An instruction with one result gives it, one with none gives None, otherwise a tuple.  A refused
+step raises `ScheduleRefused` at its `yield`, and a block that catches it goes on from before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.core.collector import paused
+from plica.ir.loop import Kernel
+from plica.ir.module import Module
+from plica.schedule.handle import Handle, Sort
+from plica.schedule.instruction import Decision, Instruction, Sampling, Scene
+from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
+from plica.schedule.trace import Step, Trace
+
+Request: TypeAlias = "Instruction | Find | Block"
+# Any: what a do-block receives depends on what it yields.
+Body: TypeAlias = Generator["Request", Any, Any]
+
+SINGLE: Final[frozenset[Sort]] = frozenset({"block"})
+
+
+@frozen
+class Find:
+    """An instruction that depends on where it is asked for: names are resolved here."""
+
+    resolve: Callable[[Scene], Instruction | Problem]
+    kind: str
+
+
+@frozen
+class Block:
+    """A do-block, with its arguments once it was called."""
+
+    body: Callable[..., Body]
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = {}
+
+    def __call__(self, *args: Any, **named: Any) -> Block:
+        """The do-block with these arguments."""
+        return evolve(self, args=args, named=named)
+
+    def start(self) -> Body:
+        return self.body(*self.args, **self.named)
+
+
+@frozen(eq=False)
+class Recorded:
+    """What running a do-block gives: the trace, the module it makes, what the block returned."""
+
+    trace: Trace
+    module: Module
+    result: Any = None
+
+
+def do(body: Callable[..., Body]) -> Block:
+    """A do-block from a generator function."""
+    return Block(body)
+
+
+def trace_of(
+    schedule: Block,
+    program: Program,
+    *,
+    kernel: str | None = None,
+    seed: int = 0,
+    decisions: Mapping[int, Decision] | None = None,
+) -> Trace:
+    """The instructions a do-block yields on a program, and its decisions.
+
+    What is sampled follows from `seed`; `decisions` overrides some, by the number of the step.
+    """
+    return record(schedule, program, kernel=kernel, seed=seed, decisions=decisions).trace
+
+
+def record(
+    schedule: Block,
+    program: Program,
+    *,
+    kernel: str | None = None,
+    seed: int = 0,
+    decisions: Mapping[int, Decision] | None = None,
+) -> Recorded:
+    """Run a do-block on a program; raises `ScheduleRefused` where it does not catch it."""
+    whole, name, found = kernel_of(program, kernel)
+    with paused():
+        steps, state, result = run(schedule, found, seed, decisions or {})
+    return Recorded(Trace(steps), with_kernel(whole, name, state.kernel), result)
+
+
+def run(
+    schedule: Block, kernel: Kernel, seed: int, decisions: Mapping[int, Decision]
+) -> tuple[tuple[Step, ...], State, Any]:
+    """The steps of a do-block, the state they lead to, and what the block returned."""
+    state, steps = begin(kernel), list[Step]()
+    stack = [schedule.start()]
+    answer: Any = None
+    error: ScheduleRefused | None = None
+    while stack:
+        try:
+            asked = stack[-1].send(answer) if error is None else stack[-1].throw(error)
+        except StopIteration as end:
+            stack.pop()
+            answer, error = end.value, None
+            continue
+        except ScheduleRefused as refused:
+            stack.pop()
+            if not stack:
+                raise
+            answer, error = None, refused
+            continue
+        answer, error = None, None
+        if isinstance(asked, Block):
+            stack.append(asked.start())
+            continue
+        instruction = asked.resolve(state.scene) if isinstance(asked, Find) else asked
+        if isinstance(instruction, Problem):
+            error = ScheduleRefused(instruction, asked.kind, len(steps))
+            continue
+        if not isinstance(instruction, Instruction):
+            raise TypeError(f"A do-block yields instructions, not {asked!r}.")
+        step = _decided(instruction, state, len(steps), seed, decisions)
+        after = step if isinstance(step, Problem) else taken(state, step)
+        if isinstance(after, Problem):
+            error = ScheduleRefused(after, instruction.kind, len(steps))
+            continue
+        assert isinstance(step, Step)
+        answer = _given(state, after)
+        steps.append(step)
+        state = after
+    return tuple(steps), state, answer
+
+
+def _decided(
+    instruction: Instruction, state: State, number: int, seed: int, given: Mapping[int, Decision]
+) -> Step | Problem:
+    if not isinstance(instruction, Sampling):
+        return Step(instruction)
+    scene = state.scene
+    problem = scene.missing(instruction) or instruction.check(scene)
+    if problem is not None:
+        return problem
+    if number in given:
+        return Step(instruction, tuple(given[number]))
+    # A generator of its own for each step: an inserted step changes no later decision's source.
+    return Step(instruction, instruction.decide(scene, Random(f"{seed}/{number}")))
+
+
+def _given(before: State, after: State) -> Any:
+    new = [handle for handle in after.outputs if handle.step == before.steps]
+    handles: list[Handle] = sorted(new, key=lambda handle: handle.output)
+    if not handles:
+        return None
+    if len(handles) == 1 and handles[0].sort in SINGLE:
+        return handles[0]
+    return tuple(handles)

@@ -1,0 +1,38 @@
+"""Handles: what an instruction gives to later ones.
+
+A handle says which instruction of a trace made something and which of its results it is, never a
+name: a trace survives renaming.
+
+>>> Handle(3, 0, "loop")
+Handle(3, 0, 'loop')
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.scalar import ScalarVar
+
+Sort: TypeAlias = Literal["block", "loop", "number"]
+Output: TypeAlias = Name | ScalarVar | int
+"""What a handle stands for in a kernel: a block's label, a loop's variable, or a decided number."""
+
+
+@frozen(eq=False)
+class Handle(Term):
+    """The `output`th result of the instruction at `step`."""
+
+    step: int
+    output: int
+    sort: Sort
+
+
+def sort_of(output: Output) -> Sort:
+    """What kind of thing an output is."""
+    if isinstance(output, Name):
+        return "block"
+    return "loop" if isinstance(output, ScalarVar) else "number"

@@ -1,0 +1,152 @@
+"""Instructions: the steps of a schedule, as terms.
+
+A primitive is one file: a term that says what is asked for, a `check` of its preconditions, and an
+`edit` that may take them for granted.  Instructions refer to loops, blocks and decided numbers by
+handle.  A kind is declared with `@primitive("name")`; another package declares its own and names
+their modules under the entry-point group `plica.instructions`.
+
+>>> sorted(kinds())[:2]
+['block', 'fuse']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module, metadata
+from random import Random
+from typing import ClassVar, Final, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop import Block, For, Kernel
+from plica.ir.scalar import ScalarVar
+from plica.schedule.handle import Handle, Output
+from plica.schedule.problem import Problem
+from plica.schedule.site import Map, Site, map_of
+
+Decision: TypeAlias = tuple[int, ...]
+Number: TypeAlias = int | Handle
+"""A number in an instruction: written there, or decided by an earlier one."""
+
+GROUP: Final = "plica.instructions"
+
+
+@frozen(eq=False)
+class Scene:
+    """A kernel, and what the handles of a trace stand for in it."""
+
+    kernel: Kernel
+    outputs: Mapping[Handle, Output]
+
+    @property
+    def map(self) -> Map:
+        return map_of(self.kernel)
+
+    def loop(self, handle: Handle) -> Site[For]:
+        """Where the loop is; the step that asks has been found to have it."""
+        var = self.outputs[handle]
+        assert isinstance(var, ScalarVar)
+        return self.map.loops[var]
+
+    def block(self, handle: Handle) -> Site[Block]:
+        """Where the block is."""
+        label = self.outputs[handle]
+        assert isinstance(label, Name)
+        return self.map.blocks[label]
+
+    def number(self, number: Number) -> int:
+        """The number meant."""
+        if isinstance(number, int):
+            return number
+        found = self.outputs[number]
+        assert isinstance(found, int)
+        return found
+
+    def missing(self, instruction: Instruction) -> Problem | None:
+        """The problem of an instruction that refers to something which is there no longer."""
+        for handle in instruction._children:
+            if not isinstance(handle, Handle):
+                continue
+            found = self.outputs.get(handle)
+            if found is None:
+                expected = "something an earlier step gave"
+                return Problem("known-handle", f"a {handle.sort}", expected, repr(handle))
+            if isinstance(found, int):
+                continue
+            here = self.map.blocks if isinstance(found, Name) else self.map.loops
+            if found not in here:
+                name = found if isinstance(found, Name) else found.name
+                where = f"the {handle.sort} {name}"
+                expected = f"a {handle.sort} that no earlier step has taken away"
+                return Problem("alive", where, expected, "it is there no longer")
+        return None
+
+
+@frozen
+class Edited:
+    """What a step makes: the new kernel, and what it gives to later steps."""
+
+    kernel: Kernel
+    outputs: tuple[Output, ...] = ()
+
+
+class Instruction(Term):
+    """A step; its fields are handles, numbers, words and terms.
+
+    Three promises: `check` is None or says which precondition is broken and where; `edit` after a
+    clean `check` keeps the meaning of the kernel; both look at nothing but the scene.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def check(self, scene: Scene) -> Problem | None:
+        """The first precondition that does not hold."""
+        raise AssertionError(f"{type(self).__name__} checks nothing.")
+
+    def edit(self, scene: Scene) -> Edited:
+        """The kernel after the step; only asked for where `check` finds no problem."""
+        raise AssertionError(f"{type(self).__name__} edits nothing.")
+
+
+class Sampling(Instruction):
+    """A step that decides numbers: they are recorded in the trace, and given to later steps."""
+
+    def decide(self, scene: Scene, random: Random) -> Decision:
+        """A decision of its support, drawn at random."""
+        raise AssertionError(f"{type(self).__name__} decides nothing.")
+
+    def accepts(self, scene: Scene, decision: Decision) -> Problem | None:
+        """What is wrong with a decision that was recorded, None where it is in the support."""
+        raise AssertionError(f"{type(self).__name__} accepts nothing.")
+
+    def edit(self, scene: Scene) -> Edited:
+        return Edited(scene.kernel)
+
+
+I = TypeVar("I", bound=type[Instruction])  # noqa: E741  # an instruction class
+
+_kinds: Final[dict[str, type[Instruction]]] = {}
+
+
+def primitive(kind: str) -> Callable[[I], I]:
+    """Declare a kind of instruction; put it above `@frozen(eq=False)`."""
+
+    def declare(cls: I) -> I:
+        known = _kinds.setdefault(kind, cls)
+        if known.__module__ != cls.__module__ or known.__qualname__ != cls.__qualname__:
+            raise ValueError(f"There is an instruction {kind} already, in {known.__module__}.")
+        cls.kind = kind
+        _kinds[kind] = cls
+        return cls
+
+    return declare
+
+
+def kinds() -> Mapping[str, type[Instruction]]:
+    """Every kind of instruction by name, those of installed packages too."""
+    import_module("plica.schedule.primitive")
+    for point in metadata.entry_points(group=GROUP):
+        point.load()
+    return dict(_kinds)

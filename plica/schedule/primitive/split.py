@@ -1,0 +1,116 @@
+"""split: one loop becomes a nest.
+
+    before                      after  split(i, (None, 4))
+    for i in range(n):          for i_0 in range((n + 3) // 4):
+        with block(v=i): …          for i_1 in range(4):
+                                        with block(v=i_0 * 4 + i_1, where=i_0 * 4 + i_1 < n): …
+
+One factor may be None: as many iterations as are needed.  Where the product of the factors is not
+known to be the extent, every block inside runs only where the loop had an iteration.
+
+Preconditions: `plain-loop` (serial, no annotations), `factors` (at least two, positive, at most
+one None), `covers` (factors without None reach the extent), `blocks-only` (only loops and blocks
+stand inside where a guard is needed: nothing else can carry one).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import For
+from plica.ir.scalar import Lit, Lt, Scalar, ScalarVar
+from plica.schedule.around import simple
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body
+from plica.schedule.guard import guarded, unguardable
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.pose import plain_loop
+from plica.schedule.primitive.sample_tile import Tile
+from plica.schedule.problem import Problem
+from plica.schedule.site import fresh_names, replace
+
+
+@primitive("split")
+@frozen(eq=False)
+class Split(Instruction):
+    """A loop by factors, outermost first; gives the new loops."""
+
+    loop: Handle
+    factors: tuple[Number | None, ...]
+
+    def check(self, scene: Scene) -> Problem | None:
+        loop = scene.loop(self.loop).node
+        where = f"the loop {loop.var.name}"
+        problem = plain_loop(loop)
+        if problem is not None:
+            return problem
+        factors = self.numbers(scene)
+        positive = all(each is None or each > 0 for each in factors)
+        if len(factors) < 2 or not positive or factors.count(None) > 1:
+            expected = "at least two positive factors, one of which may be None"
+            return Problem("factors", where, expected, str(factors))
+        extent = known(loop.extent)
+        if None not in factors:
+            product = prod(each for each in factors if each is not None)
+            if extent is None or product < extent:
+                expected = f"factors whose product is at least {extent or 'the extent'}"
+                hint = "Leave one factor open: None."
+                return Problem("covers", where, expected, f"{factors}: {product}", hint)
+        if not self.exact(loop, factors):
+            return unguardable(loop)
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        loop, factors = site.node, self.numbers(scene)
+        inner = prod(each for each in factors if each is not None)
+        extents: list[Scalar] = []
+        for each in factors:
+            if each is None:
+                extents.append(simple((loop.extent + (inner - 1)) // inner))
+            else:
+                extents.append(Lit(each, i64))
+        hints = [Name(loop.var.name.hint, loop.var.name.index)] * len(factors)
+        names = fresh_names(scene.kernel, hints)
+        variables = [ScalarVar(name, i64) for name in names]
+        value: Scalar = variables[0]
+        for var, extent in zip(variables[1:], extents[1:], strict=True):
+            value = value * extent + var
+        body = substitute(loop.body, {loop.var: value})
+        if not self.exact(loop, factors):
+            body = guarded(body, Lt(value, loop.extent))  # type: ignore[arg-type]
+        for var, extent in zip(reversed(variables), reversed(extents), strict=True):
+            body = For(var, extent, "serial", body)  # type: ignore[arg-type]
+        return Edited(replace(scene.kernel, site, body), tuple(variables))  # type: ignore[arg-type]
+
+    def numbers(self, scene: Scene) -> list[int | None]:
+        """The factors as numbers."""
+        return [None if each is None else scene.number(each) for each in self.factors]
+
+    def exact(self, loop: For, factors: list[int | None]) -> bool:
+        """Whether the factors are known to make no more iterations than there were."""
+        extent = known(loop.extent)
+        inner = prod(each for each in factors if each is not None)
+        if extent is None:
+            return inner == 1
+        return extent % inner == 0 if None in factors else inner == extent
+
+
+def split(loop: Handle, factors: Tile | tuple[Number | None, ...]) -> Instruction | Do:
+    """A loop by factors, or by factors that are sampled."""
+    if not isinstance(factors, Tile):
+        return Split(loop, tuple(factors))
+    tile = factors
+
+    def sampled() -> Body:
+        decided = yield tile.of(loop)
+        return (yield Split(loop, decided))
+
+    return Do(sampled)

@@ -1,0 +1,129 @@
+"""Replay: applying a trace is a fold of pure steps over a kernel.
+
+The same trace on the same module gives the same digest, in any process.  A step that is illegal
+raises `ScheduleRefused`, which names the step, the precondition and the place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, TypeAlias
+
+from attrs import frozen
+from pyrsistent import PMap, pmap
+
+from plica.core.collector import paused
+from plica.core.name import Name
+from plica.ir.graph import Var
+from plica.ir.loop import Kernel
+from plica.ir.module import Module, module
+from plica.ir.script import Scripted, as_module
+from plica.runtime.error import Diagnostic, InputError
+from plica.schedule.handle import Handle, Output, sort_of
+from plica.schedule.instruction import Sampling, Scene
+from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.site import distinct
+from plica.schedule.trace import Step, Trace
+
+Program: TypeAlias = Module | Kernel | Scripted
+"""What can be scheduled: a kernel, or a module that holds one."""
+
+
+NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
+
+
+@frozen(eq=False)
+class State:
+    """A kernel under way, what the handles stand for, and how many steps were taken."""
+
+    kernel: Kernel
+    outputs: PMap[Handle, Output] = NO_OUTPUTS
+    steps: int = 0
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(self.kernel, self.outputs)
+
+
+def begin(kernel: Kernel) -> State:
+    """The state before the first step."""
+    return State(distinct(kernel))
+
+
+def taken(state: State, step: Step) -> State | Problem:
+    """The state after a step, or why it cannot be taken."""
+    scene, instruction = state.scene, step.instruction
+    problem = scene.missing(instruction) or instruction.check(scene)
+    if problem is None and isinstance(instruction, Sampling):
+        if step.decision is None:
+            found = "a step without one"
+            return Problem("decided", instruction.kind, "a decision in the trace", found)
+        problem = instruction.accepts(scene, step.decision)
+    if problem is not None:
+        return problem
+    edited = instruction.edit(scene)
+    given = edited.outputs if step.decision is None else step.decision
+    outputs = state.outputs
+    for number, output in enumerate(given):
+        outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
+    return State(edited.kernel, outputs, state.steps + 1)
+
+
+def states(trace: Trace, kernel: Kernel) -> Iterator[State]:
+    """The state after each step; raises `ScheduleRefused` at the first that is illegal."""
+    state = begin(kernel)
+    for number, step in enumerate(trace.steps):
+        after = taken(state, step)
+        if isinstance(after, Problem):
+            raise ScheduleRefused(after, step.instruction.kind, number)
+        state = after
+        yield state
+
+
+def scheduled(trace: Trace, kernel: Kernel) -> Kernel:
+    """The kernel after all steps of a trace."""
+    with paused():
+        return deque(chain((begin(kernel),), states(trace, kernel)), maxlen=1)[0].kernel
+
+
+def replay(trace: Trace, program: Program, kernel: str | None = None) -> Module:
+    """The module with its kernel (the one of that name) scheduled by the trace."""
+    whole, name, found = kernel_of(program, kernel)
+    return with_kernel(whole, name, scheduled(trace, found))
+
+
+def kernel_of(program: Program, name: str | None = None) -> tuple[Module, Var, Kernel]:
+    """The kernel meant by a program, and the module around it; the name may be left out if
+    there is only one."""
+    if isinstance(program, Kernel):
+        var = Var(Name(name or "kernel"), None)
+        return module({var: program}), var, program
+    whole = as_module(program)
+    kernels = {
+        str(var.name): (var, value)
+        for var, value in whole.items()
+        if isinstance(var, Var) and isinstance(value, Kernel)
+    }
+    if name is None and len(kernels) == 1:
+        ((var, value),) = kernels.values()
+        return whole, var, value
+    if name is not None and name in kernels:
+        return whole, *kernels[name]
+    raise InputError(
+        Diagnostic(
+            "unbound-name",
+            "The module has not exactly one kernel, so its name must be given."
+            if name is None
+            else f"The module has no kernel {name!r}.",
+            expected=f"one of {', '.join(kernels)}" if kernels else "a module with a kernel",
+            found=name or f"{len(kernels)} kernels",
+        )
+    )
+
+
+def with_kernel(whole: Module, name: Var, kernel: Kernel) -> Module:
+    """The module with another kernel under a name."""
+    values = tuple(kernel if var is name else value for var, value in whole.items())
+    return Module(whole.names, values, whole.main)

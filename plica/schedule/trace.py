@@ -1,0 +1,87 @@
+"""Traces: schedules as data.
+
+    Trace ::= Trace(steps)        Step ::= Step(instruction, decision)
+
+A trace is a term, so it is immutable, compared by identity and has a digest.  A step that decides
+something carries its decision.
+
+>>> from plica.schedule.primitive import block, loops
+>>> Trace(()).append(Step(loops(Handle(0, 0, "block")))).decisions()
+{}
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Decision, Instruction
+
+
+@frozen(eq=False)
+class Step(Term):
+    """An instruction, and what it decided."""
+
+    instruction: Instruction
+    decision: Decision | None = None
+
+
+@frozen(eq=False)
+class Trace(Term):
+    """Steps in order; handles in them count from the first."""
+
+    steps: tuple[Step, ...]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def append(self, step: Step) -> Trace:
+        """The trace with one more step."""
+        return Trace((*self.steps, step))
+
+    def prefix(self, length: int) -> Trace:
+        """The first steps alone."""
+        return Trace(self.steps[:length])
+
+    def decisions(self) -> dict[int, Decision]:
+        """What was decided, by the number of the step."""
+        return {i: s.decision for i, s in enumerate(self.steps) if s.decision is not None}
+
+    def with_decision(self, number: int, decision: Decision) -> Trace:
+        """The trace with exactly that decision changed."""
+        step = self.steps[number]
+        if step.decision is None:
+            raise ValueError(f"Step {number} ({step.instruction.kind}) decides nothing.")
+        changed = Step(step.instruction, decision)
+        return Trace((*self.steps[:number], changed, *self.steps[number + 1 :]))
+
+    def only(self, kept: tuple[int, ...]) -> Trace | None:
+        """Some of the steps, in order, with handles renumbered; None if one needs what is gone."""
+        place = {old: new for new, old in enumerate(kept)}
+        steps = []
+        for number in kept:
+            step = self.steps[number]
+            if any(h.step not in place for h in handles(step.instruction)):
+                return None
+            steps.append(renumbered(step, place))
+        return Trace(tuple(steps))
+
+
+def handles(instruction: Instruction) -> tuple[Handle, ...]:
+    """The handles an instruction uses."""
+    return tuple(kid for kid in instruction._children if isinstance(kid, Handle))
+
+
+def renumbered(step: Step, place: dict[int, int]) -> Step:
+    """The step with its handles pointing to where their steps are now."""
+
+    def move(node: Term) -> Term:
+        if isinstance(node, Handle):
+            return Handle(place[node.step], node.output, node.sort)
+        return node
+
+    moved = map_bottom_up(move, step.instruction)
+    assert isinstance(moved, Instruction)
+    return Step(moved, step.decision)
