@@ -23,6 +23,7 @@ import attrs
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
+from plica.rewrite.align import aligned
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule
@@ -39,7 +40,8 @@ class Sweep:
 class Step:
     """One application of a rule: at the path, or wherever the sweep over it met the subterm.
 
-    Steps of one `site` of a sweep follow one another at the same subterm.
+    Steps of one `site` of a sweep follow one another at the same subterm; with a `whole` they take
+    place inside it, at the path `inner`, wherever the whole stood when the site was met.
     """
 
     rule: Rule
@@ -48,6 +50,8 @@ class Step:
     path: tuple[int, ...] = ()
     sweep: Sweep | None = None
     site: int = 0
+    whole: Term | None = None
+    inner: tuple[int, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -173,12 +177,7 @@ def _replay(source: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] |
                 inner = step.after
         else:
             inner = _SWEEPS[sweep.kind](inner, together, origins)
-        for parent, number in reversed(spine):
-            kids = parent._children
-            changed = rebuild(parent, (*kids[:number], inner, *kids[number + 1 :]))
-            _inherit(origins, parent, changed)
-            inner = changed
-        term = inner
+        term = _ascend(spine, inner, origins)
     return term
 
 
@@ -188,6 +187,16 @@ def _descend(term: Term, path: tuple[int, ...]) -> tuple[list[tuple[Term, int]],
         spine.append((term, number))
         term = term._children[number]
     return spine, term
+
+
+def _ascend(spine: list[tuple[Term, int]], inner: Term, origins: dict[Term, Origin] | None) -> Term:
+    """What stands above, with a new term at the place that was descended to."""
+    for parent, number in reversed(spine):
+        kids = parent._children
+        changed = rebuild(parent, (*kids[:number], inner, *kids[number + 1 :]))
+        _inherit(origins, parent, changed)
+        inner = changed
+    return inner
 
 
 def _normal(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
@@ -238,9 +247,18 @@ def _up(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None)
         _inherit(origins, node, new)
         for step in sites.get(new, ()):
             _learn(origins, step)
-            new = step.after
+            new = _stepped(new, step, origins)
         memo[node] = new
     return memo[term]
+
+
+def _stepped(term: Term, step: Step, origins: dict[Term, Origin] | None) -> Term:
+    """What a step makes of the subterm of its site."""
+    spine, inner = _descend(term, step.inner)
+    if inner is not step.before:
+        message = f"The step {step.rule.name} does not find what it replaced at {step.inner}."
+        raise CompilerBug(message)
+    return _ascend(spine, step.after, origins)
 
 
 def _down(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
@@ -288,7 +306,8 @@ def _sites(steps: tuple[Step, ...]) -> dict[Term, list[Step]]:
     found: dict[Term, list[Step]] = {}
     for _, group in itertools.groupby(steps, lambda step: step.site):
         chain = list(group)
-        found[chain[0].before] = chain
+        first = chain[0]
+        found[first.before if first.whole is None else first.whole] = chain
     return found
 
 
@@ -302,6 +321,9 @@ def _learn(origins: dict[Term, Origin] | None, step: Step) -> None:
 
 def _attribute(origins: dict[Term, Origin], step: Step) -> None:
     """What a step made comes from every node that its left side took apart."""
+    if step.rule.is_pass:
+        _align(origins, step)
+        return
     sources: dict[Term, None] = {}
     rules: dict[Rule, None] = {}
     for node in covered(step.rule.left, step.before):
@@ -318,6 +340,14 @@ def _attribute(origins: dict[Term, Origin], step: Step) -> None:
         origins[node] = ({**mine, **sources}, {**made, **rules})
         if not known:
             fresh.extend(node._children)
+
+
+def _align(origins: dict[Term, Origin], step: Step) -> None:
+    """What a pass made comes from what stood there; nodes it left alone keep their origin."""
+    for old, new in aligned(step.before, step.after, origins):
+        sources, rules = origins.get(old, ({}, {}))
+        mine, made = origins.get(new, ({}, {}))
+        origins[new] = ({**mine, **sources}, {**made, **rules, step.rule: None})
 
 
 def _inherit(origins: dict[Term, Origin] | None, old: Term, new: Term) -> None:

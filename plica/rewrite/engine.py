@@ -12,46 +12,21 @@ Law: the result is a normal form (`rewrite(rewrite(t).term).steps == ()`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from plica.core.collector import paused
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Apply
 from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep
-from plica.rewrite.match import Matcher
+from plica.rewrite.discriminate import Index
+from plica.rewrite.pattern import Dominator
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
-
-Entry: TypeAlias = tuple[Rule, Matcher]
-Index: TypeAlias = dict[object, tuple[Entry, ...]]  # keyed by class, or by operator name
-
-
-def index_of(rules: Iterable[Rule]) -> Index:
-    """The rules by head, in their order; those that fit any head stand under every head."""
-    rows: dict[object, list[Entry]] = {}
-    general: list[tuple[int, Entry]] = []
-    placed: dict[object, list[tuple[int, Entry]]] = {}
-    for number, rule in enumerate(rules):
-        for head, matcher in rule.matchers:
-            if head is None:
-                general.append((number, (rule, matcher)))
-            else:
-                key: object = head[1] if head[1] is not None else head[0]
-                placed.setdefault(key, []).append((number, (rule, matcher)))
-    for key, found in placed.items():
-        merged = sorted([*found, *general], key=lambda item: item[0])
-        rows[key] = [entry for _, entry in merged]
-    if general:
-        rows[None] = [entry for _, entry in general]
-    return {key: tuple(entries) for key, entries in rows.items()}
 
 
 def step_at(term: Term, index: Index, sweep: Sweep | None) -> Step | None:
     """The first rule that applies at the root of `term`, as a step."""
-    key: object = term.op if term.__class__ is Apply else term.__class__
-    for rule, matcher in index.get(key, index.get(None, ())):
+    for rule, matcher in index.candidates(term):
         after = rule.apply(matcher, term)
         if after is not None:
             return Step(rule, term, after, (), sweep)
@@ -63,8 +38,9 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
     memo: dict[Term, Term] = {}
     steps: list[Step] = []
     sweep = Sweep("normal")
-    general = index.get(None, ())
-    find = index.get
+    candidates = index.candidates
+    if Dominator in index.rows:
+        raise _local(index.rows[Dominator][0][0])
     with paused():
         order = post_order(root)
         limit = 10_000 + 100 * len(order) if fuel is None else fuel
@@ -81,9 +57,7 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
                     if done is not None:
                         memo[node] = done
                         continue
-            cls = new.__class__
-            key: object = new.op if cls is Apply else cls  # type: ignore[attr-defined]
-            for rule, matcher in find(key, general):
+            for rule, matcher in candidates(new):
                 after = rule.apply(matcher, new)
                 if after is not None:
                     break
@@ -144,8 +118,14 @@ def _settle(
 
 def derive(root: Term, rules: Iterable[Rule]) -> tuple[Term, Derivation]:
     """The normal form of `root` and the derivation that leads to it."""
-    done = rewrite_with(root, index_of(rules))
+    done = rewrite_with(root, Index(rules))
     return done.term, Derivation(root, done.steps)
+
+
+def _local(rule: Rule) -> RuleRefused:
+    message = f"{rule.name} asks who uses a term, and this rewriting looks at terms alone."
+    hint = "Use plica.rewrite.dominate.rewrite_dominated."
+    return RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
 
 
 def _looping(steps: list[Step]) -> RuleRefused:

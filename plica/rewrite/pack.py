@@ -23,7 +23,8 @@ from plica.core.diagnostic import RuleRefused, did_you_mean
 from plica.core.term import Term
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.derivation import Derivation
-from plica.rewrite.engine import Index, index_of, rewrite_with
+from plica.rewrite.discriminate import Index
+from plica.rewrite.engine import rewrite_with
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
@@ -46,7 +47,7 @@ class Pack:
         if twice:
             message = f"The pack {self.name} has two rules of one name: {', '.join(twice)}."
             raise RuleRefused(Diagnostic("duplicate-name", message))
-        object.__setattr__(self, "index", index_of(self.rules))
+        object.__setattr__(self, "index", Index(self.rules))
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

@@ -61,5 +61,10 @@ class Rule:
         """Whether the right side is a function: such a rule can be tested, not proved."""
         return self.build is None
 
+    @property
+    def is_pass(self) -> bool:
+        """Whether this stands for a pass: a step from a whole module to another."""
+        return not self.matchers
+
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"

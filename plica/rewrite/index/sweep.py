@@ -32,7 +32,7 @@ from plica.ir.scalar import (
     dtype_of,
 )
 from plica.rewrite.derivation import Step, Sweep
-from plica.rewrite.engine import Index, index_of
+from plica.rewrite.discriminate import Index
 from plica.rewrite.index.bounds import wraps
 from plica.rewrite.index.canonical import gathered, term_of
 from plica.rewrite.index.guard import Given, Within
@@ -42,7 +42,7 @@ from plica.rewrite.index.rules import INDEX_RULES, SUMS
 from plica.rewrite.match import Match
 from plica.rewrite.rule import Rule
 
-RULES: Final[Index] = index_of(INDEX_RULES)
+RULES: Final[Index] = Index(INDEX_RULES)
 
 
 def swept(
@@ -208,8 +208,8 @@ FUEL: Final = 1_000_000
 
 def step_in(term: Scalar, known: Knowledge, rules: Index) -> tuple[Rule, Scalar] | None:
     """The first rule that applies at the root of `term` under what is known."""
-    entries = rules.get(term.__class__)
-    if entries is None or wraps(term, known):
+    entries = rules.candidates(term)
+    if not entries or wraps(term, known):
         return None
     for used, matcher in entries:
         filling: dict[str, Scalar] = {}

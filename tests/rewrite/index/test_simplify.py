@@ -31,10 +31,10 @@ from plica.ir.scalar import (
     Sub,
 )  # fmt: skip
 from plica.rewrite.derivation import at
-from plica.rewrite.engine import index_of
+from plica.rewrite.discriminate import Index
 from plica.rewrite.index import EMPTY, INDEX_RULES, Context, simplified, simplify
 from plica.rewrite.index.context import FALSE, TRUE
-from plica.rewrite.index.sweep import RULES
+from plica.rewrite.match import head
 from tests.rewrite.index.box import X, Y, Z, conditions, contexts, points, split_terms, terms, value
 
 N, M = (ScalarVar(Name(name), i64) for name in "nm")
@@ -89,7 +89,7 @@ def test_the_derivation_leads_there(term: Scalar, context: Context) -> None:
 def test_the_order_of_the_rules_is_irrelevant(term: Scalar, context: Context) -> None:
     shuffled = list(INDEX_RULES)
     random.Random(7).shuffle(shuffled)
-    result, _ = simplified(term, context, index_of(shuffled))
+    result, _ = simplified(term, context, Index(shuffled))
     for point in points(context, size=2):
         assert value(result, point) == value(term, point)
 
@@ -228,5 +228,5 @@ def test_sharing() -> None:
 
 
 def test_all_heads_are_indexed() -> None:
-    assert None not in RULES
+    assert all(head(each.left) is not None for each in INDEX_RULES)
     assert Lit(True, bool_) is TRUE

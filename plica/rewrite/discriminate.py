@@ -1,0 +1,127 @@
+"""Discrimination: the few rules of many whose left side can be a given term.
+
+Rules are indexed by the head of their left side, and within one head by the heads of what stands
+directly below it.  Which rules remain for a combination of heads is found once and remembered, so
+a term no rule speaks of costs one look-up, however many rules there are.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite.make import rule
+>>> from plica.rewrite.pattern import holes
+>>> x, = holes("x")
+>>> rules = Index([rule("double-negative", -(-x), x)])
+>>> a = Var(Name("a"), tensor((), "f32"))
+>>> len(rules.candidates(-a)), len(rules.candidates(-(-a)))
+(0, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from plica.core.term import Term
+from plica.ir.graph import Apply, Const, Literal
+from plica.ir.scalar import Lit, Scalar
+from plica.rewrite.match import Matcher, head
+from plica.rewrite.pattern import Hole, IndexHole, Rest, alternatives
+from plica.rewrite.rule import Rule
+
+Entry: TypeAlias = tuple[Rule, Matcher]
+Key: TypeAlias = object
+"""What a term is at its root: the name of its operator, or else its class."""
+
+MOST: Final = 6
+"""How many children are looked at."""
+
+
+class Index:
+    """Rules by what their left sides look like; the order among those that remain is kept."""
+
+    __slots__ = ("_found", "_general", "_wanted", "rows")
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        placed: dict[Key, list[tuple[int, Entry]]] = {}
+        general: list[tuple[int, Entry]] = []
+        self._wanted: dict[Entry, tuple[Key | None, ...]] = {}
+        number = 0
+        for rule in rules:
+            patterns = alternatives(rule.left)
+            for pattern, (top, matcher) in zip(patterns, rule.matchers, strict=True):
+                entry = (rule, matcher)
+                self._wanted[entry] = _below(pattern)
+                if top is None:
+                    general.append((number, entry))
+                else:
+                    key = top[1] if top[1] is not None else top[0]
+                    placed.setdefault(key, []).append((number, entry))
+                number += 1
+        self.rows: dict[Key, tuple[Entry, ...]] = {
+            key: tuple(entry for _, entry in sorted([*found, *general], key=lambda item: item[0]))
+            for key, found in placed.items()
+        }
+        self._general = tuple(entry for _, entry in general)
+        self._found: dict[tuple[Key, ...], tuple[Entry, ...]] = {}
+
+    def candidates(self, term: Term) -> tuple[Entry, ...]:
+        """The rules whose left side may be `term`, in their order."""
+        cls = term.__class__
+        key: Key = term.op if cls is Apply else cls  # type: ignore[attr-defined]  # as just seen
+        entries = self.rows.get(key, self._general)
+        if not entries:
+            return entries
+        kids = term._children
+        if len(kids) > MOST:
+            kids = kids[:MOST]
+        heads = (
+            key,
+            *[kid.op if kid.__class__ is Apply else kid.__class__ for kid in kids],  # type: ignore[attr-defined]
+        )
+        found = self._found.get(heads)
+        if found is None:
+            found = tuple(each for each in entries if _fits(self._wanted[each], heads[1:]))
+            self._found[heads] = found
+        return found
+
+
+def _below(pattern: Any) -> tuple[Key | None, ...]:
+    """What the pattern asks of the first children of a term, None where of anything."""
+    if isinstance(pattern, Apply):
+        parts: tuple[Any, ...] = pattern.args
+    elif isinstance(pattern, Scalar) and type(pattern)._simple:
+        parts = pattern._children
+    else:
+        return ()
+    wanted: list[Key | None] = []
+    for part in parts[:MOST]:
+        if isinstance(part, Rest):
+            break
+        wanted.append(_asked(part))
+    return tuple(wanted)
+
+
+def _asked(part: Any) -> Key | None:
+    if isinstance(part, Literal):
+        return _NUMBER
+    if isinstance(part, Hole):
+        return Const if part.constraint.constant else None
+    if isinstance(part, IndexHole):
+        return Lit if part.constraint.constant else None
+    top = head(part)
+    if top is None:
+        return None
+    return top[1] if top[1] is not None else top[0]
+
+
+_NUMBER: Final = "a number"  # a `Literal` in a pattern stands for a constant, or for itself
+
+
+def _fits(wanted: tuple[Key | None, ...], found: tuple[Key, ...]) -> bool:
+    if len(wanted) > len(found):
+        return False
+    for want, have in zip(wanted, found, strict=False):
+        if want is None or want == have or (want is _NUMBER and (have is Const or have is Literal)):
+            continue
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Histories: one derivation for a whole compilation, through rules and passes alike.
+
+A pass is a step from one module to the next; since modules share what did not change, that costs
+what changed.  `why`, `became`, `first_bad`, `at` and `fork` work on the derivation as on any other.
+
+>>> from plica.ir.passes import Pass
+>>> from plica.ir.module import module
+>>> empty = module({})
+>>> history = begun(empty).through(Pass("nothing", "An example.", lambda each: each))
+>>> history.module is empty, len(history.derivation.steps)
+(True, 0)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.ir.infer import infer
+from plica.ir.module import Module
+from plica.ir.passes import Pass
+from plica.rewrite.contract import Contract, exact
+from plica.rewrite.derivation import Derivation, Step
+from plica.rewrite.engine import rewrite_with
+from plica.rewrite.pack import Pack
+from plica.rewrite.pattern import Hole
+from plica.rewrite.rule import Rule
+
+INFER = Pass("infer", "What rules made has types.", infer)
+
+
+@frozen(eq=False)
+class History:
+    """A module, and all that was done to come to it."""
+
+    module: Module
+    derivation: Derivation
+
+    def through(self, each: Pass, contract: Contract = exact) -> History:
+        """The history after a pass, which changes floats by `contract` at most."""
+        after = each(self.module)
+        if after is self.module:
+            return self
+        step = Step(rule_of(each, contract), self.module, after)
+        return History(after, self.derivation.then((step,)))
+
+    def under(self, pack: Pack, contract: Contract | None = None) -> History:
+        """The history after rewriting to a normal form under the rules within a contract."""
+        used = pack if contract is None else pack.within(contract)
+        done = rewrite_with(self.module, used.index)
+        if not done.steps:
+            return self
+        assert isinstance(done.term, Module)  # no rule speaks of modules
+        return History(done.term, self.derivation.then(done.steps)).through(INFER)
+
+
+def begun(module: Module) -> History:
+    """The history of a module to which nothing was done."""
+    return History(module, Derivation(module, ()))
+
+
+@lru_cache(maxsize=256)
+def rule_of(each: Pass, contract: Contract) -> Rule:
+    """A pass in the clothes of a rule, for the steps of a derivation."""
+    return Rule(each.name, Hole("module"), lambda m: m.module, contract, None, None, (), None)
