@@ -41,10 +41,6 @@ PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
 
 
-SLOW_FOLDERS: Final = ("tests/rewrite/graph/",)
-"""Laws of passes no pipeline uses yet, on whole generated programs: minutes, so for `make fuzz`."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this project's tests."""
     group = parser.getgroup("plica")
@@ -62,8 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "device": not config.getoption("--device"),
     }
     for item in items:
-        if any(folder in item.nodeid for folder in SLOW_FOLDERS):
-            item.add_marker(pytest.mark.slow)
         for marker, skip in skipped.items():
             if skip and item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"needs --{marker}"))

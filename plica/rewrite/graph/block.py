@@ -15,8 +15,9 @@ from plica.ir.graph import Call, Expr, Function, Let, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.type import FuncType
-from plica.rewrite.graph.place import Place, Placement, regions, strict
-from plica.rewrite.graph.separate import with_selves
+from plica.rewrite.graph.need import without_unused
+from plica.rewrite.graph.place import Place, Placement, is_forcing, regions, strict
+from plica.rewrite.graph.separate import separate, with_selves
 from plica.rewrite.graph.total import Totality
 from plica.rewrite.graph.walk import Supply, is_atom, map_functions, with_operands
 
@@ -32,9 +33,14 @@ def in_blocks(module: Module, named: Naming) -> Module:
     taken = frozenset(each.name for each in known.names)
 
     def write(_: Var, function: Function) -> Function:
-        apart, selves = with_selves(function, outer)
-        writer = _Writer(Placement(apart.body, total), selves, Supply(apart, outer=taken), named)
-        return attrs.evolve(apart, body=writer.body(apart.body))
+        while True:
+            needed = without_unused(separate(function, outer))
+            apart, selves = with_selves(needed, outer)
+            supply = Supply(apart, outer=taken)
+            writer = _Writer(Placement(apart.body, total), selves, supply, named)
+            function = attrs.evolve(apart, body=writer.body(apart.body))
+            if not writer.merged:
+                return function
 
     return map_functions(known, write)
 
@@ -50,10 +56,13 @@ class _Writer:
         self.values: dict[Expr, Expr] = {}  # what stands for a value: its name, or itself
         self.bindings: dict[int, list[Binding]] = {}
         self.forced: dict[tuple[Expr, int], Var] = {}
+        self.merged = False  # whether two values were written alike: their place may be another
         recursive = {placement.lets[var].value for var in selves.values() if var in placement.lets}
         for node in reversed(placement.order):  # so that names count up as one reads
             place = placement.places[node]
             if isinstance(node, Let):
+                continue
+            if place.thunk and is_forcing(node):
                 continue
             if place.thunk:
                 of = FuncType((), (), (), type_of(node))
@@ -69,14 +78,17 @@ class _Writer:
     def body(self, root: Expr) -> Expr:
         """The written body; the values are visited in the order of need."""
         placement = self.placement
+        alike: set[Expr] = set()
         for node in reversed(placement.order):
             if isinstance(node, Let):
                 continue
             place = placement.places[node]
             new = self._written(node, place)
+            self.merged = self.merged or new in alike
+            alike.add(new)
             name = self.values.get(node)
             if name is None:
-                self.values[node] = new
+                self.values[node] = new  # of a call of a thunk, the call
                 continue
             if place.thunk:
                 made = self._wrapped(place.inside, new)
@@ -105,7 +117,8 @@ class _Writer:
         key = node, scope
         if key not in self.forced:
             name = self.forced[key] = Var(self.supply.name("v"), type_of(node))
-            call = Call(self.values[node], ())
+            made = self.values[node]
+            call = made if is_forcing(node) else Call(made, ())
             self.bindings.setdefault(scope, []).append((name, call))
         return self.forced[key]
 

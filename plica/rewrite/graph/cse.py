@@ -14,6 +14,7 @@ Law: `merge_common(merge_common(m)) is merge_common(m)`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +24,7 @@ from plica.core.name import Name
 from plica.core.summary import summaries
 from plica.core.term import Term
 from plica.ir.graph import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
-from plica.ir.infer import components, infer
+from plica.ir.infer import components, declared, infer
 from plica.ir.module import Extern, Module, Numbered
 from plica.ir.unify import same_type
 from plica.rewrite.graph.dominator import PostDominators
@@ -216,16 +217,23 @@ def _definitions(module: Module) -> Module:
 
 
 def _kinds(module: Module) -> dict[Var, str]:
-    """What each function or extern computes, as a text that does not depend on names."""
+    """What functions and externs compute that others might too, as a text without names."""
     table = module.definitions()
     names = [
         name
         for name, value in module.items()
         if isinstance(name, Var) and isinstance(value, Function | Extern)
     ]
+    shapes = {name: digest(type_) for name in names if (type_ := declared(table[name]))}
+    counts = Counter(shapes.values())
+    alike = {name for name in names if counts[shapes.get(name, "")] != 1}
     found: dict[Var, str] = {}
+    if not alike:
+        return found
     for group in components(names, table):  # what is needed comes first
         for name in group:
+            if name not in alike:
+                continue  # it is one of a kind, and known by its name
             value = table[name]
             used = [each for each in references(value, table) if isinstance(each, Var)]
             if any(each in group for each in used):

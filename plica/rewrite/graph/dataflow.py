@@ -22,6 +22,7 @@ from plica.core.binding import free_vars
 from plica.ir.graph import Expr, Function, Let, Var
 from plica.ir.infer import infer
 from plica.ir.module import Module
+from plica.rewrite.graph.need import Need, without_unused
 from plica.rewrite.graph.separate import separate
 from plica.rewrite.graph.walk import expressions, is_atom, map_functions, operands, with_operands
 
@@ -34,7 +35,7 @@ def to_dataflow(module: Module) -> Module:
     def rewrite(_: Var, function: Function) -> Function:
         if _is_dataflow(function):
             return function
-        return _shared(separate(function, outer))
+        return _shared(without_unused(separate(function, outer)))
 
     return map_functions(known, rewrite)
 
@@ -53,27 +54,13 @@ def captured(nodes: Iterable[Expr]) -> set[Var]:
     return found
 
 
-class _Needed:
-    """The expressions a function needs, its lets by variable, and what is captured."""
+class _Lets:
+    """The lets of a function, and which of them have to remain."""
 
     def __init__(self, function: Function) -> None:
-        self.lets: dict[Var, Let] = {}
-        self.seen: set[Expr] = set()
-        stack: list[Expr] = [function.body]
-        while stack:
-            node = stack.pop()
-            if node in self.seen:
-                continue
-            self.seen.add(node)
-            if isinstance(node, Let):
-                self.lets[node.var] = node
-                stack.append(node.body)
-            elif isinstance(node, Var):
-                if node in self.lets:
-                    stack.append(self.lets[node].value)
-            else:
-                stack.extend(operands(node))
-        self.captured = captured(self.seen)
+        need = Need(function)
+        self.lets, self.seen = need.lets, need.seen
+        self.captured = captured(need.seen) if need.lets else set()
 
     def stays(self, var: Var, value: Expr) -> bool:
         """Whether a let of a variable has to remain one."""
@@ -83,26 +70,24 @@ class _Needed:
 
 
 def _is_dataflow(function: Function) -> bool:
-    needed = _Needed(function)
-    return all(needed.stays(let.var, let.value) for let in needed.lets.values())
+    found = _Lets(function)
+    return all(found.stays(let.var, let.value) for let in found.lets.values())
 
 
 def _shared(function: Function) -> Function:
-    needed = _Needed(function)
+    found = _Lets(function)
     memo: dict[Expr, Expr] = {}
     for node in expressions(function.body):  # a let's value before its body, so before its name
-        if node not in needed.seen:
-            continue
         if isinstance(node, Var):
-            let = needed.lets.get(node)
+            let = found.lets.get(node)
             new = node if let is None or isinstance(let.value, Function) else memo[let.value]
-            memo[node] = node if let is None or needed.stays(node, new) else new
+            memo[node] = node if let is None or found.stays(node, new) else new
         elif isinstance(node, Let):
-            value = memo.get(node.value)
-            if value is None or not needed.stays(node.var, value):
-                memo[node] = memo[node.body]
-            else:
+            value = memo[node.value]
+            if found.stays(node.var, value):
                 memo[node] = Let(node.var, value, memo[node.body])
+            else:
+                memo[node] = memo[node.body]
         else:
             memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
     return attrs.evolve(function, body=memo[function.body])

@@ -34,9 +34,10 @@ def remove_dead(module: Module) -> Module:
     outer = frozenset(known.names)
 
     def rewrite(_: Var, function: Function) -> Function:
-        apart = separate(function, outer)
-        alive = _Alive(apart)
-        return function if alive.is_all() else alive.function()
+        made = apart = separate(function, outer)
+        while not (alive := _Alive(made)).is_all():
+            made = alive.function()  # a function that only dead code passed around is called now
+        return function if made is apart else made
 
     return remove_unreachable(map_functions(known, rewrite))
 

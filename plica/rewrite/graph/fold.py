@@ -3,12 +3,16 @@
     before:  def f(x): return x * (const([1.0, 2.0], f32) + 1)
     after:   def f(x): return x * const([2.0, 3.0], f32)
 
-The interpreter is the meaning of the language, so folding is exact.  A result of more than `limit`
-bytes stays as it was written, though what depends on it may still become a constant.  What fails
-(an index out of bounds) stays too: it fails when it is run, if it is.
+The interpreter is the meaning of the language, so folding is exact.  A constant takes room in every
+artefact, so a result of more than `limit` bytes stays as it was written, and so does one of more
+than `growth` times the bytes of the constants it comes from, unless that is less than `SMALL`: a
+number broadcast to the shape of an image is better broadcast when it is needed.  What depends on
+such a value, and not on a let of it, may still become a constant (its sum); only then is it
+computed.  An operator of more than `work` steps stays, as the interpreter would take seconds.  What
+fails (an index out of bounds) stays too: it fails when it is run, if it is.
 
 Laws: `fold_constants(fold_constants(m)) is fold_constants(m)`; no operator is left whose arguments
-are constants and whose result is within the limit, unless it fails.
+are constants and whose result is within the bounds, unless it fails.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
+from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.ir.graph import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.machine import GENEROUS, Machine
@@ -29,29 +33,43 @@ from plica.ir.type import TensorType, TupleType, Type
 from plica.rewrite.graph.quote import quote
 from plica.rewrite.graph.separate import separate
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.rewrite.graph.work import steps
 
 LIMIT: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""
-WORK: Final = 16
+GROWTH: Final = 4
+"""How many times the bytes of its arguments; a cast of i8 weights to f32 takes four times."""
+SMALL: Final = 4096
+"""How many bytes a constant may take whatever it comes from."""
+PASSING: Final = 4
 """How many times the limit a value may take that is only needed on the way."""
+WORK: Final = 1 << 26
+"""How many steps an operator may take: about half a second."""
 
 
-def fold_constants(module: Module, limit: int = LIMIT) -> Module:
+def fold_constants(
+    module: Module, limit: int = LIMIT, growth: int = GROWTH, work: int = WORK
+) -> Module:
     """The module with its constant parts computed."""
     known = infer(module)
-    folder = Folder(known, limit)
+    folder = Folder(known, limit, growth, work)
     return map_functions(known, lambda _, function: folder.function(function))
 
 
 class Folder:
-    """Folding in one module; values that are too big to be written are remembered apart."""
+    """Folding in one module; what is constant but too big to be written is remembered apart."""
 
-    def __init__(self, module: Module, limit: int = LIMIT) -> None:
+    def __init__(
+        self, module: Module, limit: int = LIMIT, growth: int = GROWTH, work: int = WORK
+    ) -> None:
         self.limit = limit
+        self.work = work
+        self.growth = growth
         self.names = frozenset(module.names)
         self.machine = Machine(Program(module), {}, GENEROUS)
         self.tuples: set[Expr] = set()  # those of constants
-        self.big: dict[Expr, Any] = {}  # Any: arrays, and tuples of them
+        self.big: dict[Expr, int] = {}  # with the bytes of the constants it comes from
+        self.values: dict[Expr, Any] = {}  # of those somebody needed; Any: arrays, and tuples
 
     def function(self, function: Function) -> Function:
         """A function with its constant parts computed; itself where there are none."""
@@ -90,34 +108,66 @@ class Folder:
                 return self._applied(node)
             case Project(Tuple(items), index):
                 return items[index]
-            case Project(value, index) if value in self.big:
-                return self._written(node, self.big[value][index])
+            case Project(value, _) if value in self.big:
+                return self._computed(node, self.big[value])
             case If(Const() as condition, then, orelse):
                 return then if condition.numpy() else orelse
         return node
 
     def _applied(self, node: Apply) -> Expr:
-        if not all(isinstance(arg, Const) or arg in self.big for arg in node.args):
-            return node
-        size = size_in_bytes(type_of(node))
-        if size is None or size > WORK * self.limit:
-            return node
+        source = 0
+        for arg in dict.fromkeys(node.args):
+            if isinstance(arg, Const):
+                source += len(arg.data)
+            elif arg in self.big:
+                source += self.big[arg]
+            else:
+                return node
         if any(free_vars(each) for each in node._children[len(node.args) :]):
             return node  # an attribute holds a symbolic dim
-        env = {arg: self.big[arg] for arg in node.args if arg in self.big}
+        needed = steps(node.op, node.attrs, tuple([type_of(arg) for arg in node.args]))
+        if needed is None or needed > self.work:
+            return node
+        return self._computed(node, source)
+
+    def _computed(self, node: Expr, source: int) -> Expr:
+        """A node all of whose parts are constant, made of that many bytes."""
+        size = size_in_bytes(type_of(node))
+        if size is None or size > PASSING * self.limit:
+            return node
+        if size > min(self.limit, max(SMALL, self.growth * source)):
+            self.big[node] = source
+            return node
         try:
-            value = self.machine.run(node, env)
+            value = self._value(node)
         except EvaluationError:
             return node
-        return self._written(node, value)
-
-    def _written(self, node: Expr, value: Any) -> Expr:
         written = quote(value, type_of(node), {}, self.limit)
         if written is None:
-            self.big[node] = value
-            return node
+            raise CompilerBug(f"A constant has another size than its type says: {node!r}.")
         self.tuples.update(each for each in expressions(written) if isinstance(each, Tuple))
         return written
+
+    def _value(self, root: Expr) -> Any:
+        """The value of a node, and of the big ones it needs, each computed once."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            missing = [
+                part for part in operands(node) if part in self.big and part not in self.values
+            ]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if node in self.values:
+                continue
+            env = {part: self.values[part] for part in operands(node) if part in self.big}
+            value = self.machine.run(node, env)
+            if node is root:
+                return value
+            self.values[node] = value
+        raise CompilerBug(f"There is no value of {root!r}.")
 
 
 def size_in_bytes(of: Type) -> int | None:

@@ -47,14 +47,16 @@ from plica.rewrite.graph.walk import is_atom, map_functions
 
 FUEL: Final = 2_000
 """How many calls may be unfolded in one module."""
-CALLS: Final = 200_000
+CALLS: Final = 20_000
 """How many calls the interpreter may make to compute one call that depends on nothing."""
 
 
-def evaluate_partially(module: Module, fuel: int = FUEL, limit: int = LIMIT) -> Module:
+def evaluate_partially(
+    module: Module, fuel: int = FUEL, limit: int = LIMIT, calls: int = CALLS
+) -> Module:
     """The module with everything decided that can be; constants are of at most `limit` bytes."""
     known = infer(module)
-    evaluator = _Evaluator(known, fuel, limit)
+    evaluator = _Evaluator(known, fuel, limit, calls)
     names = [name for name, _ in known.functions()]
     names.sort(key=lambda name: name is not known.main)  # the fuel goes to main first
     done = {name: evaluator.definition(name) for name in names}
@@ -64,9 +66,10 @@ def evaluate_partially(module: Module, fuel: int = FUEL, limit: int = LIMIT) -> 
 class _Evaluator(Unfolder):
     """Everything known is unfolded, chosen or computed."""
 
-    def __init__(self, module: Module, fuel: int, limit: int) -> None:
+    def __init__(self, module: Module, fuel: int, limit: int, calls: int) -> None:
         super().__init__(module)
         self.fuel = fuel
+        self.calls = calls
         self.limit = limit
         self.recursive = recursive(module)
         self.folder = Folder(module, limit)
@@ -156,7 +159,7 @@ class _Evaluator(Unfolder):
 
     def _computed(self, call: Call) -> Walk:
         """A call that depends on nothing, as far as the interpreter comes with it."""
-        machine = Machine(self.folder.machine.program, {}, Limits(CALLS, CALLS))
+        machine = Machine(self.folder.machine.program, {}, Limits(self.calls, self.calls))
         try:
             value = machine.run(rename_apart(call, self.table), {})
         except EvaluationError:

@@ -7,17 +7,23 @@ would compute it again: capturing is a use at the place where the function is ma
 
 Note [Thunks]: a value two branches need, but not the scope around them, would be computed there
 even if neither branch is taken.  Where that might fail or not end, the scope gets a function
-without parameters instead (a thunk), and each branch calls it.
+without parameters instead (a thunk), and each branch calls it.  What calls a thunk is itself
+written in each branch.
 """
 
 from __future__ import annotations
 
 import attrs
 
-from plica.ir.graph import Expr, Function, If, Let, Match, Var
+from plica.ir.graph import Call, Expr, Function, If, Let, Match, Var
 from plica.rewrite.graph.total import Totality
 from plica.rewrite.graph.tree import Tree
 from plica.rewrite.graph.walk import is_atom, operands
+
+
+def is_forcing(node: Expr) -> bool:
+    """Whether a node calls a name without arguments, so that it is a thunk called already."""
+    return isinstance(node, Call) and not node.args and isinstance(node.callee, Var)
 
 
 def strict(node: Expr) -> tuple[Expr, ...]:
@@ -192,9 +198,11 @@ class Placement:
             place.anchor is not None and tree.is_inside(place.scope, place.anchor)
         )
         place.thunk = not safe and not total.of(node)
-        place.inside = self._scope(place.scope, False) if place.thunk else place.scope
+        apart = place.thunk and not is_forcing(node)
+        place.inside = self._scope(place.scope, False) if apart else place.scope
         for each in strict(node):
-            self._use(each, place.inside, Use())
+            # The call of a thunk is written in the branches, so they use the thunk.
+            self._use(each, place.inside, Use(crossing=place.thunk and not apart))
         inner = []
         for each in regions(node):
             inner.append(self._scope(place.inside, isinstance(node, Function)))

@@ -18,7 +18,7 @@ False
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -31,13 +31,19 @@ from plica.rewrite.graph.walk import Supply, expressions, operands, with_operand
 
 def separate(function: Function, outer: Container[Any]) -> Function:
     """The function up to the names of bound variables; `outer` are the names of definitions."""
+    nodes = expressions(function)
+    inside = any(node.__class__ in _BINDERS for node in nodes if node is not function)
+    if not inside and not any(param in outer for param in function.params):
+        return function  # dataflow, which is most of a model, has no other binder
     apart = rename_apart(function, outer)
-    twice = _bound_twice(apart)
+    if apart is not function:
+        nodes = expressions(apart)
+    twice = _bound_twice(nodes)
     if not twice:
         return apart
     supply = Supply(apart)
     memo: dict[Expr, Expr] = {}
-    for node in expressions(apart):
+    for node in nodes:
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
         fresh = {each: rename(each, supply.name(each.name.hint)) for each in twice.get(node, ())}
         if isinstance(new, Function) and fresh:
@@ -82,11 +88,14 @@ def is_recursive(node: Expr) -> bool:
     )
 
 
-def _bound_twice(function: Function) -> dict[Expr, tuple[Any, ...]]:
+_BINDERS: Final = frozenset((Let, Function, Match))
+
+
+def _bound_twice(nodes: list[Expr]) -> dict[Expr, tuple[Any, ...]]:
     """For each node the variables it binds though somebody else binds them too."""
     binder: dict[Term, Expr] = {}
     found: dict[Expr, tuple[Any, ...]] = {}
-    for node in expressions(function):
+    for node in nodes:
         if isinstance(node, Function):
             own = (*node.dims, *node.types)
             twice = tuple([each for each in own if binder.setdefault(each, node) is not node])

@@ -16,10 +16,12 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import attrs
 
+from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
@@ -45,35 +47,43 @@ from plica.ir.module import Definition, Module
 
 def operands(node: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside an expression; a let's value comes before its body."""
-    match node:
-        case Apply(_, args, _):
-            return args
-        case Var() | Const() | Constructor() | Literal():
-            return ()
-        case Let(_, value, body):
-            return (value, body)
-        case Call(callee, args, _):
-            return (callee, *args)
-        case Tuple(items):
-            return items
-        case Project(value, _):
-            return (value,)
-        case If():
-            return (node.condition, node.then, node.orelse)
-        case Function():
-            return (node.body,)
-        case Match(value, clauses, _):
-            return (value, *[clause.body for clause in clauses])
-    raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
+    parts = _OPERANDS.get(node.__class__)
+    if parts is None:
+        raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
+    return parts(node)
+
+
+def _none(node: Expr) -> tuple[Expr, ...]:
+    return ()
+
+
+# A table by class, since every walk of every pass asks this of every node.
+# fmt: off
+_OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
+    Apply:        attrgetter("args"),
+    Var:          _none,
+    Const:        _none,
+    Constructor:  _none,
+    Literal:      _none,
+    Let:          attrgetter("value", "body"),
+    Call:         lambda node: (node.callee, *node.args),
+    Tuple:        attrgetter("items"),
+    Project:      lambda node: (node.value,),
+    If:           attrgetter("condition", "then", "orelse"),
+    Function:     lambda node: (node.body,),
+    Match:        lambda node: (node.value, *[clause.body for clause in node.clauses]),
+}
+# fmt: on
+ATOMS: Final = (Var, Const, Constructor, Literal)
 
 
 def with_operands(node: Expr, new: tuple[Expr, ...]) -> Expr:
     """The same expression with other parts.  `with_operands(e, operands(e)) is e`."""
     if new == operands(node):
         return node
+    if node.__class__ is Apply:
+        return Apply(node.op, new, node.attrs)
     match node:
-        case Apply(op, _, attributes):
-            return Apply(op, new, attributes)
         case Let(var, _, _):
             return Let(var, *new)
         case Call(_, _, types):
@@ -94,35 +104,38 @@ def with_operands(node: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def is_atom(node: Expr) -> bool:
     """Whether an expression is a value as it stands and takes no work: it needs no name."""
-    return isinstance(node, Var | Const | Constructor | Literal)
+    return isinstance(node, ATOMS)
 
 
 def expressions(*roots: Expr) -> list[Expr]:
     """Every distinct expression inside the roots, parts before wholes."""
     done: set[Expr] = set()
     order: list[Expr] = []
-    stack: list[Any] = list(reversed(roots))  # an expression, or a 1-tuple of one to leave
-    while stack:
-        node = stack.pop()
-        if node.__class__ is tuple:
-            order.append(node[0])
-        elif node not in done:
-            done.add(node)
-            parts = operands(node)
-            if parts:
-                stack.append((node,))
-                stack.extend(parts[::-1])
-            else:
-                order.append(node)
+    stack: list[Any] = list(reversed(roots))  # an expression to visit, or one to leave and None
+    pop, leave, see = stack.pop, order.append, done.add
+    with paused():
+        while stack:
+            node = pop()
+            if node is None:
+                leave(pop())
+            elif node not in done:
+                see(node)
+                parts = node.args if node.__class__ is Apply else operands(node)
+                if parts:
+                    stack.append(node)
+                    stack.append(None)
+                    stack.extend(parts[::-1])
+                else:
+                    leave(node)
     return order
 
 
 def map_expressions(f: Callable[[Expr], Expr], root: Expr) -> Expr:
     """Apply `f` to every expression after its parts."""
     memo: dict[Expr, Expr] = {}
-    for node in expressions(root):
-        parts = operands(node)
-        memo[node] = f(with_operands(node, tuple([memo[part] for part in parts])))
+    with paused():
+        for node in expressions(root):
+            memo[node] = f(with_operands(node, tuple([memo[part] for part in operands(node)])))
     return memo[root]
 
 
@@ -130,10 +143,11 @@ def map_functions(module: Module, f: Callable[[Var, Function], Function]) -> Mod
     """The module, inferred, with each of its functions replaced; the types of names stay."""
     known = infer(module)
     values: list[Definition] = []
-    for name, value in known.items():
-        new = f(name, value) if isinstance(value, Function) and isinstance(name, Var) else value
-        values.append(new)
-    return infer(Module(known.names, tuple(values), known.main))
+    with paused():
+        for name, value in known.items():
+            new = f(name, value) if isinstance(value, Function) and isinstance(name, Var) else value
+            values.append(new)
+        return infer(Module(known.names, tuple(values), known.main))
 
 
 class Supply:

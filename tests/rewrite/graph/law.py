@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError
@@ -27,6 +28,8 @@ from plica import op
 from plica.op import nn
 from plica.script import Fn, Tensor, const, f32, i64
 """
+WHOLE = settings(max_examples=max(1, settings().max_examples * 2 // 5))
+"""For laws on whole generated programs, which cost more than most examples do."""
 VECTOR = tensor((2,), "f32")
 X = Var(Name("x"), VECTOR)
 

@@ -12,6 +12,7 @@ from plica.rewrite.graph.anf import is_anf, to_anf
 from plica.rewrite.graph.dataflow import to_dataflow
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (
+    WHOLE,
     agree,
     doubling,
     if_chain,
@@ -24,17 +25,20 @@ from tests.rewrite.graph.law import (
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(to_anf, data, is_anf)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing_but_names(module: Module) -> None:
     once = to_anf(module)
     assert alpha_equal(to_anf(once), once)
 
 
+@WHOLE
 @given(modules())
 def test_pure_dataflow_comes_back(module: Module) -> None:
     source = to_dataflow(module)
@@ -43,6 +47,25 @@ def test_pure_dataflow_comes_back(module: Module) -> None:
         inside = post_order(function.body)
         if not any(isinstance(each, Function | Let | Call | Match | If) for each in inside):
             assert alpha_equal(back[name], function)
+
+
+ALIKE = """
+@plica.function
+def main(c: Tensor[(), bool], x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    def plain() -> Tensor[(2,), f32]:
+        return x + x
+    def named() -> Tensor[(2,), f32]:
+        y = x
+        z = y + y
+        return z
+    return plain() + op.exp(x) if c else named() * op.exp(x)
+"""
+
+
+def test_values_that_only_lets_told_apart_become_one() -> None:
+    once = to_anf(text(ALIKE))
+    assert alpha_equal(to_anf(once), once)
+    assert sum(isinstance(each, Function) for each in post_order(once)) == 2
 
 
 SHARED = """

@@ -8,18 +8,42 @@ from plica.ir.graph import If
 from plica.ir.module import Module
 from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
 from tests.conftest import Golden
-from tests.rewrite.graph.law import X, doubling, if_chain, keeps_laws, let_chain, program, text
+from tests.rewrite.graph.law import (
+    WHOLE,
+    X,
+    doubling,
+    if_chain,
+    keeps_laws,
+    let_chain,
+    program,
+    text,
+)
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(to_basic_blocks, data, is_basic_block)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing_but_names(module: Module) -> None:
     once = to_basic_blocks(module)
+    assert alpha_equal(to_basic_blocks(once), once)
+
+
+def test_a_function_that_only_dead_code_makes_recursive() -> None:
+    source = """
+@plica.function
+def main(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    def f(y: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+        unused = f(y)
+        return y + x
+    return f(x)
+"""
+    once = to_basic_blocks(text(source))
     assert alpha_equal(to_basic_blocks(once), once)
 
 

@@ -9,7 +9,7 @@ from plica.ir.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, run
 from plica.rewrite.graph.catalogue import PASSES, find_pass
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, let_chain, means_the_same
+from tests.rewrite.graph.law import WHOLE, doubling, let_chain, means_the_same
 from tests.strategies import inputs_for, modules
 
 EVERYWHERE = [each for each in PASSES if each.name not in ("monomorphise", "defunctionalize")]
@@ -24,6 +24,7 @@ def test_a_wrong_name_is_refused() -> None:
         find_pass("to-anff")
 
 
+@WHOLE
 @given(st.data())
 def test_passes_work_in_any_order(data: st.DataObject) -> None:
     module = infer(data.draw(modules()))
@@ -32,10 +33,12 @@ def test_passes_work_in_any_order(data: st.DataObject) -> None:
     means_the_same(module, made, data.draw(inputs_for(module)))
 
 
-@pytest.fixture(scope="module")
-def awkward() -> tuple[Module, ...]:
+@pytest.fixture(
+    scope="module", params=[4_000, pytest.param(20_000, marks=pytest.mark.slow)], ids=str
+)
+def awkward(request: pytest.FixtureRequest) -> tuple[Module, ...]:
     """Programs that no walk may recurse on, nor unfold."""
-    return let_chain(20_000), doubling(60)
+    return let_chain(request.param), doubling(60)
 
 
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)

@@ -9,21 +9,24 @@ from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.cse import merge_common
 from plica.rewrite.graph.walk import expressions
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, keeps_laws, let_chain, text, wide_lets
+from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text, wide_lets
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(merge_common, data)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing(module: Module) -> None:
     once = merge_common(module)
     assert merge_common(once) is once
 
 
+@WHOLE
 @given(modules())
 def test_no_operator_is_added(module: Module) -> None:
     before = to_anf(module)

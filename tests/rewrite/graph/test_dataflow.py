@@ -7,15 +7,17 @@ from plica.core.digest import alpha_equal
 from plica.ir.module import Module
 from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, keeps_laws, let_chain, text, wide_lets
+from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text, wide_lets
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(to_dataflow, data, is_dataflow)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing(module: Module) -> None:
     once = to_dataflow(module)

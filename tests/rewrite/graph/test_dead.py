@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 from plica.ir.module import Module, module
 from plica.rewrite.graph.dead import remove_dead, remove_unreachable
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, keeps_laws, let_chain, text, wide_lets
+from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text, wide_lets
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(remove_dead, data)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing(module: Module) -> None:
     once = remove_dead(module)

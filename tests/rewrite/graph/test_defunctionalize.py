@@ -9,6 +9,7 @@ from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (
+    WHOLE,
     doubling,
     function_chain,
     keeps_laws,
@@ -26,6 +27,7 @@ def attempted(given_: Module) -> Module:
         reject()
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     made = keeps_laws(attempted, data, is_first_order)

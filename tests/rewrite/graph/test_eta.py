@@ -7,22 +7,25 @@ from hypothesis import strategies as st
 from plica.ir.module import Module
 from plica.rewrite.graph.eta import eta_expand, eta_reduce
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, keeps_laws, let_chain, text
+from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text
 from tests.strategies import modules
 
 BOTH = pytest.mark.parametrize("run", [eta_expand, eta_reduce])
 
 
+@WHOLE
 @given(st.data())
 def test_expansion_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(eta_expand, data)
 
 
+@WHOLE
 @given(st.data())
 def test_reduction_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(eta_reduce, data)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing(module: Module) -> None:
     for run in (eta_expand, eta_reduce):

@@ -3,21 +3,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica import op
 from plica.core.fold import post_order
 from plica.ir.graph import Apply, Const, Expr, Let, const
 from plica.ir.infer import type_of
 from plica.ir.module import Module
-from plica.rewrite.graph.fold import LIMIT, fold_constants, size_in_bytes
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.fold import GROWTH, LIMIT, SMALL, fold_constants, size_in_bytes
 from tests.conftest import Golden
-from tests.rewrite.graph.law import X, doubling, keeps_laws, let_chain, program, text
+from tests.rewrite.graph.law import WHOLE, X, doubling, keeps_laws, let_chain, program, text
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(fold_constants, data)
 
 
+@WHOLE
 @given(modules())
 def test_nothing_constant_is_left(module: Module) -> None:
     once = fold_constants(module)
@@ -25,7 +29,9 @@ def test_nothing_constant_is_left(module: Module) -> None:
     for node in post_order(once):
         if isinstance(node, Apply) and all(isinstance(arg, Const) for arg in node.args):
             size = size_in_bytes(type_of(node))
-            assert size is None or size > LIMIT or len(node._children) > len(node.args)
+            source = sum(len(arg.data) for arg in set(node.args) if isinstance(arg, Const))
+            bound = min(LIMIT, max(SMALL, GROWTH * source))
+            assert size is None or size > bound or len(node._children) > len(node.args)
 
 
 def test_what_depends_on_nothing_is_computed(golden: Golden) -> None:
@@ -53,6 +59,43 @@ def test_what_is_too_big_stays() -> None:
     module = program(X + (big + big))
     assert fold_constants(module, 7) is module
     assert fold_constants(module, 8) is not module
+
+
+def broadcast(shape: str) -> Module:
+    return text(
+        f"""
+@plica.function
+def main(x: Tensor[{shape}, f32]) -> Tensor[{shape}, f32]:
+    return x + op.broadcast_to(f32(2), shape={shape})
+"""
+    )
+
+
+def test_a_number_is_not_spread_over_an_image() -> None:
+    image = broadcast("(3, 224, 224)")
+    assert fold_constants(image) is image
+    assert fold_constants(image, growth=1 << 20) is not image
+    assert fold_constants(broadcast("(3, 4)")) is not broadcast("(3, 4)")
+
+
+def test_what_is_not_spread_can_be_looked_behind() -> None:
+    source = """
+@plica.function
+def main(x: Tensor[(), f32]) -> Tensor[(), f32]:
+    ones = op.broadcast_to(f32(1), shape=(64, 64))
+    return x + op.sum(ones + ones) + op.sum(ones)
+"""
+    made = fold_constants(to_dataflow(text(source)))
+    values = [each.numpy() for each in post_order(made) if isinstance(each, Const)]
+    assert sorted(values) == [4096.0, 8192.0]
+
+
+def test_what_takes_long_is_left_to_the_compiled_program() -> None:
+    ones: Expr = const([[1.0] * 8] * 8, "f32")
+    product = Apply("sum", (op.matmul(ones, ones),), (("axis", None), ("keepdims", False)))
+    module = program(X + product)
+    assert fold_constants(module, work=511) is module
+    assert fold_constants(module, work=512) is not module
 
 
 def test_what_fails_stays() -> None:

@@ -18,6 +18,7 @@ from plica.rewrite.graph.walk import expressions
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (
     VECTOR,
+    WHOLE,
     X,
     agree,
     doubling,
@@ -29,6 +30,7 @@ from tests.rewrite.graph.law import (
 )
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(inline, data)

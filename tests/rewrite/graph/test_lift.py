@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 from plica.ir.module import Module
 from plica.rewrite.graph.lift import is_lifted, lift
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, function_chain, keeps_laws, let_chain, text
+from tests.rewrite.graph.law import WHOLE, doubling, function_chain, keeps_laws, let_chain, text
 from tests.strategies import modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(lift, data)
 
 
+@WHOLE
 @given(modules())
 def test_doing_it_twice_changes_nothing(module: Module) -> None:
     once = lift(module)

@@ -8,10 +8,11 @@ from plica.ir.module import Module
 from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.liveness import FREE, bindings, intervals, live_after
 from plica.rewrite.graph.separate import separate
-from tests.rewrite.graph.law import let_chain
+from tests.rewrite.graph.law import WHOLE, let_chain
 from tests.strategies import modules
 
 
+@WHOLE
 @given(modules())
 def test_it_agrees_with_the_definition(module: Module) -> None:
     known = to_anf(module)

@@ -8,7 +8,7 @@ from plica.ir.module import Module, module
 from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
-from tests.rewrite.graph.law import doubling, keeps_laws, let_chain, text
+from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text
 
 
 def attempted(given_: Module) -> Module:
@@ -18,6 +18,7 @@ def attempted(given_: Module) -> Module:
         reject()
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     made = keeps_laws(attempted, data, is_monomorphic)

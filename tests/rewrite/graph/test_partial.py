@@ -12,6 +12,7 @@ from plica.ir.module import Module
 from plica.rewrite.graph.partial import evaluate_partially
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (
+    WHOLE,
     agree,
     doubling,
     function_chain,
@@ -24,11 +25,13 @@ from tests.rewrite.graph.law import (
 from tests.strategies import inputs_for, modules
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_the_laws(data: st.DataObject) -> None:
     keeps_laws(evaluate_partially, data)
 
 
+@WHOLE
 @given(st.data())
 def test_it_keeps_them_when_the_fuel_runs_out(data: st.DataObject) -> None:
     before = infer(data.draw(modules()))
@@ -112,7 +115,7 @@ def main(c: Tensor[(), bool], x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
     return x + 1 if c else grow(up(i64(0)), x)
 """
     module = text(source)
-    made = evaluate_partially(module, fuel=20)
+    made = evaluate_partially(module, fuel=20, calls=500)
     means_the_same(module, made, (True, vector(1, 2)))
     assert len(post_order(made)) < 500
 

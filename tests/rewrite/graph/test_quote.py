@@ -9,10 +9,11 @@ from plica.ir.interpret import interpret
 from plica.ir.module import Module
 from plica.ir.type import FuncType, TupleType
 from plica.rewrite.graph.quote import quote
-from tests.rewrite.graph.law import VECTOR, agree, program, text, vector
+from tests.rewrite.graph.law import VECTOR, WHOLE, agree, program, text, vector
 from tests.strategies import types, values_of
 
 
+@WHOLE
 @given(st.data())
 def test_a_quoted_value_has_that_value(data: st.DataObject) -> None:
     of = data.draw(types())

@@ -11,7 +11,7 @@ from plica.ir.graph import Function, Let, Match
 from plica.ir.module import Module
 from plica.rewrite.graph.separate import separate, with_selves
 from plica.rewrite.graph.walk import expressions
-from tests.rewrite.graph.law import text
+from tests.rewrite.graph.law import WHOLE, text
 from tests.strategies import modules
 
 
@@ -28,6 +28,7 @@ def binders(function: Function) -> Counter[Term]:
     return found
 
 
+@WHOLE
 @given(modules())
 def test_every_variable_has_one_binder(module: Module) -> None:
     for _, function in module.functions():

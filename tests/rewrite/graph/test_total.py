@@ -8,7 +8,7 @@ from plica.ir.graph import Expr
 from plica.ir.infer import infer
 from plica.ir.interpret import interpret
 from plica.rewrite.graph.total import Totality
-from tests.rewrite.graph.law import doubling, let_chain, text
+from tests.rewrite.graph.law import WHOLE, doubling, let_chain, text
 from tests.strategies import inputs_for, modules
 
 SOURCE = """
@@ -50,6 +50,7 @@ def test_what_may_not_have_one(source: str) -> None:
     assert not total.of(body)
 
 
+@WHOLE
 @given(st.data())
 def test_total_programs_do_not_fail(data: st.DataObject) -> None:
     module = infer(data.draw(modules()))

@@ -9,10 +9,11 @@ from plica.ir.graph import Call, Expr, Var
 from plica.ir.module import Module
 from plica.rewrite.graph.uses import escaping, reachable, recursive, references, use_counts, users
 from plica.rewrite.graph.walk import expressions, operands, with_operands
-from tests.rewrite.graph.law import doubling, text
+from tests.rewrite.graph.law import WHOLE, doubling, text
 from tests.strategies import modules
 
 
+@WHOLE
 @given(modules())
 def test_parts_give_back_the_whole(module: Module) -> None:
     for _, function in module.functions():
@@ -20,6 +21,7 @@ def test_parts_give_back_the_whole(module: Module) -> None:
             assert with_operands(node, operands(node)) is node
 
 
+@WHOLE
 @given(modules())
 def test_counts_and_users_agree_with_their_definitions(module: Module) -> None:
     for _, function in module.functions():
@@ -32,6 +34,7 @@ def test_counts_and_users_agree_with_their_definitions(module: Module) -> None:
             assert set(found) == {each for each in nodes if node in operands(each)}
 
 
+@WHOLE
 @given(modules())
 def test_what_is_only_called_does_not_escape(module: Module) -> None:
     for _, function in module.functions():
@@ -41,6 +44,7 @@ def test_what_is_only_called_does_not_escape(module: Module) -> None:
             assert all(each in loose for each in rest if isinstance(each, Var))
 
 
+@WHOLE
 @given(modules())
 def test_what_is_needed_needs_nothing_else(module: Module) -> None:
     table = module.definitions()

@@ -1,0 +1,72 @@
+"""Work: how often an operator goes through its innermost loop, from its tensor definition.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x = buffer("x", (2, 3), f32)
+>>> steps_of(compute((x,), (2,), lambda i: reduce("sum", (3,), lambda k: x[i, k])))
+6
+
+Sizes that are not known have no number of steps: the answer is None.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from plica.core.fold import fold
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph import Apply, Attrs, Var
+from plica.ir.infer import infer_expr, type_of
+from plica.ir.op import find
+from plica.ir.scalar import Buffer, Reduce, Scalar
+from plica.ir.size import shape_of
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType, Type
+from plica.rewrite.graph.walk import expressions
+
+
+@lru_cache(maxsize=4096)
+def steps(op: str, attributes: Attrs, types: tuple[Type, ...]) -> int | None:
+    """The steps of an operator at arguments of these types."""
+    record = find(op)
+    tensors = [each for each in types if isinstance(each, TensorType)]
+    if record is None or len(tensors) < len(types):
+        return None
+    if record.decompose is not None:
+        params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+        body = infer_expr(record.decompose(dict(attributes), *params))
+        return _total(
+            [
+                steps(each.op, each.attrs, tuple([type_of(arg) for arg in each.args]))
+                for each in expressions(body)
+                if isinstance(each, Apply)
+            ]
+        )
+    assert record.compute is not None  # an operator has one or the other
+    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
+    made = record.compute(dict(attributes), *buffers)
+    return _total([steps_of(each) for each in ((made,) if isinstance(made, Compute) else made)])
+
+
+def steps_of(compute: Compute) -> int | None:
+    """The elements of a tensor expression, times the boxes it reduces over, one in the other."""
+
+    def algebra(node: Term, kids: tuple[int | None, ...]) -> int | None:
+        if None in kids:
+            return None
+        inside = max([each for each in kids if each is not None], default=1)
+        return _times(node.extents, inside) if isinstance(node, Reduce) else inside
+
+    return _times(compute.shape, fold(algebra, compute.body))
+
+
+def _times(shape: tuple[Scalar, ...], inside: int | None) -> int | None:
+    sizes = shape_of(shape, {})
+    return None if sizes is None or inside is None else prod(sizes) * inside
+
+
+def _total(parts: list[int | None]) -> int | None:
+    found = [each for each in parts if each is not None]
+    return sum(found) if len(found) == len(parts) else None
