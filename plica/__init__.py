@@ -31,6 +31,7 @@ _FACE: Final[dict[str, str]] = {
     "from_text": "plica.ir.script:from_text",
     "function": "plica.ir.script:function",
     "interpret": "plica.ir.interpret:interpret",
+    "kernel": "plica.ir.script:kernel",
     "op": "plica.op",
     "script": "plica.script",
 }
@@ -51,6 +52,7 @@ __all__ = [
     "from_text",
     "function",
     "interpret",
+    "kernel",
     "op",
     "script",
 ]
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.ir.interpret import interpret
     from plica.ir.module import Module
-    from plica.ir.script import data, extern, from_text, function
+    from plica.ir.script import data, extern, from_text, function, kernel
     from plica.pipeline import compile
     from plica.rewrite.check.run import check
     from plica.runtime.error import InputError, PlicaError, UnsupportedError

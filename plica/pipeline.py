@@ -31,7 +31,8 @@ from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
 from plica.codegen.lower.sequence import sequence
-from plica.codegen.program import Plan, Program, Slot, place
+from plica.codegen.place import Plan, place
+from plica.codegen.program import Program, Slot
 from plica.codegen.target import Target, unknown_target
 from plica.core.collector import paused
 from plica.ir.graph import Const, Function
@@ -39,9 +40,10 @@ from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.passes import Pass, Pipeline, run
 from plica.ir.script import Scripted, as_module
-from plica.ir.show_kernel import show_kernel
+from plica.ir.show import show_kernel
 from plica.ir.type import TupleType, Type
 from plica.rewrite.contract import Contract, approx, named
+from plica.rewrite.fuse import fuse
 from plica.rewrite.pack import Pack, rewrite
 from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -65,6 +67,14 @@ PASSES: Final = Pipeline(
             requires=("resolve",),
             before=("resolved",),
             after=("resolved", "primitive"),
+        ),
+        Pass(
+            "fuse",
+            "What can be computed together costs one kernel and no memory between.",
+            fuse,
+            requires=("decompose",),
+            before=("resolved", "primitive"),
+            after=("primitive", "fused"),
         ),
     )
 )

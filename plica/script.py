@@ -9,7 +9,7 @@ made by hand and editors know the names.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
@@ -37,10 +37,11 @@ from plica.ir.graph import const
 from plica.ir.scalar import Scalar
 from plica.ir.script.dim import read_dim
 from plica.ir.type import FuncType, TensorType, Type, TypeVar
+from plica.ir.word import KERNEL_WORDS
 from plica.runtime.error import Diagnostic, Place
 
 __all__ = [
-    "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim", "encoded", "f16",
+    "Buffer", "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim", "f16",
     "f32", "f64", "forall", "i8", "i16", "i32", "i64", "partial", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
@@ -125,6 +126,31 @@ def archived(key: str, shape: tuple[int, ...], dtype: DType) -> object:
     raise _only_in_scripts("archived")
 
 
-def encoded(text: str) -> object:
-    """A kernel as JSON, as the printer writes it."""
-    raise _only_in_scripts("encoded")
+class _Buffer:
+    """`Buffer[("n", 4), f32, "shared"]`: the type of a kernel's buffer."""
+
+    __name__ = "Buffer"
+
+    def __getitem__(self, given: tuple[object, ...]) -> tuple[object, ...]:
+        return given
+
+
+Buffer: Final = _Buffer()
+
+
+class _KernelWord:
+    """A word that kernels are written with."""
+
+    def __init__(self, word: str) -> None:
+        self.__name__ = word
+
+    def __call__(self, *args: object, **named: object) -> NoReturn:
+        raise _only_in_scripts(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<plica word {self.__name__}>"
+
+
+if not TYPE_CHECKING:
+    # Loops, blocks, intrinsics …: they have a meaning in kernels only.
+    globals().update({word: _KernelWord(word) for word in KERNEL_WORDS - {"Buffer"}})

@@ -16,13 +16,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica import __version__
-from plica.cli import demo, doctor, rules
+from plica.cli import demo, doctor, fuzz, rules
 from plica.cli.command import Command
 from plica.runtime.error import PlicaError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
-COMMANDS: Final[tuple[Command, ...]] = (demo.COMMAND, doctor.COMMAND, rules.COMMAND)
+COMMANDS: Final[tuple[Command, ...]] = (
+    demo.COMMAND,
+    doctor.COMMAND,
+    fuzz.COMMAND,
+    rules.COMMAND,
+)
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
@@ -33,6 +38,7 @@ examples:
   plica doctor --json        the same, for programs
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
+  plica fuzz graph           random programs, held against the interpreter
   plica COMMAND --help       all options of a command
 """
 

@@ -85,7 +85,7 @@ def check_packs(arguments: argparse.Namespace) -> int:
     from plica.rewrite.check.verdict import Proved, Tested
 
     verdicts: list[Verdict] = []
-    for pack in _packs(arguments.pack):
+    for pack in named_packs(arguments.pack):
         verdicts.extend(check(pack, arguments.examples, arguments.seed))
     good = all(
         isinstance(each, Proved) or (isinstance(each, Tested) and each.cases >= LEAST)
@@ -98,7 +98,8 @@ def check_packs(arguments: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _packs(name: str) -> tuple[Pack, ...]:
+def named_packs(name: str) -> tuple[Pack, ...]:
+    """The pack of a name, or those that a Python file makes."""
     from plica.rewrite.pack import Pack, pack
     from plica.rewrite.packs import find_pack
     from plica.rewrite.rule import Rule

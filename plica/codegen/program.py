@@ -11,13 +11,13 @@ two regions; `Force` runs a region unless it has run in this call before, so wha
 share is computed once, and only if a branch that is taken needs it.  Regions are numbered, so a
 program nests as deep as the model does while this data stays flat.
 
->>> place(Program((), (), (Slot("temporary", 0, (3,), f32),) * 2, ((),), 0, ())).offsets
-((0, 0), (1, 64))
+>>> Slot("temporary", 0, (3, 2), f32).bytes
+24
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import frozen
 
@@ -25,12 +25,9 @@ from plica.ir.dtype import DType, f32
 from plica.ir.graph import Const
 from plica.ir.loop import Kernel
 
-__all__ = ["Choose", "Copy", "Force", "Launch", "Plan", "Program", "Slot", "Step", "f32", "place"]
+__all__ = ["Choose", "Copy", "Force", "Launch", "Program", "Slot", "Space", "Step", "f32"]
 
 Space = Literal["input", "output", "constant", "temporary"]
-
-ALIGNMENT: Final = 64
-"""Bytes; a cache line, and the widest vector."""
 
 
 @frozen
@@ -102,23 +99,3 @@ class Program:
         """The slots of one space, in order of their index."""
         found = [slot for slot in self.slots if slot.space == space]
         return tuple(sorted(found, key=lambda slot: slot.index))
-
-
-@frozen
-class Plan:
-    """Where the temporaries lie in the workspace: pairs (slot, offset), and its size."""
-
-    offsets: tuple[tuple[int, int], ...]
-    flags: int
-    size: int
-
-
-def place(program: Program) -> Plan:
-    """One temporary after another, each aligned; then a byte for each thunk."""
-    offsets = []
-    end = 0
-    for number, slot in enumerate(program.slots):
-        if slot.space == "temporary":
-            offsets.append((number, end))
-            end += -(-slot.bytes // ALIGNMENT) * ALIGNMENT
-    return Plan(tuple(offsets), end, end + len(program.thunks))

@@ -45,6 +45,7 @@ CODES: Final[dict[str, str]] = {
     "syntax": "The text is not valid Python, so it is not a script either.",
     "unsupported-syntax": "This is valid Python, but not a part of Plica's syntax.",
     "no-source": "The source of a decorated function cannot be found.",
+    "kernel-output": "A kernel writes a buffer that is not among its last ones.",
     "bad-constant": "A constant does not fit its element type, or has no shape.",
     "missing-constant": "A text refers to a constant that was not given with it.",
     # calls and attributes
@@ -94,6 +95,18 @@ CODES: Final[dict[str, str]] = {
     "match-failure": "No clause of a partial match fits the value.",
     "uninitialised-read": "A loop program reads or returns an element that nothing has written.",
     "data-race": "Two iterations of a parallel loop meet at one element and one of them writes it.",
+    "divergent-barrier": "Not all threads of a block come to the same barrier.",
+    "endless-loop": "The while loops of a kernel take more turns than the limit that was set.",
+    "binding-out-of-range": "A block's variable is bound to a number outside its extent.",
+    "block-isolation": "A block speaks of variables of the loops around it.",
+    "thread-extent": "Loops over the same threads have different numbers of iterations.",
+    "unknown-scope": "No memory scope has this name.",
+    "scope-capacity": "The buffers of a memory scope do not fit into it.",
+    "unknown-intrinsic": "No tensor intrinsic has this name.",
+    "bad-intrinsic": "A tensor intrinsic's implementation does not do what it means.",
+    "region-uncovered": "A block touches elements outside the regions it declares.",
+    "host-access": "A kernel for a device touches its memory outside all threads.",
+    "target-limit": "A kernel asks for more than the target has.",
 }
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
 

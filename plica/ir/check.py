@@ -127,7 +127,7 @@ class _Checker:
 
     def main(self) -> Iterator[Finding]:
         main = self.module.main
-        if main is not None and not isinstance(self.table.get(main), Function):
+        if main is not None and not isinstance(self.table.get(main), Function | Kernel):
             message = f"The module has no function {main.name} to be its main."
             self.report = Report(str(main.name), (), self.places)
             self.found = []

@@ -30,7 +30,7 @@ from plica.core.term import Term
 from plica.ir.check import findings
 from plica.ir.elaborate import Elaborator, is_explicit
 from plica.ir.exhaust import match_errors
-from plica.ir.graph import Apply, Expr, Function, Match, Var, remember_type
+from plica.ir.graph import Apply, Const, Expr, Function, Match, Var, remember_type
 from plica.ir.judge import Judge
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
@@ -39,7 +39,7 @@ from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Places, Report
 from plica.ir.scope import misuses
-from plica.ir.type import FuncType, TensorType, TupleType, Type
+from plica.ir.type import FuncType, TensorType, TupleType, Type, tensor
 from plica.ir.unify import Solver, same_type
 from plica.ir.unknown import POISON
 from plica.runtime.error import Diagnostic
@@ -66,15 +66,8 @@ def type_of(expr: Expr) -> Type:
     known = _remembered(expr)
     if known is not None:
         return known
-    if isinstance(expr, Apply):
-        types = [_remembered(each) for each in expr.args]
-        operator = find(expr.op)
-        if operator is not None and None not in types:
-            result = operator.relation(dict(expr.attrs), *types)
-            if not isinstance(result, Mismatch):
-                level = min([each._settled for each in expr.args], default=2)
-                remember_type(expr, result, level)
-                return result
+    if _remember_operators(expr):
+        return expr._type
     report = Report("this expression", (expr,))
     judge = Judge(report, local=True)
     root = judge.visit(judge.refresher.separated(expr))
@@ -88,6 +81,36 @@ def type_of(expr: Expr) -> Type:
             level = min([level, *parts]) if is_explicit(judge, instance) else 0
             remember_type(node, judge.solver.resolve(judge.typed(instance)), level)
     return judge.solver.resolve(judge.typed(root))
+
+
+def _remember_operators(root: Expr) -> bool:
+    """Note the types of operators and constants down to what has one; False where that fails.
+
+    Only nodes without a type are visited, so a term that rewriting puts on top of typed ones costs
+    its own size.
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if _remembered(node) is not None:
+            stack.pop()
+        elif isinstance(node, Const):
+            remember_type(node, tensor(node.shape, node.dtype), 2)
+        elif isinstance(node, Apply):
+            missing = [each for each in node.args if _remembered(each) is None]
+            stack.extend(missing)
+            operator = find(node.op)
+            if operator is None:
+                return False
+            if missing:
+                continue
+            result = operator.relation(dict(node.attrs), *[each._type for each in node.args])
+            if isinstance(result, Mismatch):
+                return False
+            remember_type(node, result, min([each._settled for each in node.args], default=2))
+        else:
+            return False
+    return True
 
 
 def _remembered(expr: Expr) -> Type | None:

@@ -21,12 +21,16 @@ from typing import Any
 import numpy as np
 
 from plica.core.collector import paused
+from plica.ir.graph import Var
 from plica.ir.input import read_inputs
+from plica.ir.loop import Kernel
 from plica.ir.machine import GENEROUS, Externs, Limits, Machine
 from plica.ir.module import Module
 from plica.ir.program import program_of
+from plica.ir.run import run_kernel
 from plica.ir.script import Scripted, as_module
-from plica.ir.value import Value
+from plica.ir.type import TensorType
+from plica.ir.value import Array, Value
 
 __all__ = ["GENEROUS", "Limits", "interpret"]
 
@@ -39,16 +43,31 @@ def interpret(
     limits: Limits = GENEROUS,
     **named: Any,
 ) -> Any:
-    """The result of the module's main function: an array, or a tuple in the order of outputs.
+    """The result of the module's main: an array, or a tuple in the order of outputs.
 
     Inputs are given by position or by name; `externs` gives a Python function for each symbol.
     """
     with paused():  # no cycles are made here, and a deep stack is long to trace
         program = program_of(as_module(module))
+        start = program.module.main
+        first = None if start is None else program.table.get(start)
+        if isinstance(first, Kernel):
+            return _kernel(first, program.module, args, named)
         machine = Machine(program, externs or {}, limits)
         main = program.apart(program.module.main_function())
         values, sizes = read_inputs(main.params, args, named, program.module)
         return _fresh(machine.enter(main, {}, values, sizes))
+
+
+def _kernel(
+    kernel: Kernel, module: Module, args: tuple[Any, ...], named: dict[str, Any]
+) -> Array | tuple[Array, ...]:
+    """What a kernel writes, given what it reads."""
+    inputs = kernel.params[: kernel.inputs]
+    params = [Var(each.name, TensorType(each.shape, each.dtype)) for each in inputs]
+    values, sizes = read_inputs(params, args, named, module)
+    written = run_kernel(kernel, values, sizes)
+    return written[0] if len(written) == 1 else written
 
 
 def _fresh(value: Value) -> Value:

@@ -23,16 +23,19 @@ from plica.core.term import Term
 from plica.ir import number
 from plica.ir.scalar import (
     And,
+    Broadcast,
     Cast,
     Intrinsic,
     Lit,
     Load,
     Not,
     Or,
+    Ramp,
     Reduce,
     Scalar,
     ScalarVar,
     Select,
+    Shuffle,
     dtype_of,
 )
 from plica.runtime.error import Diagnostic
@@ -62,11 +65,16 @@ class Line:
     steps: list[Step]
     blank: Registers
     results: tuple[int, ...]
+    plain: tuple[tuple[int, Callable[[Registers], Any]], ...] | None  # where nothing is lazy
 
 
 def run_line(of: Line) -> list[Any]:
     """The numbers a line computes."""
     registers = of.blank.copy()
+    if of.plain is not None:
+        for target, fill in of.plain:
+            registers[target] = fill(registers)
+        return [registers[each] for each in of.results]
     stack: list[tuple[list[Step], int, int, int]] = []
     steps, at = of.steps, 0
     while True:
@@ -109,7 +117,10 @@ class _Layout:
         while self.waiting:
             root = self.waiting.pop()
             self.sides[root].extend(self.steps((root,)))
-        return Line(steps, self.blank, tuple([self.register[each] for each in scalars]))
+        plain = None
+        if all(sides is None for _, _, sides in steps):
+            plain = tuple([(target, fill) for target, fill, _ in steps])
+        return Line(steps, self.blank, tuple([self.register[each] for each in scalars]), plain)
 
     def steps(self, roots: Sequence[Term]) -> list[Step]:
         """A step for every node the roots need in any case, operands first."""
@@ -178,6 +189,9 @@ class _Layout:
                 return target, lambda r: call(*[r[each] for each in places]), None
             case Reduce():
                 return target, _reduction(node, env, self.nesting + 1), None
+            case Ramp() | Broadcast() | Shuffle():
+                message = "A vector stands where one number is wanted."
+                raise EvaluationError(Diagnostic("shape-conflict", message))
         one, two = node._children
         if not isinstance(one, Scalar):
             raise CompilerBug(f"The loop interpreter cannot evaluate a {type(node).__name__}.")

@@ -265,6 +265,25 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         stack.extend(substatements(stmt)[::-1])
 
 
+def written(root: Stmt, buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Those of the buffers that a statement stores to, or declares to write."""
+    asked = dict.fromkeys(buffers)
+    found: set[Buffer] = set()
+    stack: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
+    while stack:
+        stmt, hidden = stack.pop()
+        if isinstance(stmt, Store):
+            if stmt.buffer not in hidden:
+                found.add(stmt.buffer)
+            continue
+        if isinstance(stmt, Block):
+            found.update([each.buffer for each in stmt.writes if each.buffer not in hidden])
+        elif isinstance(stmt, Alloc) and stmt.buffer in asked:
+            hidden |= {stmt.buffer}
+        stack.extend([(each, hidden) for each in substatements(stmt)])
+    return [each for each in asked if each in found]
+
+
 def annotated(annotations: Annotations, **more: Plain | None) -> Annotations:
     """The annotations with some set, or taken away by None; sorted by key."""
     table = dict(annotations) | more

@@ -1,15 +1,22 @@
 """The reference meaning of the loop language: a kernel run one element at a time.
 
 Every load and store is checked: indices within the buffer, no element read before it was written,
-no two iterations of a parallel or vectorized loop at one element when one of them writes it.  A
-kernel is given its input arrays and returns the buffers it wrote, whole.
+no two iterations of a parallel or vectorized loop, and no two threads that no barrier orders, at
+one element when one of them writes it (`plica.ir.race`).  A kernel is given its input arrays and
+returns the buffers it wrote, whole.
 
 >>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import For
 >>> from plica.ir.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, x.shape[0], "parallel", Store(y, (i,), x[i] * 2)))
 >>> run_kernel(double, (np.array([1, 2, 3], np.float32),))
 (array([2., 4., 6.], dtype=float32),)
+
+# Note [Sweeps]
+Loops that do one store are run at once over arrays where that gives the same bits
+(`plica.ir.sweep`).  Whenever a run with sweeps is refused, the kernel runs again without: what is
+wrong is always said by the plain machine.
 
 Not here: how scalar terms are put into order (`plica.ir.line`), what they do (`plica.ir.number`).
 """
@@ -17,121 +24,100 @@ Not here: how scalar terms are put into order (`plica.ir.line`), what they do (`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.diagnostic import EvaluationError
 from plica.core.term import Term
 from plica.ir.dtype import DType
-from plica.ir.line import Line, line, run_line
-from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.scalar import Buffer, Scalar
+from plica.ir.isolation import trespasses
+from plica.ir.loop import Invoke, Kernel, Store, statements
+from plica.ir.perform import Machine
+from plica.ir.scalar import Buffer
 from plica.ir.size import Sizes, shape_of, solve
-from plica.ir.storage import Storage, Strand
+from plica.ir.specialise import specialise
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, InputError, Place
 
+MOST_TURNS: Final = 10_000_000
+"""How many turns the while loops of a kernel may take together."""
+
 
 def run_kernel(
-    kernel: Kernel, arrays: Sequence[Any], sizes: Sizes | None = None
+    kernel: Kernel,
+    arrays: Sequence[Any],
+    sizes: Sizes | None = None,
+    *,
+    sweeping: bool = True,
+    turns: int = MOST_TURNS,
 ) -> tuple[Array, ...]:
-    """What a kernel writes, given the arrays it reads; dims are found from their shapes."""
-    inputs, outputs = kernel.params[: kernel.inputs], kernel.params[kernel.inputs :]
-    known = _measured(inputs, arrays, sizes or {})
-    env: dict[Term, Any] = dict(known)
-    strands: list[Strand] = []
-    for buffer, array in zip(inputs, arrays, strict=True):
-        env[buffer] = Storage.of(buffer, array, strands)
-    written = [Storage.blank(each, _shape(each, known), strands) for each in outputs]
-    env.update(zip(outputs, written, strict=True))
+    """What a kernel writes, given the arrays it reads; dims are found from their shapes.
+
+    Without `sweeping` every element is computed on its own; the result is the same.
+    """
+    known = _measured(kernel.params[: kernel.inputs], arrays, sizes or {})
+    blank = [_shape(each, known) for each in kernel.params[kernel.inputs :]]
+    return _run(kernel, known, [*arrays, *[None] * len(blank)], sweeping, turns)[kernel.inputs :]
+
+
+def run_in_place(
+    kernel: Kernel,
+    arrays: Sequence[Any],
+    sizes: Sizes | None = None,
+    *,
+    sweeping: bool = True,
+    turns: int = MOST_TURNS,
+) -> tuple[Array, ...]:
+    """All of a kernel's buffers after it ran, given what all of them hold before."""
+    known = _measured(kernel.params, arrays, sizes or {})
+    return _run(kernel, known, list(arrays), sweeping, turns)
+
+
+def _run(
+    kernel: Kernel, sizes: Sizes, arrays: list[Any], sweeping: bool, turns: int
+) -> tuple[Array, ...]:
+    for each in trespasses(kernel):
+        raise EvaluationError(each)
+    sized = specialise(kernel, sizes)
+    if sweeping:
+        try:
+            return _run_once(sized, sizes, arrays, True, turns)
+        except EvaluationError:
+            pass  # see Note [Sweeps]
+    return _run_once(sized, sizes, arrays, False, turns)
+
+
+def _run_once(
+    kernel: Kernel, sizes: Sizes, arrays: list[Any], sweeping: bool, turns: int
+) -> tuple[Array, ...]:
+    machine = Machine(dict(sizes), sweeping, turns)
+    touched = _stored(kernel)
+    held = []
     with np.errstate(all="ignore"):
-        _execute(kernel.body, env, strands)
-    return tuple([each.array() for each in written])
+        for buffer, array in zip(kernel.params, arrays, strict=True):
+            storage = machine.allocate(buffer)
+            if array is not None:
+                storage.whole()[...] = array
+                storage.marks()[...] = 1
+            storage.constant = touched is not None and buffer not in touched
+            machine.env[buffer] = storage
+            held.append(storage)
+        machine.run(kernel.body)
+        return tuple([each.array() for each in held])
 
 
-def _execute(body: Stmt, env: dict[Term, Any], strands: list[Strand]) -> None:
-    """Run a statement.  The stack holds statements, loops under way, and scopes to leave."""
-    lines: dict[Term, Line] = {}
-    stack: list[Any] = [body]
-    push, pop = stack.append, stack.pop
-    while stack:
-        item = pop()
-        kind = item.__class__
-        if kind is _Loop:
-            if item.next == item.extent:
-                env[item.var] = item.hidden
-                if item.strand is not None:
-                    strands.pop()
-                continue
-            env[item.var] = item.next
-            if item.strand is not None:
-                item.strand.iteration = item.next
-            item.next += 1
-            push(item)
-            push(item.body)
-        elif kind is Store:
-            known = lines.get(item)
-            if known is None:
-                known = lines[item] = line((*item.indices, item.value), env)
-            *indices, value = run_line(known)
-            env[item.buffer].store(indices, value)
-        elif kind is Seq:
-            stack.extend(item.stmts[::-1])
-        elif kind is For:
-            (extent,) = _values(item, (item.extent,), lines, env)
-            strand = Strand() if item.kind in ("parallel", "vectorized") else None
-            if strand is not None:
-                strands.append(strand)
-            push(_Loop(item.var, max(0, extent), item.body, env.get(item.var), strand))
-        elif kind is Branch:
-            (condition,) = _values(item, (item.condition,), lines, env)
-            push(item.then if condition else item.orelse)
-        elif kind is Alloc:
-            buffer = item.buffer
-            shape = tuple(_values(item, buffer.shape, lines, env))
-            push(_Leave(buffer, env.get(buffer)))
-            env[buffer] = Storage.blank(buffer, shape, strands)
-            push(item.body)
-        elif kind is _Leave:
-            env[item.buffer] = item.hidden
-        else:
-            raise CompilerBug(f"The loop interpreter meets a {kind.__name__} it cannot run.")
-
-
-def _values(
-    owner: Term, scalars: tuple[Scalar, ...], lines: dict[Term, Line], env: dict[Term, Any]
-) -> list[Any]:
-    known = lines.get(owner)
-    if known is None:
-        known = lines[owner] = line(scalars, env)
-    return run_line(known)
-
-
-class _Loop:
-    """A loop under way: the next iteration, and what its variable was outside."""
-
-    __slots__ = ("body", "extent", "hidden", "next", "strand", "var")
-
-    def __init__(
-        self, var: Term, extent: int, body: Stmt, hidden: Any, strand: Strand | None
-    ) -> None:
-        self.var = var
-        self.extent = extent
-        self.body = body
-        self.hidden = hidden
-        self.strand = strand
-        self.next = 0
-
-
-class _Leave:
-    """The end of an allocation: the buffer is again what it was outside."""
-
-    __slots__ = ("buffer", "hidden")
-
-    def __init__(self, buffer: Buffer, hidden: Any) -> None:
-        self.buffer = buffer
-        self.hidden = hidden
+@lru_cache(maxsize=256)
+def _stored(kernel: Kernel) -> frozenset[Buffer] | None:
+    """The buffers a kernel stores to; None where it invokes something that may store to any."""
+    found = set()
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Store):
+            found.add(stmt.buffer)
+        elif isinstance(stmt, Invoke):
+            return None
+    return frozenset(found)
 
 
 def _measured(inputs: Sequence[Buffer], arrays: Sequence[Any], sizes: Sizes) -> Mapping[Term, int]:

@@ -4,6 +4,7 @@
              | Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
              | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
              | Eq | Ne | Lt | Le | And | Or | Not | Select | Cast | Intrinsic(name, args)
+             | Ramp(base, stride, lanes) | Broadcast(value, lanes) | Shuffle(vectors, indices)
 
 Meaning (the same in every interpreter and every target):
 - integers wrap around; `FloorDiv` and `FloorMod` by zero give 0; the least integer divided by -1
@@ -14,7 +15,9 @@ Meaning (the same in every interpreter and every target):
   than 0.0, so `Max(-0.0, 0.0)` is 0.0 and `Min(0.0, -0.0)` is -0.0 whatever the order;
 - `Cast` from float to integer truncates towards zero, saturates, and takes nan to 0; to bool it is
   `!= 0`; between integers it wraps; f16 and bf16 round to nearest even;
-- `Select`, `And`, `Or` evaluate lazily: a load behind a false guard never happens.
+- `Select`, `And`, `Or` evaluate lazily: a load behind a false guard never happens;
+- `Ramp`, `Broadcast` and `Shuffle` are vectors: an operation on vectors is one on each lane, a load
+  or store with a vector among its indices reads or writes all lanes; their dtype is a lane's.
 
 >>> n = ScalarVar(Name("n"), i64)
 >>> (n + 1) * 2 is (n + 1) * 2
@@ -368,6 +371,31 @@ class Intrinsic(Scalar):
     args: tuple[Scalar, ...]
 
 
+@frozen(eq=False)
+class Ramp(Scalar):
+    """The lanes `base, base + stride, …`; as an index it means all these places at once."""
+
+    base: Scalar
+    stride: Scalar
+    lanes: int
+
+
+@frozen(eq=False)
+class Broadcast(Scalar):
+    """The value in every lane."""
+
+    value: Scalar
+    lanes: int
+
+
+@frozen(eq=False)
+class Shuffle(Scalar):
+    """Lanes picked by number from the vectors laid end to end."""
+
+    vectors: tuple[Scalar, ...]
+    indices: tuple[int, ...]
+
+
 Binary: TypeAlias = (
     Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
     | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
@@ -415,6 +443,12 @@ def dtype_of(scalar: Scalar) -> DType:
                 scalar = then
             case Reduce(_, _, _, body):
                 scalar = body
+            case Ramp(base, _, _):
+                scalar = base
+            case Broadcast(value, _):
+                scalar = value
+            case Shuffle(vectors, _):
+                scalar = vectors[0]
             case _ if type(scalar).hole:
                 known = scalar.dtype  # type: ignore[attr-defined]  # a hole says what fills it
             case _:

@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from plica.ir.dtype import DTYPES, DType
+from plica.ir.scalar import INTRINSICS
 
 VERSION: Final = 1
 """The version of the text format, in the first line of a printed module: `# plica 1`."""
@@ -22,7 +23,7 @@ DTYPE_WORDS: Final[dict[str, DType]] = {each.name: each for each in DTYPES}
 SCRIPT_WORDS: Final = frozenset(
     {
         *DTYPE_WORDS, "Tensor", "Fn", "forall", "dim",  # types
-        "const", "data", "archived", "encoded",  # constants
+        "const", "data", "archived",  # constants
         "partial", "absurd",  # matches
     }
 )  # fmt: skip
@@ -30,6 +31,25 @@ SCRIPT_WORDS: Final = frozenset(
 
 BUILTINS: Final = frozenset({"bool", "float", "tuple", "min", "max"})
 """Python's own names that have a meaning in a text."""
+
+_BUILTIN_CALLS: Final = frozenset(
+    {"abs", "all", "any", "max", "min", "pow", "range", "round", "sum"}
+)
+
+KERNEL_WORDS: Final = frozenset(
+    {
+        "Buffer", "strides", "align", "alloc", "let",  # memory and names
+        "grid", "parallel", "vectorized", "unrolled", "virtual", "thread",  # loops
+        "block", "spatial", "reduce", "ordered", "opaque", "reads", "writes", "init",  # blocks
+        "group", "barrier", "invoke",  # other statements
+        "prod", "intrinsic", "ramp", "broadcast", "shuffle",  # scalars
+        *INTRINSICS - _BUILTIN_CALLS,
+    }
+)  # fmt: skip
+"""What `plica.script` holds for kernels besides the dtypes."""
+
+TAKEN_IN_KERNELS: Final = KERNEL_WORDS | _BUILTIN_CALLS | {"where", "annotations"}
+"""Names that no variable of a printed kernel has."""
 
 ROOTS: Final = frozenset({"plica", "op", "nn", "script"})
 """Names of modules."""

@@ -23,7 +23,7 @@ from plica.rewrite.check.probe import probe
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.instantiate import Plan, plan
 from plica.rewrite.match import compiled
-from plica.rewrite.pattern import hole_names
+from plica.rewrite.pattern import Dominator, bound_names, hole_names
 from plica.rewrite.rule import Guard, Rule
 from plica.runtime.error import Diagnostic, Place
 
@@ -37,6 +37,24 @@ def rule(
     float: Contract = exact,
 ) -> Rule:
     """A rule; raises `RuleRefused` where it can't be one."""
+    made = tabled(name, left, right, when=when, float=float)
+    if not isinstance(left, Scalar | Dominator):  # a region has no instances to look at
+        reason = probe(made)
+        if reason is not None:
+            message = f"The sides of {name} cannot have one type."
+            raise RuleRefused(Diagnostic("rule-types", message, made.place, found=reason))
+    return made
+
+
+def tabled(
+    name: str,
+    left: Any,
+    right: Any,
+    *,
+    when: Guard | None = None,
+    float: Contract = exact,
+) -> Rule:
+    """A rule of one of Plica's own tables: tests have tried it, so no instance is made at birth."""
     place = _caller()
     build: Plan | None = None
     wrong: list[Diagnostic] = []
@@ -44,14 +62,14 @@ def rule(
         message = f"The left side of {name} must be a term with structure, found {left!r}."
         wrong.append(Diagnostic("bad-rule", message, place))
     elif isinstance(right, Term):
-        loose = sorted(hole_names(right) - hole_names(left))
+        loose = sorted(hole_names(right) - bound_names(left))
         if loose:
             wrong.append(
                 Diagnostic(
                     "unbound-hole",
                     f"The right side of {name} uses holes that the left side does not bind.",
                     place,
-                    expected=f"holes among {', '.join(sorted(hole_names(left)))}",
+                    expected=f"holes among {', '.join(sorted(bound_names(left)))}",
                     found=", ".join(loose),
                 )
             )
@@ -64,13 +82,7 @@ def rule(
         wrong.append(Diagnostic("bad-rule", message, place))
     if wrong:
         raise RuleRefused(*wrong)
-    made = Rule(name, left, right, float, when, place, compiled(left), build)
-    if not isinstance(left, Scalar):
-        reason = probe(made)
-        if reason is not None:
-            message = f"The sides of {name} cannot have one type."
-            raise RuleRefused(Diagnostic("rule-types", message, place, found=reason))
-    return made
+    return Rule(name, left, right, float, when, place, compiled(left), build)
 
 
 def _caller() -> Place | None:

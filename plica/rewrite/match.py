@@ -214,7 +214,7 @@ def _demands(constraint: Constraint) -> tuple[Predicate, ...]:
     found: list[Predicate] = []
     if constraint.constant:
         found.append(lambda value: isinstance(value, Const))
-    typed = (constraint.dtypes, constraint.rank, constraint.shape)
+    typed = (constraint.dtypes, constraint.ranks, constraint.shape)
     if any(each is not None for each in typed):
         found.append(lambda value: isinstance(value, Expr) and _fits(type_of(value), constraint))
     if constraint.when is not None:
@@ -237,7 +237,7 @@ def _fits(of: object, constraint: Constraint) -> bool:
         return False
     if constraint.dtypes is not None and of.dtype not in constraint.dtypes:
         return False
-    if constraint.rank is not None and len(of.shape) != constraint.rank:
+    if constraint.ranks is not None and len(of.shape) not in constraint.ranks:
         return False
     return constraint.shape is None or (
         len(of.shape) == len(constraint.shape)

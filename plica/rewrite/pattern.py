@@ -35,7 +35,7 @@ class Constraint(Term):
 
     constant: bool = False
     dtypes: tuple[DType, ...] | None = None
-    rank: int | None = None
+    ranks: tuple[int, ...] | None = None
     shape: tuple[int | None, ...] | None = None
     when: Predicate | None = None
 
@@ -77,20 +77,30 @@ class Either(Expr):
     patterns: tuple[Term, ...]
 
 
+@frozen(eq=False)
+class Dominator(Expr):
+    """What is made of a parent along a path and comes together in a child; see `dominates`."""
+
+    parent: Term
+    path: Term
+    child: Term
+
+
 def hole(
     name: str,
     *,
     constant: bool = False,
     dtypes: DType | str | Iterable[DType | str] | None = None,
-    rank: int | None = None,
+    rank: int | Iterable[int] | None = None,
     shape: Iterable[int | None] | None = None,
     when: Predicate | None = None,
 ) -> Any:
-    """A hole with demands: a constant, one of some dtypes, a rank, a shape (None: any size)."""
+    """A hole with demands: a constant, one of some dtypes, of some ranks, a shape (None: any)."""
     words = (dtypes,) if isinstance(dtypes, str | DType) else dtypes
     allowed = None if words is None else tuple(map(dtype, words))
     sizes = None if shape is None else tuple(shape)
-    return Hole(name, Constraint(constant, allowed, rank, sizes, when))
+    ranks = None if rank is None else (rank,) if isinstance(rank, int) else tuple(rank)
+    return Hole(name, Constraint(constant, allowed, ranks, sizes, when))
 
 
 def holes(names: str) -> tuple[Any, ...]:
@@ -122,6 +132,25 @@ def either(*patterns: Any) -> Any:
 def optional(wrap: Callable[[Any], Any], inner: Any) -> Any:
     """`wrap(inner)` or `inner` alone; the longer match is preferred."""
     return Either((wrap(inner), inner))
+
+
+def dominates(parent: Any, path: Any, child: Any) -> Any:
+    """A child that all comes together in that was made of a parent: a region with one result.
+
+    Every expression on a way from the parent to the child matches `path`, and nothing but the child
+    is used outside of them.  Holes of the path are filled anew for each expression on it.  Rules
+    with such a left side are used by `plica.rewrite.dominate.rewrite_dominated`; there the parts
+    are `m.parent`, `m.path` (a tuple) and `m.child` beside the holes.
+    """
+    return Dominator(parent, path, child)
+
+
+def bound_names(pattern: Term) -> frozenset[str]:
+    """The names that a match of the pattern fills."""
+    if isinstance(pattern, Dominator):
+        ends = hole_names(pattern.parent) | hole_names(pattern.child)
+        return ends | {"parent", "path", "child"}
+    return hole_names(pattern)
 
 
 def hole_names(pattern: Term) -> frozenset[str]:

@@ -12,7 +12,8 @@ import numpy as np
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.lower.nest import nest
-from plica.codegen.program import Launch, Program, Slot, place
+from plica.codegen.place import place
+from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target
 from plica.ir.dim import known
 from plica.ir.dtype import dtype

@@ -16,7 +16,7 @@ from plica.ir.dtype import bool_, f16, f32, i64
 from plica.ir.evaluate import evaluate
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Cast, Lit, Lt, Scalar, Select
-from plica.ir.show_kernel import show_kernel
+from plica.ir.show import show_kernel
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from tests.codegen.native import assert_close, shape_of
 from tests.conftest import Golden

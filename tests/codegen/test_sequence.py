@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plica.codegen.llvm.fold import fold
-from plica.codegen.program import Choose, Copy, Force, Launch, Program, place
+from plica.codegen.place import overwritable, place
+from plica.codegen.program import Choose, Copy, Force, Launch, Program
 from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.ir.graph import Apply, Expr, Function, If, Tuple, Var, const
 from plica.ir.infer import infer
+from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.op import find
 from plica.ir.type import tensor
 from plica.pipeline import build, compile, find_target, lower
+from plica.rewrite.plan import check_plan, least, most
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
+from tests.strategies import static_modules
 
 X = Var(Name("x"), tensor((3,), "f32"))
 C, D = (Var(Name(each), tensor((), "bool")) for each in "cd")
@@ -27,6 +33,12 @@ def apply(name: str, *args: Expr) -> Expr:
     record = find(name)
     assert record is not None
     return Apply(name, args, record.bind(args, {})[1])
+
+
+def view(of: Expr, *shape: int) -> Expr:
+    record = find("reshape")
+    assert record is not None
+    return record(of, shape)
 
 
 def program_of(body: Expr, *params: Var) -> Program:
@@ -49,13 +61,33 @@ def kinds(program: Program, region: int = 0) -> list[str]:
 
 def test_equal_kernels_are_one() -> None:
     y = Var(Name("y"), tensor((3,), "f32"))
-    of = program_of(Tuple(((X + y) * (y + X), X * y)), X, y)
-    assert kinds(of) == ["add", "add", "multiply", "multiply"]
+    of = program_of(Tuple((X + y, y + X, X * y)), X, y)
+    assert kinds(of) == ["add", "add", "multiply"]
     assert of.names == ("add", "multiply")
 
 
+def test_a_fused_function_is_one_launch() -> None:
+    y = Var(Name("y"), tensor((3,), "f32"))
+    of = program_of(Tuple(((X + y) * (y + X), X * y)), X, y)
+    assert kinds(of) == ["add + add + multiply", "multiply"]
+
+
+def test_a_view_takes_no_step() -> None:
+    square = Var(Name("x"), tensor((2, 3), "f32"))
+    flat = view(apply("exp", square), 6)
+    of = program_of(flat, square)
+    assert kinds(of) == ["exp"]
+    assert [slot.shape for slot in of.space("output")] == [(6,)]
+    assert kinds(program_of(view(square, 3, 2), square)) == ["Copy"]
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    body = view(view(square, 3, 2) * 2.0, 6)
+    found = result_of(body, (square,), values)
+    assert isinstance(found, np.ndarray)
+    assert found.tolist() == (values * 2).reshape(6).tolist()
+
+
 def test_the_last_step_writes_the_output() -> None:
-    of = program_of((X + 1.0) * 2.0, X)
+    of = program_of(total((X + 1.0) * 2.0) * 2.0 + X, X)
     last = of.regions[0][-1]
     assert isinstance(last, Launch)
     assert of.slots[last.args[-1]].space == "output"
@@ -149,13 +181,81 @@ def test_unused_results_are_not_computed() -> None:
     from plica.ir.graph import Project
 
     of = program_of(Project(parts, 1) + 1.0, X)
-    assert kinds(of) == ["split", "add"]
+    assert kinds(of) == ["split + add"]
+
+
+def total(of: Expr) -> Expr:
+    return apply("sum", of)
 
 
 def test_offsets_are_aligned_and_apart() -> None:
-    plan = place(program_of((X + 1.0) * 2.0 - 3.0, X))
-    assert [offset for _, offset in plan.offsets] == [0, 64]
+    """Two sums that one kernel needs together."""
+    plan = place(program_of(X * total(X) + total(X * X), X))
+    assert sorted(offset for _, offset in plan.offsets) == [0, 64]
     assert plan.size == 128
+    assert check_plan(plan.memory) == ()
+
+
+def test_memory_is_used_again() -> None:
+    """Ten sums, each of what the one before made: two are needed at a time."""
+    body: Expr = X
+    for _ in range(10):
+        body = total(body) * X
+    plan = place(program_of(body, X))
+    assert len(plan.offsets) == 10
+    assert plan.size == 128
+    assert check_plan(plan.memory) == ()
+
+
+def test_a_result_is_written_over_what_dies() -> None:
+    """`a` is needed by a sum and by a product; the product is the last, and takes its place."""
+    a = apply("exp", X)
+    b = a * total(a)
+    body = Tuple((b * total(b), total(X)))
+    plan = place(program_of(body, X))
+    assert [each.in_place_of is not None for each in plan.memory.tenants].count(True) == 1
+    assert check_plan(plan.memory) == ()
+    found = result_of(body, (X,), VALUES)
+    assert isinstance(found, tuple)
+    e = np.exp(VALUES)
+    expected = e * e.sum() * (e * e.sum()).sum()
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+
+
+def test_a_kernel_tells_what_it_may_overwrite() -> None:
+    y = Var(Name("y"), tensor((3,), "f32"))
+    flipped = apply("flip", X)
+    plain, mixed = program_of(X + y, X, y), program_of(X + flipped + y, X, y)
+    assert overwritable(plain.kernels[0]) == (0, 1)
+    assert overwritable(mixed.kernels[0]) == (1,)
+    assert overwritable(program_of(total(X), X).kernels[0]) == ()
+
+
+def test_what_a_thunk_touches_stays_until_it_may_run_last() -> None:
+    """The thunk is forced in either choice: what it reads and writes is kept in between."""
+    base = apply("exp", X) * total(X)
+    shared = apply("log", base * total(base))
+    middle = total(X * 3.0) * X
+    body = Tuple((If(C, shared + 1.0, X), middle, If(D, shared * 2.0, X)))
+    plan = place(program_of(body, X, C, D))
+    assert check_plan(plan.memory) == ()
+    for c in (True, False):
+        for d in (True, False):
+            args = (VALUES, np.bool_(c), np.bool_(d))
+            main = Var(Name("main"), None)
+            of = infer(module({main: Function((), (), (X, C, D), None, body)}, main))
+            found, expected = result_of(body, (X, C, D), VALUES, c, d), interpret(of, *args)
+            assert isinstance(found, tuple)
+            assert isinstance(expected, tuple)
+            for ours, meant in zip(found, expected, strict=True):
+                np.testing.assert_allclose(ours, meant, rtol=1e-5)
+
+
+@given(st.data())
+def test_plans_are_right(data: st.DataObject) -> None:
+    plan = lower(infer(data.draw(static_modules()))).plan
+    assert check_plan(plan.memory) == ()
+    assert least(plan.memory.tenants) <= plan.memory.size <= most(plan.memory.tenants)
 
 
 def test_text(golden: Golden) -> None:

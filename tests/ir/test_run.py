@@ -11,13 +11,47 @@ from hypothesis import strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import dim_var
 from plica.ir.dtype import f32, i32, i64
 from plica.ir.evaluate import evaluate
-from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.intrinsic import intrinsic
+from plica.ir.loop import (
+    Alloc,
+    Barrier,
+    Bind,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    LoopKind,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    block,
+    seq,
+)
+from plica.ir.memory import UnknownScope
 from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Lit, Lt, Reduce, Scalar, ScalarVar, Select, index
+from plica.ir.scalar import (
+    Broadcast,
+    Buffer,
+    Cast,
+    Lit,
+    Lt,
+    Ramp,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    Shuffle,
+    dtype_of,
+    index,
+)
 from plica.ir.size import Sizes, shape_of
 from plica.ir.tensor import Compute, axis, buffer
 from plica.ir.value import Array, same_value
@@ -281,3 +315,382 @@ def test_any_kernel_runs_or_is_refused(data: st.DataObject) -> None:
     assert [each.dtype for each in found] == [
         each.dtype.numpy for each in kernel.params[kernel.inputs :]
     ]
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+vi, vj, vk = axis("vi"), axis("vj"), axis("vk")
+
+
+def blocked_matmul(*kinds: LoopKind, tile: int = 2) -> Kernel:
+    """A matrix product whose rows are split, with a predicate where the tile does not divide."""
+    a, b, c = (buffer(name, (n, n), f32) for name in "abc")
+    outer = axis("o")
+    inside = block(
+        "c",
+        (vi, vj, vk),
+        (n, n, n),
+        "ssr",
+        (outer * tile + i, j, k),
+        Store(c, (vi, vj), c[vi, vj] + a[vi, vk] * b[vk, vj]),
+        Store(c, (vi, vj), Lit(0, f32)),
+        Lt(outer * tile + i, n),
+    )
+    words = (*kinds, *["serial"] * (4 - len(kinds)))
+    extents = ((n + tile - 1) // tile, index(tile), n, n)
+    body: Stmt = inside
+    for var, extent, kind in reversed(list(zip((outer, i, j, k), extents, words, strict=True))):
+        body = For(var, extent, kind, body)  # type: ignore[arg-type]  # words are kinds
+    return Kernel((n,), (a, b, c), 2, body)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(), ("parallel", "vectorized"), ("blockIdx.x", "threadIdx.x", "threadIdx.y"), ("virtual",)],
+)
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("sweeping", [True, False])
+def test_blocks(kinds: tuple[LoopKind, ...], size: int, sweeping: bool) -> None:
+    a = np.arange(size * size, dtype=np.float32).reshape(size, size)
+    (found,) = run_kernel(blocked_matmul(*kinds), (a, a.T), sweeping=sweeping)
+    assert (found == a @ a.T).all()
+
+
+def test_a_binding_outside_its_range() -> None:
+    inside = block("y", (vi,), (n,), "s", (i + 1,), Store(y, (vi,), x[vi]))
+    error = refused(Kernel((n,), (x, y), 1, over(i, inside)), floats([1, 2]))
+    assert error.code == "binding-out-of-range"
+    assert error.diagnostics[0].found == "2"
+
+
+def test_a_block_behind_a_false_predicate_does_nothing() -> None:
+    inside = block("y", (vi,), (n,), "s", (i,), Store(y, (vi,), x[vi]), None, Lt(i, n - 1))
+    kernel = Kernel((n,), (x, y), 1, seq(over(j, Store(y, (j,), Lit(7, f32))), over(i, inside)))
+    assert same_value(run_kernel(kernel, (floats([1, 2, 3]),))[0], floats([1, 2, 7]))
+
+
+def test_init_runs_where_all_reduce_variables_are_zero() -> None:
+    inside = block(
+        "y", (vi, vj, vk), (n, 2, 2), "srr", (i, j, k),
+        Store(y, (vi,), y[vi] + 1), Store(y, (vi,), x[vi]),
+    )  # fmt: skip
+    body = over(i, over(j, over(k, inside, extent=index(2)), extent=index(2)))
+    assert same_value(
+        run_kernel(Kernel((n,), (x, y), 1, body), (floats([1, 5]),))[0], floats([5, 9])
+    )
+
+
+def test_a_block_speaks_of_its_own_variables() -> None:
+    inside = block("y", (vi,), (n,), "s", (i,), Store(y, (i,), x[vi]))
+    assert refused(Kernel((n,), (x, y), 1, over(i, inside)), floats([1])).code == "block-isolation"
+    fine = block(
+        "y", (vi,), (n,), "s", (i,), block("in", (vj,), (n,), "s", (vi,), Store(y, (vi,), x[vj]))
+    )
+    assert run_kernel(Kernel((n,), (x, y), 1, over(i, fine)), (floats([4]),))[0] == 4
+
+
+# --- bindings and while loops --------------------------------------------------------------------
+
+
+def test_a_bound_value_is_computed_once() -> None:
+    t = ScalarVar(Name("t"), f32)
+    body = Bind(t, y[i], seq(Store(y, (i,), t + 1), Store(y, (i,), t + 10)))
+    kernel = Kernel((n,), (x, y), 1, over(i, seq(Store(y, (i,), x[i]), body)))
+    assert same_value(run_kernel(kernel, (floats([1, 2]),))[0], floats([11, 12]))
+
+
+def test_while() -> None:
+    one = buffer("one", (), i64)
+    start, doubled = Store(one, (), index(1)), Store(one, (), one[()] * 2)
+    kernel = Kernel((), (one,), 0, seq(start, While(Lt(one[()], index(100)), doubled)))
+    assert run_kernel(kernel, ())[0] == 128
+    endless = Kernel((), (one,), 0, seq(start, While(Lt(index(0), one[()]), start)))
+    with pytest.raises(EvaluationError) as caught:
+        run_kernel(endless, (), turns=1000)
+    assert caught.value.code == "endless-loop"
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def test_strides_are_addresses() -> None:
+    """Rows that overlap have elements in common."""
+    window = Buffer(Name("window"), (index(3), index(2)), i32, strides=(index(1), index(1)))
+    out = buffer("out", (3, 2), i32)
+    fill = over(i, Store(window, (i, j), Cast(i * 10 + j, i32)), extent=index(3))
+    copy = over(i, over(j, Store(out, (i, j), window[i, j]), extent=index(2)), extent=index(3))
+    body = Alloc(window, seq(over(j, fill, extent=index(2)), copy))
+    assert run_kernel(Kernel((), (out,), 0, body), ())[0].tolist() == [[0, 1], [1, 11], [11, 21]]
+
+
+@pytest.mark.parametrize("sweeping", [True, False])
+def test_padded_and_reversed_strides(sweeping: bool) -> None:
+    local = Buffer(Name("local"), (n, n), f32, "local", (n + 3, index(-1)))
+    square = buffer("square", (n, n), f32)
+    fill = over(i, over(j, Store(local, (i, j), x[i] * 10 + x[j])))
+    copy = over(i, over(j, Store(square, (i, j), local[j, i])))
+    kernel = Kernel((n,), (x, square), 1, Alloc(local, seq(fill, copy)))
+    given_ = np.arange(9, dtype=np.float32)
+    (found,) = run_kernel(kernel, (given_,), sweeping=sweeping)
+    assert (found == given_[None] * 10 + given_[:, None]).all()
+
+
+def test_an_unknown_scope_is_refused() -> None:
+    local = Buffer(Name("local"), (n,), f32, "shard")
+    with pytest.raises(UnknownScope) as caught:
+        run_kernel(
+            Kernel((n,), (x, y), 1, Alloc(local, over(i, Store(y, (i,), x[i])))), (floats([1]),)
+        )
+    assert caught.value.diagnostics[0].suggestion == "Did you mean 'shared'?"
+
+
+# --- vectors -------------------------------------------------------------------------------------
+
+
+def test_vectors_by_lanes() -> None:
+    four = Ramp(i * 4, index(1), 4)
+    back = Shuffle((x[four],), (3, 2, 1, 0))
+    kernel = Kernel(
+        (n,), (x, y), 1, over(i, Store(y, (four,), back * Broadcast(x[i], 4)), extent=index(2))
+    )
+    given_ = floats([1, 2, 3, 4, 5, 6, 7, 8])
+    assert run_kernel(kernel, (given_,))[0].tolist() == [4, 3, 2, 1, 16, 14, 12, 10]
+
+
+def test_all_lanes_are_loaded_before_one_is_stored() -> None:
+    swap, forth = Ramp(index(1), index(-1), 2), Ramp(index(0), index(1), 2)
+    body = seq(Store(y, (forth,), x[forth]), Store(y, (forth,), y[swap]))
+    assert run_kernel(Kernel((n,), (x, y), 1, body), (floats([1, 2]),))[0].tolist() == [2, 1]
+
+
+def test_a_guard_holds_lane_by_lane() -> None:
+    four = Ramp(index(0), index(1), 4)
+    value = Select(Lt(four, Broadcast(n, 4)), x[four], Broadcast(Lit(0, f32), 4))
+    wide = buffer("wide", (4,), f32)
+    kernel = Kernel((n,), (x, wide), 1, Store(wide, (four,), value))
+    assert run_kernel(kernel, (floats([1, 2]),))[0].tolist() == [1, 2, 0, 0]
+
+
+def test_lanes_must_fit() -> None:
+    four, two = Ramp(index(0), index(1), 4), Ramp(index(0), index(1), 2)
+    for value in (
+        x[two],
+        x[four] + x[two],
+        Shuffle((x[two],), (0, 1, 2, 3)),
+        Ramp(four, index(1), 4),
+    ):
+        if dtype_of(value) is not f32:
+            value = Cast(value, f32)
+        assert refused(Kernel((n,), (x, y), 1, Store(y, (four,), value)), floats([1] * 4)).code == (
+            "shape-conflict"
+        )
+    branch = Branch(Lt(two, Broadcast(n, 2)), Store(y, (index(0),), x[0]), Seq(()))
+    assert refused(Kernel((n,), (x, y), 1, branch), floats([1])).code == "shape-conflict"
+
+
+# --- threads -------------------------------------------------------------------------------------
+
+b, t, u = axis("b"), axis("t"), axis("u")
+wide, turned = buffer("wide", (2, 8), i32), buffer("turned", (2, 8), i32)
+shared = Buffer(Name("shared"), (index(8),), i32, "shared")
+ROWS = np.arange(16, dtype=np.int32).reshape(2, 8)
+TURNED = ROWS[:, ::-1].tolist()
+
+
+def grid(body: Stmt, allocated: bool = True) -> Kernel:
+    inside = For(b, index(2), "blockIdx.x", body)
+    return Kernel((), (wide, turned), 1, Alloc(shared, inside) if allocated else inside)
+
+
+def threads(body: Stmt, var: ScalarVar = t, extent: int = 8, tag: LoopKind = "threadIdx.x") -> For:
+    return For(var, index(extent), tag, body)
+
+
+FETCH, USE = Store(shared, (t,), wide[b, t]), Store(turned, (b, t), shared[7 - t])
+SYNC = Barrier("shared")
+COOPERATING = {
+    "one loop": grid(threads(seq(FETCH, SYNC, USE))),
+    "two loops": grid(seq(threads(FETCH), SYNC, threads(USE))),
+    "allocated by each thread": grid(threads(Alloc(shared, seq(FETCH, SYNC, USE))), False),
+    "the same threads inside": grid(
+        threads(seq(threads(Store(shared, (u,), wide[b, u]), u), SYNC, USE))
+    ),
+    "two axes": grid(
+        threads(
+            threads(
+                seq(
+                    Store(shared, (t * 4 + u,), wide[b, t * 4 + u]),
+                    SYNC,
+                    Store(turned, (b, t * 4 + u), shared[7 - t * 4 - u]),
+                ),
+                u, 4, "threadIdx.y",
+            ),
+            t, 2,
+        )
+    ),
+    "again and again": grid(
+        threads(
+            seq(FETCH, SYNC, For(k, index(3), "serial", seq(USE, SYNC)))
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", COOPERATING.values(), ids=COOPERATING)
+@pytest.mark.parametrize("sweeping", [True, False])
+def test_threads_with_barriers(kernel: Kernel, sweeping: bool) -> None:
+    assert run_kernel(kernel, (ROWS,), sweeping=sweeping)[0].tolist() == TURNED
+
+
+def without_barriers(kernel: Kernel) -> Kernel:
+    bare = map_bottom_up(lambda each: Seq(()) if isinstance(each, Barrier) else each, kernel)
+    assert isinstance(bare, Kernel)
+    return bare
+
+
+@pytest.mark.parametrize("kernel", COOPERATING.values(), ids=COOPERATING)
+def test_threads_without_barriers_race(kernel: Kernel) -> None:
+    assert refused(without_barriers(kernel), ROWS).code == "data-race"
+
+
+def test_reading_and_then_writing_needs_a_barrier_too() -> None:
+    body = seq(FETCH, SYNC, USE, Store(shared, (t,), wide[b, t]))
+    assert refused(grid(threads(body)), ROWS).code == "data-race"
+    run_kernel(grid(threads(seq(FETCH, SYNC, USE, SYNC, Store(shared, (t,), wide[b, t])))), (ROWS,))
+
+
+def test_blocks_of_threads_are_never_ordered() -> None:
+    body = seq(
+        Store(turned, (b, t), wide[b, t]), Barrier("global"), Store(turned, (1 - b, t), wide[b, t])
+    )
+    assert refused(grid(threads(body)), ROWS).code == "data-race"
+
+
+def test_shared_memory_is_undefined_in_every_block() -> None:
+    first = Branch(Lt(b, index(1)), FETCH, Seq(()))
+    assert refused(grid(threads(seq(first, SYNC, USE))), ROWS).code == "uninitialised-read"
+
+
+def test_local_memory_is_each_threads_own() -> None:
+    own = Buffer(Name("own"), (index(1),), i32, "local")
+    store, use = Store(own, (index(0),), wide[b, t]), Store(turned, (b, t), own[0] + own[0])
+    apart = seq(threads(store), threads(use))
+    for inside in (
+        threads(seq(store, use)),
+        apart,
+        Alloc(own, apart),
+        threads(Alloc(own, seq(store, use))),
+    ):
+        kernel = Kernel((), (wide, turned), 1, Alloc(own, For(b, index(2), "blockIdx.x", inside)))
+        assert (run_kernel(kernel, (ROWS,))[0] == ROWS * 2).all()
+
+
+def test_shared_memory_of_a_block() -> None:
+    apart = seq(threads(FETCH), SYNC, threads(USE))
+    kernel = grid(Alloc(shared, apart), False)
+    assert run_kernel(kernel, (ROWS,))[0].tolist() == TURNED
+    twice = grid(For(k, index(2), "serial", Alloc(shared, seq(apart, SYNC))), False)
+    assert run_kernel(twice, (ROWS,))[0].tolist() == TURNED
+    late = grid(
+        For(
+            k,
+            index(2),
+            "serial",
+            Alloc(
+                shared,
+                seq(Branch(Lt(k, index(1)), threads(FETCH), Seq(())), SYNC, threads(USE), SYNC),
+            ),
+        ),
+        False,
+    )
+    assert refused(late, ROWS).code == "uninitialised-read"
+
+
+def test_warps_share() -> None:
+    lanes, out = buffer("lanes", (64,), i32), buffer("out", (64,), i32)
+    own = Buffer(Name("own"), (index(32),), i32, "warp")
+    body = seq(
+        Store(own, (t % 32,), lanes[t]),
+        SYNC,
+        Store(out, (t,), own[31 - t % 32]),
+    )
+    kernel = Kernel((), (lanes, out), 1, Alloc(own, threads(body, extent=64)))
+    (found,) = run_kernel(kernel, (np.arange(64, dtype=np.int32),))
+    assert found.tolist() == [*range(31, -1, -1), *range(63, 31, -1)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        seq(FETCH, Branch(Lt(t, index(4)), SYNC, Seq(()))),
+        seq(FETCH, Branch(Lt(t, index(4)), SYNC, Seq((SYNC, SYNC)))),
+        seq(FETCH, Branch(Lt(t, index(4)), SYNC, Barrier("global"))),
+        seq(FETCH, For(k, t, "serial", SYNC)),
+        seq(FETCH, For(k, index(2), "vectorized", SYNC)),
+    ],
+)
+def test_a_barrier_that_not_all_threads_reach(body: Stmt) -> None:
+    assert refused(grid(threads(body)), ROWS).code == "divergent-barrier"
+
+
+def test_fewer_threads_at_a_barrier_than_elsewhere() -> None:
+    few = threads(seq(FETCH, SYNC), extent=4)
+    assert refused(grid(seq(few, threads(USE))), ROWS).code == "divergent-barrier"
+
+
+def test_more_iterations_than_threads() -> None:
+    body = threads(threads(Store(shared, (u,), wide[b, u]), u), extent=4)
+    assert refused(grid(body), ROWS).code == "thread-extent"
+
+
+def test_a_barrier_is_for_memory_in_common() -> None:
+    assert refused(grid(threads(Barrier("local"))), ROWS).code == "unsupported"
+    alone = Kernel((n,), (x, y), 1, seq(SYNC, over(i, Store(y, (i,), x[i]))))
+    assert same_value(run_kernel(alone, (floats([1]),))[0], floats([1]))
+
+
+def test_a_reduction_across_threads() -> None:
+    total = buffer("total", (2,), i32)
+    inside = block(
+        "total", (vi, vk), (2, 8), "sr", (b, t),
+        Store(total, (vi,), total[vi] + wide[vi, vk]), Store(total, (vi,), Lit(0, i32)),
+    )  # fmt: skip
+    body = For(b, index(2), "blockIdx.x", threads(inside))
+    kernel = Kernel((), (wide, total), 1, body)
+    assert run_kernel(kernel, (ROWS,))[0].tolist() == ROWS.sum(1).tolist()
+    use = For(
+        b, index(2), "blockIdx.x", seq(threads(inside), threads(Store(turned, (b, t), total[b])))
+    )
+    assert refused(Kernel((), (wide, total, turned), 1, use), ROWS).code == "data-race"
+
+
+def test_many_threads_deep_inside() -> None:
+    body: Stmt = USE
+    for number in range(500):
+        body = threads(body, axis("d", number))
+    assert run_kernel(grid(threads(seq(FETCH, SYNC, body))), (ROWS,))[0].tolist() == TURNED
+
+
+# --- intrinsics ----------------------------------------------------------------------------------
+
+
+def test_an_invocation_means_its_kernel() -> None:
+    left, right = buffer("left", (4,), i32), buffer("right", (4,), i32)
+    add = Kernel(
+        (), (left, right), 1, For(i, index(4), "serial", Store(right, (i,), right[i] + left[i]))
+    )
+    intrinsic("test.add", add)
+    call = Invoke(
+        "test.add", tuple(Region(each, (b, t * 4), (index(1), index(4))) for each in (wide, turned))
+    )
+    fill = For(b, index(2), "serial", threads(Store(turned, (b, t), Lit(1, i32)), tag="serial"))
+    body = seq(fill, For(b, index(2), "parallel", threads(call, extent=2, tag="serial")))
+    (found,) = run_kernel(Kernel((), (wide, turned), 1, body), (ROWS,))
+    assert (found == ROWS + 1).all()
+    outside = seq(fill, For(b, index(2), "serial", threads(call, extent=3, tag="serial")))
+    assert refused(Kernel((), (wide, turned), 1, outside), ROWS).code == "index-out-of-bounds"
+
+
+def test_an_invocation_of_nothing() -> None:
+    kernel = Kernel((), (wide, turned), 1, Invoke("test.nothing", ()))
+    assert refused(kernel, ROWS).code == "unknown-intrinsic"

@@ -310,7 +310,6 @@ DEFINITIONS = [
     ("duplicate-name", "4:5", "@plica.data\nclass A:\n    B: ()\n    B: ()\n"),
     ("unsupported-syntax", "1:5", 'f = plica.extern("f", f32)\n'),
     ("unbound-name", "1:1", "__main__ = f\n"),
-    ("bad-json", "1:5", 'k = encoded("{}")\n'),
     ("unsupported-syntax", "1:2", f"@staticmethod\ndef f() -> f32:\n{END}"),
     ("unknown-attribute", "1:17", f"@plica.function(inline=True)\ndef f() -> f32:\n{END}"),
     ("unbound-name", "2:10", f"{FUNCTION}def f(x: Tensr[(1,), f32]) -> f32:\n{END}"),

@@ -1,16 +1,16 @@
 """Generators for every grammar, derived from the grammars; what they make is well typed."""
 
-from tests.strategies.definition import EXTERNS
-from tests.strategies.inputs import inputs_for, values_of
+from plica.ir.generate.definition import EXTERNS
+from plica.ir.generate.inputs import inputs_for, values_of
+from plica.ir.generate.name import names
+from plica.ir.generate.program import modules
+from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
+from plica.ir.generate.static import static_modules
+from plica.ir.generate.type import types
+from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
 from tests.strategies.mistake import MISTAKES, ill_typed
-from tests.strategies.name import names
-from tests.strategies.program import modules
-from tests.strategies.scalar import computes, dims, index_terms, kernels, literals, scalars
-from tests.strategies.static import static_modules
 from tests.strategies.surface import surface
 from tests.strategies.term import terms, toys
-from tests.strategies.type import types
-from tests.strategies.value import arrays, constants, dtypes, numbers, small_shapes
 
 __all__ = [
     "EXTERNS",

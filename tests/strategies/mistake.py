@@ -12,6 +12,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import f32, i32
+from plica.ir.generate.program import modules
 from plica.ir.graph import (
     Apply,
     Call,
@@ -32,7 +33,6 @@ from plica.ir.graph import (
 )  # fmt: skip
 from plica.ir.module import ConstructorDef, DataDef, Module, constructors, module
 from plica.ir.type import DataName, DataType, FuncType, TensorType, Type, tensor
-from tests.strategies.program import modules
 
 SCALAR: Final[TensorType] = tensor((), f32)
 TREE: Final = DataName(Name("Planted"))

@@ -16,6 +16,7 @@ from plica.core.binding import free_vars, variables_of
 from plica.core.fold import fold, post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
+from plica.ir.generate.choice import between
 from plica.ir.graph import (
     Apply,
     Call,
@@ -30,7 +31,6 @@ from plica.ir.graph import (
 )  # fmt: skip
 from plica.ir.module import Module
 from plica.ir.type import FuncType, Type
-from tests.strategies.choice import between
 
 WEAK: Final = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "greater",
@@ -56,7 +56,7 @@ def surface(draw: DrawFn, module: Module) -> Module:
             case Call(callee, _, types), Call(head, args, _) if _decided(callee, types):
                 return Call(head, args, () if some() else new.types)
             case Function() as old, Function(dims, types, params, _, body, attrs):
-                if not old.types and not _is_recursive(old, module) and some():
+                if _is_found(old, module) and some():
                     return Function(dims, types, params, None, body, attrs)
             case Apply(op, _, _), Apply(_, args, attrs) if op in WEAK:
                 return Apply(op, _weakened(args, some), attrs)
@@ -73,6 +73,7 @@ def _erasable(module: Module) -> list[Var]:
     """Variables whose type follows from elsewhere, and whose name no other variable has."""
     namesakes: dict[Name, set[Term]] = {}
     found: dict[Var, None] = {}
+    params: set[Var] = set()
     for node in post_order(module):
         match node:
             case Var(name, _):
@@ -83,9 +84,24 @@ def _erasable(module: Module) -> list[Var]:
                 found.update((var, None) for var in variables_of(pattern) if isinstance(var, Var))
             case Module(names, _, _):
                 found.update((name, None) for name in names if isinstance(name, Var))
+            case Function():
+                params.update(node.params)
             case _:
                 pass
-    return [var for var in found if len(namesakes[var.name]) == 1]
+    named = set(module.names)
+    return [
+        var
+        for var in found
+        if len(namesakes[var.name]) == 1
+        and var not in params
+        and (var in named or not _is_polymorphic(var.type))
+    ]
+
+
+def _is_polymorphic(type: Type | None) -> bool:
+    """Whether a type has a polymorphic function in it: inference finds none where it sees none."""
+    parts = () if type is None else post_order(type)
+    return any(isinstance(each, FuncType) and (each.types or each.dims) for each in parts)
 
 
 def _decided(callee: Expr, types: tuple[Type, ...]) -> bool:
@@ -106,10 +122,13 @@ def _decided(callee: Expr, types: tuple[Type, ...]) -> bool:
     return mentioned.issuperset(type.types)
 
 
-def _is_recursive(function: Function, module: Module) -> bool:
-    """Whether the function may reach itself; a let-bound one always counts as such."""
-    return not any(value is function for value in module.values) or bool(
-        free_vars(function) & frozenset[Any](module.names)
+def _is_found(function: Function, module: Module) -> bool:
+    """Whether what the function returns follows from its body: it calls no definition."""
+    return (
+        not function.types
+        and not _is_polymorphic(function.ret)
+        and any(value is function for value in module.values)
+        and free_vars(function).isdisjoint([each for each in module.names if type(each) is Var])
     )
 
 

@@ -12,10 +12,10 @@ from hypothesis.strategies import DrawFn
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import f32
-from tests.strategies.name import names
-from tests.strategies.program import modules
-from tests.strategies.scalar import computes, index_terms, kernels, scalars
-from tests.strategies.type import types
+from plica.ir.generate.name import names
+from plica.ir.generate.program import modules
+from plica.ir.generate.scalar import computes, index_terms, kernels, scalars
+from plica.ir.generate.type import types
 
 
 @frozen(eq=False)

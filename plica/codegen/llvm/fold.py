@@ -10,13 +10,14 @@ tensor.  The same program gives the same text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.llvm import helper
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
-from plica.codegen.program import Choose, Copy, Force, Launch, Plan, Program, Space
+from plica.codegen.place import Plan
+from plica.codegen.program import Choose, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
 
 ENTRY: Final = "plica_main"
@@ -32,11 +33,16 @@ _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 def fold(program: Program, plan: Plan, target: Target) -> str:
     """The LLVM text of a program."""
-    kernels = [
-        emit(kernel, kernel_name(number, program)) for number, kernel in enumerate(program.kernels)
-    ]
-    functions = {name: signature for each in kernels for name, signature in each.functions}
-    helpers = sorted({name for each in kernels for name in each.helpers})
+    kernels = {
+        (number, over): emit(program.kernels[number], _variant(number, over, program), over)
+        for number, over in sorted(
+            {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
+            key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
+        )
+    }
+    texts = list(kernels.values())
+    functions = {name: signature for each in texts for name, signature in each.functions}
+    helpers = sorted({name for each in texts for name in each.helpers})
     functions |= helper.needs(helpers, target.has_half)
     parts = [
         f'target triple = "{target.triple}"',
@@ -44,7 +50,7 @@ def fold(program: Program, plan: Plan, target: Target) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         *helper.texts(helpers, target.has_half),
-        *("\n".join(each.lines) for each in kernels),
+        *("\n".join(each.lines) for each in texts),
         *_Regions(program, plan, kernels).functions(),
     ]
     return "\n".join(parts) + "\n"
@@ -61,14 +67,33 @@ def kernel_name(number: int, program: Program) -> str:
     return f"k{number}_{plain}"
 
 
+def _variant(number: int, over: int | None, program: Program) -> str:
+    """The name of a kernel's function that writes over one of its inputs, or over none."""
+    return kernel_name(number, program) + ("" if over is None else f".over{over}")
+
+
+def _over(launch: Launch, program: Program, plan: Plan) -> int | None:
+    """Which input of a launch lies where its result will, if one does."""
+    *inputs, target = launch.args
+    offsets = plan.where
+    if target not in offsets or not program.slots[target].bytes:
+        return None
+    for number, slot in enumerate(inputs):
+        if program.slots[slot].bytes and offsets.get(slot) == offsets[target]:
+            return number
+    return None
+
+
 class _Regions:
     """The functions that launch kernels."""
 
-    def __init__(self, program: Program, plan: Plan, kernels: Sequence[Text]) -> None:
+    def __init__(
+        self, program: Program, plan: Plan, kernels: Mapping[tuple[int, int | None], Text]
+    ) -> None:
         self.program = program
         self.plan = plan
         self.kernels = kernels
-        self.offsets = dict(plan.offsets)
+        self.offsets = plan.where
         counts = [len(program.space(space)) for space in _SPACES]
         self.base: dict[Space, int] = {
             space: sum(counts[:number]) for number, space in enumerate(_SPACES)
@@ -80,7 +105,7 @@ class _Regions:
                 if isinstance(step, Launch):
                     self.codes[region, place] = len(self.codes) + 1
         # Only where something can fail does anybody ask whether it did.
-        self.result = "i64" if any(each.can_fail for each in kernels) else "void"
+        self.result = "i64" if any(each.can_fail for each in kernels.values()) else "void"
         self.parts: list[str] = []
         self.called: dict[int, None] = {program.entry: None}
         self.room = 0  # how many steps the function being written may still take
@@ -163,8 +188,9 @@ class _Regions:
             match step:
                 case Launch(kernel, args, _):
                     pointers = ", ".join([f"ptr {self._pointer(w, slot)}" for slot in args])
-                    name = kernel_name(kernel, self.program)
-                    if self.kernels[kernel].can_fail:
+                    over = _over(step, self.program, self.plan)
+                    name = _variant(kernel, over, self.program)
+                    if self.kernels[kernel, over].can_fail:
                         failed = w.let(f"call i1 @{name}({pointers})")
                         self._leave(w, failed, str(self.codes[region, place]))
                     else:

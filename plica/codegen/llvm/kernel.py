@@ -13,7 +13,20 @@ from plica.codegen.llvm.word import memory
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
-from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop import (
+    Alloc,
+    Barrier,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
 from plica.ir.scalar import Buffer, ScalarVar
 
 
@@ -27,8 +40,12 @@ class Text:
     functions: tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]
 
 
-def emit(kernel: Kernel, name: str) -> Text:
-    """The function of a kernel without symbolic dims."""
+def emit(kernel: Kernel, name: str, over: int | None = None) -> Text:
+    """The function of a kernel without symbolic dims.
+
+    `over` is the input whose memory the result is written to, so that both have one address: LLVM
+    is told that no two parameters overlap, so the body may use only one of them.
+    """
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
     w = Writer()
@@ -38,6 +55,8 @@ def emit(kernel: Kernel, name: str) -> Text:
         pointer = f"%b{number}"
         values.pointers[buffer] = pointer
         params.append(f"{_facts(buffer, number < kernel.inputs)} {pointer}")
+    if over is not None:
+        values.pointers[kernel.params[over]] = values.pointers[kernel.params[-1]]
     _statements(kernel.body, values)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
@@ -104,6 +123,8 @@ def _statements(body: Stmt, values: Values) -> None:
                 stack += [f"{done}:", orelse, f"{done} {no}:", then]
             case str():
                 _join(values.w, item)
+            case Block() | Bind() | While() | Invoke() | Barrier():
+                raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
             case _:
                 values.close(item)
 

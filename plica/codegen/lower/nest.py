@@ -12,7 +12,8 @@ Each element is reduced in the order of the reduction's axes, whatever the order
 The last axis goes inside the reduction where neighbours along it are neighbours in memory, since
 then the innermost loop is one a vector unit can run.  Elsewhere a few neighbours go inside, since
 then several sums are under way at once.  A reduction that is evaluated only under a guard, or
-inside another reduction, stays a scalar term.
+inside another reduction, stays a scalar term.  What is to be done with a reduced element (the
+finish) is done as soon as its sum is complete, while it is at hand.
 """
 
 from __future__ import annotations
@@ -59,11 +60,24 @@ SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
 
 
-def nest(of: Compute) -> Kernel:
+@frozen
+class Finish:
+    """What is stored once an element is reduced: `value` at `indices`, where it reads the element
+    from `reduced` at the axes of the reduction's tensor."""
+
+    reduced: Buffer
+    shape: tuple[Scalar, ...]
+    indices: tuple[Scalar, ...]
+    value: Scalar
+
+
+def nest(of: Compute, finish: Finish | None = None) -> Kernel:
     """The loop nest of a tensor expression; its last parameter is the result."""
-    used = {each.name for each in of.inputs}
-    out = Buffer(fresh(Name("out"), used), of.shape, of.dtype)
-    body = _elements(of, out)
+    shape, dtype = of.shape, of.dtype
+    if finish is not None:
+        shape, dtype = finish.shape, dtype_of(finish.value)
+    out = Buffer(fresh(Name("out"), {each.name for each in of.inputs}), shape, dtype)
+    body = _elements(of, out, finish)
     return Kernel((), (*of.inputs, out), len(of.inputs), body)
 
 
@@ -76,20 +90,22 @@ class _Walk:
     indices: tuple[Scalar, ...]
     body: Scalar
     inside: int
+    turned: tuple[ScalarVar, Scalar] | None = None
+    """An axis that is walked otherwise, and what it is then."""
 
 
-def _elements(of: Compute, out: Buffer) -> Stmt:
-    walk = _walk(of)
+def _elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
+    walk = _walk(of, finish)
     reductions = exposed(walk.body)
     if not reductions:
-        return _loops(walk.loops, Store(out, walk.indices, walk.body))
+        return _loops(walk.loops, _last(walk.body, walk, out, finish))
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     used = {out.name, *(each.name for each in of.inputs)}
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
-        if each is walk.body and walk.indices == of.axes:
+        if each is walk.body and walk.indices == of.axes and _in_place(of, each, out, finish):
             cell = _Cell(out, walk.indices)
         else:
             name = fresh(Name("acc"), used)
@@ -102,13 +118,13 @@ def _elements(of: Compute, out: Buffer) -> Stmt:
         again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
         around = tuple(zip(each.axes, each.extents, strict=True))
         steps += [_loops(inner, first), _loops((*around, *inner), again)]
-    if cells[0].buffer is not out:
+    if cells[0].buffer is not out or finish is not None:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        steps.append(_loops(inner, Store(out, walk.indices, value)))
+        steps.append(_loops(inner, _last(value, walk, out, finish)))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
@@ -116,13 +132,39 @@ def _elements(of: Compute, out: Buffer) -> Stmt:
     return _loops(outer, stmt)
 
 
-def _walk(of: Compute) -> _Walk:
+def _in_place(of: Compute, reduction: Reduce, out: Buffer, finish: Finish | None) -> bool:
+    """Whether a reduction is accumulated where its element ends: if nothing follows it, or if the
+    row is too long to be kept elsewhere."""
+    if finish is None:
+        return True
+    same = finish.indices == of.axes and dtype_of(reduction) is out.dtype
+    return same and _row_bytes(of, [reduction]) > ROW
+
+
+def _last(value: Scalar, walk: _Walk, out: Buffer, finish: Finish | None) -> Stmt:
+    """The store of an element whose reduction is done."""
+    if finish is None:
+        return Store(out, walk.indices, value)
+    terms: list[Scalar] = [finish.value, *finish.indices]
+    if walk.turned is not None:
+        turned: dict[Term, Term] = dict([walk.turned])
+        terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
+
+    def filled(node: Term) -> Term:
+        return value if isinstance(node, Load) and node.buffer is finish.reduced else node
+
+    whole = map_top_down(filled, terms[0])
+    assert isinstance(whole, Scalar)
+    return Store(out, tuple(terms[1:]), whole)
+
+
+def _walk(of: Compute, finish: Finish | None) -> _Walk:
     """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
     loops = tuple(zip(of.axes, of.shape, strict=True))
     reductions = exposed(of.body)
     if any(axis in of.axes for each in reductions for axis in each.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
-    if not reductions or _row_fits(of, reductions):
+    if not reductions or _row_fits(of, reductions, finish):
         return _Walk(loops, of.axes, of.body, 1 if reductions else 0)
     long = [place for place, size in enumerate(of.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
@@ -145,6 +187,7 @@ def _walk(of: Compute) -> _Walk:
         (*of.axes[:place], index, *of.axes[place + 1 :]),
         body,
         1,
+        (axis, index),
     )
 
 
@@ -193,7 +236,13 @@ def exposed(body: Scalar) -> list[Reduce]:
     return list(found)
 
 
-def _row_fits(of: Compute, reductions: Sequence[Reduce]) -> bool:
+def _row_bytes(of: Compute, reductions: Sequence[Reduce]) -> int:
+    """What an accumulator for a row takes."""
+    length = known(of.shape[-1]) if of.shape else 1
+    return max(dtype_of(each).bytes for each in reductions) * (length or 0)
+
+
+def _row_fits(of: Compute, reductions: Sequence[Reduce], finish: Finish | None) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
     if not of.axes:
         return False
@@ -201,8 +250,10 @@ def _row_fits(of: Compute, reductions: Sequence[Reduce]) -> bool:
     extent = known(of.shape[-1])
     if extent is None or extent < 2:
         return False
-    row = max(dtype_of(each).bytes for each in reductions) * extent
-    if row > ROW and list(reductions) != [of.body]:
+    alone = list(reductions) == [of.body]
+    if alone and finish is not None:
+        alone = finish.indices == of.axes and dtype_of(of.body) is dtype_of(finish.value)
+    if _row_bytes(of, reductions) > ROW and not alone:
         return False
     return all(_contiguous(each, axis) for each in reductions)
 

@@ -1,35 +1,30 @@
 """Sequence: a resolved graph of primitive operators becomes a program.
 
-Each operator is one launch of one kernel, in an order in which values come before their uses; each
-value has a slot.  A result goes straight to where it is wanted (an output, the result of an `If`)
-unless it is made elsewhere or wanted twice; then it is copied.
+Each primitive function, and each operator outside of those, is one launch of one kernel, in an
+order in which values come before their uses; each value has a slot.  A result goes straight to
+where it is wanted (an output, the result of an `If`) unless it is made elsewhere or wanted twice;
+then it is copied.  A view has the slot of what it shows: it takes no step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.lower.nest import nest
+from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Space, Step
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
-from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
-from plica.ir import op
-from plica.ir.graph import Apply, Attrs, Const, Expr, If, Project, Tuple, Var
+from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Project, Tuple, Var
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.ir.scalar import Buffer
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, TupleType, Type, static_shape
+from plica.ir.type import TensorType, TupleType, static_shape
+from plica.rewrite.fuse.reading import parts, reading
+from plica.rewrite.graph.walk import operands
 from plica.runtime.error import UnsupportedError
 
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
@@ -55,51 +50,46 @@ def leaves(value: Expr) -> Iterator[Expr]:
         yield value
 
 
-def is_step(node: Term) -> bool:
-    """Whether a node is a step of its own: a choice, or one result of an operator."""
-    match node:
-        case If():
-            return True
-        case Apply():
-            return isinstance(type_of(node), TensorType)
-        case Project(value, _):
-            return isinstance(value, Apply)
-        case _:
-            return False
-
-
 def made_by(leaf: Expr) -> Value | None:
     """The step that makes a tensor, and which of its results it is; None for what is given."""
     match leaf:
         case Project(If() as choice, index):
             return choice, index
-        case If() | Apply() | Project(Apply(), _):
+        case If() | Apply() | Call() | Project(Apply(), _):
             return leaf, 0
         case _:
             return None
 
 
-@lru_cache(maxsize=4096)
-def kernels(
-    name: str, attributes: Attrs, types: tuple[Type, ...]
-) -> tuple[tuple[Kernel, str, tuple[int, ...]], ...]:
-    """For each result of an operator: its kernel, the digest of that, the arguments it reads."""
-    record = op.find(name)
-    if record is None or record.compute is None:
-        raise CompilerBug(f"The operator {name} has no tensor definition.")
-    labels = record.inputs or ("x",)
-    given = []
-    for i, of in enumerate(types):
-        if not isinstance(of, TensorType):
-            raise CompilerBug(f"The operator {name} is applied to {of}.")
-        label = labels[min(i, len(labels) - 1)].lstrip("*")
-        given.append(Buffer(Name(label, 0 if i < len(labels) else i), of.shape, of.dtype))
-    computes = record.compute(dict(attributes), *given)
-    found = []
-    for each in (computes,) if isinstance(computes, Compute) else computes:
-        kernel = nest(each)
-        found.append((kernel, digest(kernel), tuple([given.index(read) for read in each.inputs])))
-    return tuple(found)
+def shown(leaf: Expr) -> Expr:
+    """What holds the elements of a tensor: itself, or what it is a view of."""
+    while isinstance(leaf, Apply | Project):
+        of = reading(leaf)
+        if of is None or not of.is_view:
+            break
+        args = parts(leaf)
+        assert args is not None
+        leaf = args[of.viewed]
+    return leaf
+
+
+def steps_below(root: Expr) -> list[Expr]:
+    """The choices, operators and fused functions of a graph, values before their uses."""
+    order: list[Expr] = []
+    done: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done:
+            done.add(node)
+            inside = node.args if isinstance(node, Call) else parts(node)
+            if inside is not None or isinstance(node, If):
+                stack.append((node, True))
+            below = operands(node) if inside is None else inside
+            stack += [(part, False) for part in reversed(below)]
+    return order
 
 
 @frozen
@@ -155,7 +145,7 @@ class _Maker:
         for param in params:
             for leaf in leaves(param):
                 self.given[leaf] = self.slot("input", leaf)
-        order = [node for node in post_order(body) if isinstance(node, Expr) and is_step(node)]
+        order = steps_below(body)
         self.uses = {step: {} for step in order}
         for leaf in leaves(body):
             self.deliver(leaf, 0, self.slot("output", leaf))
@@ -204,19 +194,19 @@ class _Maker:
         self.steps[region].append((index, _Choose(step.condition, then, orelse)))
 
     def launch(self, step: Expr, index: int, region: int) -> None:
-        node = step.value if isinstance(step, Project) else step
-        assert isinstance(node, Apply)
-        types = tuple([type_of(arg) for arg in node.args])
-        number = step.index if isinstance(step, Project) else 0
-        kernel, key, reads = kernels(node.op, node.attrs, types)[number]
+        function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
+        assert isinstance(function, Function)
+        found = fused(function)
         target = self.result((step, 0), region, step)
-        args = tuple([node.args[read] for read in reads])
-        for arg in args:
-            self.need(arg, region)
-        self.steps[region].append((index, _Launch(kernel, key, args, target, node.op)))
+        reads = tuple([args[read] for read in found.reads])
+        for read in reads:
+            self.need(read, region)
+        launch = _Launch(found.kernel, found.digest, reads, target, found.source)
+        self.steps[region].append((index, launch))
 
     def need(self, leaf: Expr, region: int) -> None:
         """Note that a tensor is needed in a region."""
+        leaf = shown(leaf)
         value = made_by(leaf)
         if value is not None:
             self.uses[value[0]][region] = None
@@ -228,6 +218,7 @@ class _Maker:
 
     def deliver(self, leaf: Expr, region: int, target: int) -> None:
         """Note that a tensor should be in a slot at the end of a region."""
+        leaf = shown(leaf)
         self.need(leaf, region)
         value = made_by(leaf)
         if value is None:
@@ -268,6 +259,7 @@ class _Maker:
 
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""
+        leaf = shown(leaf)
         value = made_by(leaf)
         return self.given[leaf] if value is None else self.made[value]
 

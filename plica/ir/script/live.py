@@ -29,8 +29,10 @@ from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import Constructor, Expr, Literal, Var, const
 from plica.ir.infer import infer
+from plica.ir.loop import Kernel
 from plica.ir.module import Defined, Definition, Extern, Module, module
 from plica.ir.operator import Operator
+from plica.ir.script.kernel import read_kernel
 from plica.ir.script.origin import Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Meaning, Scope, Word
 from plica.ir.script.statement import BodyReader
@@ -38,7 +40,7 @@ from plica.ir.script.task import run
 from plica.ir.script.text import parse, read_data
 from plica.ir.show.statement import dims_of
 from plica.ir.type import DataName, FuncType, TypeTerm
-from plica.ir.word import SCRIPT_WORDS
+from plica.ir.word import KERNEL_WORDS, SCRIPT_WORDS
 from plica.runtime.error import Diagnostic, Place
 
 _MODULES: Final = {
@@ -48,6 +50,8 @@ _MODULES: Final = {
 
 class Scripted:
     """A function of the graph language, written in Python."""
+
+    what = "a function of the graph language"
 
     def __init__(self, source: FunctionType, local: Mapping[str, object]) -> None:
         self.source = source
@@ -70,7 +74,7 @@ class Scripted:
 
     def __call__(self, *args: object, **named: object) -> NoReturn:
         """A script is not Python: it is interpreted or compiled."""
-        message = f"{self.name} is a function of the graph language; Python cannot call it."
+        message = f"{self.name} is {self.what}; Python cannot call it."
         hint = f"plica.interpret({self.name}, ...) or plica.compile({self.name})(...)"
         raise ScriptError(
             Diagnostic("unsupported", message, Place(node=self.name), None, None, hint)
@@ -81,6 +85,23 @@ class Scripted:
 
     def __str__(self) -> str:
         return str(self.module)
+
+
+class ScriptedKernel(Scripted):
+    """A kernel, written in Python."""
+
+    what = "a kernel"
+
+    @property
+    def kernel(self) -> Kernel:
+        """The loop program itself."""
+        main = self.module.main
+        found = next(value for name, value in self.module.items() if name is main)
+        assert isinstance(found, Kernel)  # its main, as it was read
+        return found
+
+    def __repr__(self) -> str:
+        return f"<plica kernel {self.name}>"
 
 
 class ScriptedData:
@@ -127,6 +148,39 @@ def function(
 
 
 @overload
+def kernel(source: Callable[..., Any], /) -> ScriptedKernel: ...
+@overload
+def kernel(
+    *,
+    dims: str | None = None,
+    inputs: int | None = None,
+    annotations: Mapping[str, object] | None = None,
+) -> Callable[[Callable[..., Any]], ScriptedKernel]: ...
+def kernel(
+    source: Callable[..., Any] | None = None,
+    /,
+    *,
+    dims: str | None = None,
+    inputs: int | None = None,
+    annotations: Mapping[str, object] | None = None,
+) -> ScriptedKernel | Callable[[Callable[..., Any]], ScriptedKernel]:
+    """Mark a Python function as a kernel: loops and blocks over buffers.
+
+    `dims` names its symbolic dims where their order is not that of the shapes, `inputs` says how
+    many buffers are only read where that does not follow from the stores.
+    """
+    local = _local_names(sys._getframe(1))
+
+    def mark(each: Callable[..., Any]) -> ScriptedKernel:
+        if not isinstance(each, FunctionType):
+            raise TypeError(f"plica.kernel marks functions, not {each!r}.")
+        return ScriptedKernel(each, local)
+
+    # The options are read from the source, with the rest of the kernel.
+    return mark if source is None else mark(source)
+
+
+@overload
 def data(source: type, /) -> ScriptedData: ...
 @overload
 def data(*, forall: str = "") -> Callable[[type], ScriptedData]: ...
@@ -159,7 +213,8 @@ def as_module(of: Module | Scripted) -> Module:
         return of.module
     if isinstance(of, Module):
         return of
-    raise TypeError(f"Expected a module or a function marked with plica.function, found {of!r}.")
+    marks = "plica.function or plica.kernel"
+    raise TypeError(f"Expected a module, or a function marked with {marks}, found {of!r}.")
 
 
 class _Program:
@@ -223,9 +278,14 @@ class _Program:
         origin, node = _source_of(of.source, of.name, ast.FunctionDef)
         inner = inspect.getclosurevars(of.source).nonlocals
         reader = self._reader(_Globals(self, of.source.__globals__, {**of.local, **inner}), origin)
-        options = reader.options(node.decorator_list)
         variable = self._variables[of]
         self.places.note(variable, origin, node)
+        if isinstance(of, ScriptedKernel):
+            found = read_kernel(node, reader.scope.outer, origin, self.problems)
+            if found is not None:
+                self.definitions[variable] = found
+            return
+        options = reader.options(node.decorator_list)
         self.definitions[variable] = run(reader.function(node, options))
 
     def _reader(self, outer: _Globals, origin: Origin) -> BodyReader:
@@ -303,9 +363,11 @@ class _Globals:
         if value is const:  # the one word that lives elsewhere, since it has a meaning in Python
             return Word("const")
         word = getattr(value, "__name__", "")
-        if getattr(value, "__module__", None) == "plica.script" and word in SCRIPT_WORDS:
+        if getattr(value, "__module__", None) == "plica.script" and (
+            word in SCRIPT_WORDS or word in KERNEL_WORDS
+        ):
             return Word(word)
-        if value in (function, data, extern):
+        if value in (function, data, extern, kernel):
             return Word(f"plica.{word}")
         return Word(word if value in (bool, float, tuple, min, max) else f"Python's {name}")
 

@@ -27,7 +27,7 @@ from plica.ir.graph import Constructor, Expr, Var
 from plica.ir.module import DataDef, constructors
 from plica.ir.scalar import ScalarVar
 from plica.ir.type import DataName, Type, TypeVar
-from plica.ir.word import BUILTINS, SCRIPT_WORDS
+from plica.ir.word import BUILTINS, KERNEL_WORDS, SCRIPT_WORDS
 
 __all__ = ["Data", "Local", "Meaning", "Nowhere", "Outer", "Region", "Scope", "Var", "Word"]
 
@@ -130,7 +130,7 @@ def inside(of: Word, name: str) -> Word | None:
         return Word(_ROOTS[name]) if name in ("op", "script") else Word(f"plica.{name}")
     if of.path == "script":
         name = _PYTHONIC.get(name, name)
-        return Word(name) if name in SCRIPT_WORDS else None
+        return Word(name) if name in SCRIPT_WORDS or name in KERNEL_WORDS else None
     return Word(f"{of.path}.{name}") if of.path.partition(".")[0] == "op" else None
 
 

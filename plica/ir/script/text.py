@@ -20,13 +20,12 @@ from functools import partial
 from typing import Final, NoReturn
 
 from plica.core.collector import paused
-from plica.core.diagnostic import Malformed, ScriptError
-from plica.core.encode import from_json
+from plica.core.diagnostic import ScriptError
 from plica.core.name import Name
 from plica.ir.graph import Const, Constructor, Var
 from plica.ir.infer import infer
-from plica.ir.loop import Kernel
 from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern, Module, module
+from plica.ir.script.kernel import read_kernel
 from plica.ir.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Meaning, Scope, Word, inside, word
 from plica.ir.script.statement import BodyReader
@@ -103,6 +102,7 @@ class TextReader:
         self.values: dict[str, Var] = {}
         self.definitions: dict[Defined, Definition] = {}
         self.main: Var | None = None
+        self.last_kernel: Var | None = None
         self._makers: dict[str, list[Data]] = {}  # which data types have a constructor so called
 
     # What the functions see.
@@ -127,7 +127,7 @@ class TextReader:
     # The definitions.
 
     def module(self, body: list[ast.stmt]) -> Module:
-        """All definitions; the last function is the main one."""
+        """All definitions; the last function is the main one, without any the last kernel."""
         later: list[Callable[[], None]] = []
         chosen: ast.Assign | None = None
         for i, node in enumerate(body):
@@ -139,16 +139,18 @@ class TextReader:
                 case ast.ClassDef():
                     later.insert(0, self._data(node))
                 case ast.FunctionDef():
-                    later.append(self._function(node))
+                    is_kernel = any(map(self._is_kernel, node.decorator_list))
+                    later.append(self._kernel(node) if is_kernel else self._function(node))
                 case ast.Assign([ast.Name(name)], _) if name == MAIN:
                     chosen = node
                 case ast.Assign([ast.Name(name)], ast.Call() as call):
                     self._assigned(node, name, call)
                 case _:
-                    message = "A text holds imports, data types, functions and externs."
+                    message = "A text holds imports, data types, functions, kernels and externs."
                     self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
         for read in later:
             read()
+        self.main = self.main or self.last_kernel
         if chosen is not None:
             self._choose(chosen)
         return module(self.definitions, self.main)
@@ -252,13 +254,34 @@ class TextReader:
 
         return read
 
+    def _is_kernel(self, node: ast.expr) -> bool:
+        callee = node.func if isinstance(node, ast.Call) else node
+        return self.reader().is_decorator(callee, "kernel")
+
+    def _kernel(self, node: ast.FunctionDef) -> Callable[[], None]:
+        variable = Var(Name(node.name), None)
+        if self._declare(node, node.name):
+            self.values[node.name] = variable
+            self.places.note(variable, self.origin, node)
+        for each in node.decorator_list:
+            if not self._is_kernel(each):
+                message = "A kernel has no other decorator than plica.kernel."
+                self.error(each, "unsupported-syntax", message, expected="@plica.kernel")
+
+        def read() -> None:
+            kernel = read_kernel(node, self, self.origin, self.problems)
+            if kernel is not None:
+                self.definitions[variable] = kernel
+                self.places.note(kernel, self.origin, node)
+                self.last_kernel = variable
+
+        return read
+
     def _assigned(self, node: ast.Assign, name: str, call: ast.Call) -> None:
         reader = self.reader()
-        made: Extern | Kernel | None = None
+        made: Extern | None = None
         if reader.is_decorator(call.func, "extern"):
             made = read_extern(reader, call)
-        elif reader.meaning(call.func) == Word("encoded"):
-            made = self._encoded(call)
         else:
             message = "Only externs are assigned outside functions."
             expected = 'plica.extern("symbol", Fn[(A,), R])'
@@ -270,26 +293,10 @@ class TextReader:
                 found=self.origin.excerpt(call),
             )
         if made is not None and self._declare(node, name):
-            variable = Var(Name(name), made.type if isinstance(made, Extern) else None)
+            variable = Var(Name(name), made.type)
             self.values[name] = variable
             self.definitions[variable] = made
             self.places.note(variable, self.origin, node)
-
-    def _encoded(self, call: ast.Call) -> Kernel | None:
-        match call:
-            case ast.Call(_, [ast.Constant(str() as text)], []):
-                try:
-                    found = from_json(text)
-                except Malformed as reason:
-                    first = reason.diagnostics[0]
-                    self.error(
-                        call, first.code, first.message, expected=first.expected, found=first.found
-                    )
-                    return None
-                if isinstance(found, Kernel):
-                    return found
-        self.error(call, "bad-json", "Only a kernel is written in this way.")
-        return None
 
     def _choose(self, node: ast.Assign) -> None:
         match node.value:

@@ -68,7 +68,7 @@ class ValueReader(TypeReader):
                 return -value
             case ast.Call(callee, [ast.Constant(str() as text)], []):
                 if self.meaning(callee) == Word("float"):
-                    found = _float(text)
+                    found = named_float(text)
                     return None if found is WRONG else found
         return None
 
@@ -172,7 +172,7 @@ class ValueReader(TypeReader):
     def _made(self, node: ast.expr, by: object, text: str) -> Value:
         if by == Word("dim"):
             return self.dim(node, text)
-        found = _float(text) if by == Word("float") else WRONG
+        found = named_float(text) if by == Word("float") else WRONG
         return self._no_value(node) if found is WRONG else found
 
     def _named_value(self, node: ast.expr) -> Value:
@@ -198,7 +198,7 @@ class ValueReader(TypeReader):
         return WRONG
 
 
-def _float(text: str) -> Any:
+def named_float(text: str) -> Any:
     """The float that the printer writes as a string."""
     if text in _FLOATS:
         return _FLOATS[text]

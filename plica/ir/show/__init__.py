@@ -5,6 +5,7 @@
 'Tensor[("n", 4), f32]'
 """
 
+from plica.ir.show.kernel import show_kernel
 from plica.ir.show.module import Source, show_expr, show_module, show_type
 
-__all__ = ["Source", "show_expr", "show_module", "show_type"]
+__all__ = ["Source", "show_expr", "show_kernel", "show_module", "show_type"]

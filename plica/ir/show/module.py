@@ -1,6 +1,6 @@
 """Modules in print: text that reads back to the same module, big constants in a table beside it.
 
-The last graph function of a text is the module's main.
+The last graph function of a text is the module's main; without any it is the last kernel.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import attrs
 
 from plica.core.binding import name_of, variables_of
 from plica.core.collector import paused
-from plica.core.encode import to_json
 from plica.ir.graph import Const, Expr, Function, Let, Match
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
@@ -20,12 +19,13 @@ from plica.ir.scalar import ScalarVar
 from plica.ir.show.attribute import string_text
 from plica.ir.show.distinct import distinct
 from plica.ir.show.expression import Body
+from plica.ir.show.kernel import kernel_lines
 from plica.ir.show.layout import Parts, lay_out, parts
 from plica.ir.show.name import Supply
 from plica.ir.show.statement import Writer, dims_of, heading
 from plica.ir.show.type import TypePrinter
 from plica.ir.type import FuncType, TypeTerm
-from plica.ir.word import MAIN, SCRIPT_WORDS, VERSION, WORDS
+from plica.ir.word import KERNEL_WORDS, MAIN, SCRIPT_WORDS, TAKEN_IN_KERNELS, VERSION, WORDS
 
 _KINDS: Final = (DataDef, Extern, Kernel, Function)
 """In this order the definitions stand."""
@@ -63,7 +63,8 @@ def show_expr(of: Expr) -> str:
 class _Printer:
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.supply = Supply(WORDS)
+        has_kernels = any(isinstance(each, Kernel) for each in module.values)
+        self.supply = Supply(WORDS | TAKEN_IN_KERNELS if has_kernels else WORDS)
         self.types = TypePrinter()
         self.constants: dict[str, Const] = {}
         for each in module.names:
@@ -81,8 +82,10 @@ class _Printer:
             return _KINDS.index(type(item[1])), item[0] is main, self.types.names[item[0]]
 
         texts = [self._definition(*item) for item in sorted(self.module.items(), key=place)]
-        functions = self.module.functions()
-        if functions if main is None else all(name is not main for name, _ in functions):
+        items = self.module.items()
+        kinds = [Function] if self.module.functions() else [Kernel]
+        could = [name for name, value in items if type(value) in kinds]
+        if could if main is None else all(name is not main for name in could):
             word = "None" if main is None else self.types.names.get(main, str(main.name))
             texts.append(f"{MAIN} = {word}")
         # The words are known only now that everything is printed.
@@ -97,7 +100,7 @@ class _Printer:
             lines.append("from plica import op")
         if "nn" in words:
             lines.append("from plica.op import nn")
-        script = sorted((words & SCRIPT_WORDS) - {"bool"})
+        script = sorted((words & (SCRIPT_WORDS | KERNEL_WORDS)) - {"bool"})
         if script:
             lines.append(f"from plica.script import {', '.join(script)}")
         return "\n".join(lines)
@@ -111,8 +114,9 @@ class _Printer:
                 symbol, of = string_text(value.symbol), self._extern(value.type)
                 return f"{word} = plica.extern({symbol}, {of})"
             case Kernel():
-                self.types.words.add("encoded")
-                return f"{word} = encoded({string_text(to_json(value))})"
+                lines, words = kernel_lines(value, word, Supply((), self.supply))
+                self.types.words |= words
+                return "\n".join(lines)
             case Function():
                 return self._function(word, value)
 

@@ -37,6 +37,10 @@ Shape: TypeAlias = tuple[int, ...]
 TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 SIZES: Final = (1, 2, 3, 0)
+WORDS: Final = (
+    "constant", "edge", "reflect", "symmetric", "wrap", "raise", "clip", "none", "tanh",
+)  # fmt: skip
+"""What attributes that are a choice of words may be."""
 
 
 @attrs.frozen
@@ -158,10 +162,18 @@ class _Making:
             self.variables.extend(each for each in found if isinstance(each, Var))
 
     def _expression(self, name: str, constraint: Constraint, context: Sequence[Type]) -> Expr:
-        of = self._type(constraint, [each for each in context if isinstance(each, TensorType)])
-        if constraint.constant:
-            return const(array(of, self.choose), of.dtype)
-        return Var(Name(name), of)
+        # Where nothing is beside it yet, it may meet later what was made before.
+        near = context or [var.type for var in self.variables if var.type is not None]
+        of = self._type(constraint, [each for each in near if isinstance(each, TensorType)])
+        var = Var(Name(name), of)
+        demand = constraint.when
+        if not constraint.constant and (demand is None or demand(var)):
+            return var
+        for _ in range(4):  # what refuses every variable may take some constant
+            made = const(array(of, self.choose), of.dtype)
+            if demand is None or demand(made):
+                break
+        return made
 
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
@@ -174,22 +186,24 @@ class _Making:
     def _shape(self, constraint: Constraint, near: list[Shape]) -> Shape:
         if constraint.shape is not None:
             return tuple(self.choose(SIZES) if n is None else n for n in constraint.shape)
-        if constraint.rank is not None:
-            near = [shape for shape in near if len(shape) == constraint.rank]
+        sizes: Sequence[int] = SIZES
+        if constraint.ranks is not None:
+            sizes = (*(n for shape in near for n in shape), *SIZES)  # a vector along some axis
+            near = [shape for shape in near if len(shape) in constraint.ranks]
         if near and self.choose((True, True, True, False)):
             shape: Shape = self.choose(near)
             match self.choose(("same", "ones", "short", "turned")):
                 case "ones":
                     return tuple(self.choose((n, 1)) for n in shape)
-                case "short" if constraint.rank is None:
+                case "short" if constraint.ranks is None:
                     return shape[self.choose(range(len(shape) + 1)) :]
                 case "turned" if len(shape) <= 4:
                     turned: Shape = self.choose(tuple(itertools.permutations(shape)))
                     return turned
                 case _:
                     return shape
-        rank = self.choose(range(5)) if constraint.rank is None else constraint.rank
-        return tuple(self.choose(SIZES) for _ in range(rank))
+        rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
+        return tuple(self.choose(sizes) for _ in range(rank))
 
     def _attributes(
         self, operator: Operator, node: Apply, trial: dict[str, Any], context: Sequence[Type]
@@ -197,6 +211,7 @@ class _Making:
         """The attributes with their holes filled, None where a hole can't be."""
         specs = {each.name: each for each in operator.attributes}
         values = []
+        length: int | None = None
         for name, value in node.attrs:
             if not isinstance(value, Hole):
                 values.append((name, value))
@@ -207,9 +222,23 @@ class _Making:
                     options = tuple(filter(value.constraint.when, options))
                 if not options:
                     return None
-                trial[value.name] = self.choose(options)
+                trial[value.name] = found = self.choose(_alike(options, length))
+                length = len(found) if isinstance(found, tuple) else length
             values.append((name, self.filling.get(value.name, trial.get(value.name))))
         return tuple(values)
+
+
+def _alike(options: Sequence[Any], length: int | None) -> Sequence[Any]:
+    """The options of that length: sequences of one operator mostly have one item for each axis.
+
+    As long as none is chosen, single values are as likely as all sequences together.
+    """
+    single = [each for each in options if not isinstance(each, tuple)]
+    if length is None:
+        several = len(options) - len(single)
+        return single * (several // len(single)) + [*options] if single else options
+    fitting = [each for each in options if not isinstance(each, tuple) or len(each) == length]
+    return fitting or options
 
 
 def attribute_values(spec: Attribute, context: Iterable[Type]) -> tuple[Any, ...]:
@@ -220,12 +249,16 @@ def attribute_values(spec: Attribute, context: Iterable[Type]) -> tuple[Any, ...
 
 @functools.lru_cache(maxsize=4096)
 def _accepted(read: Callable[[Any], Any], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
-    found: dict[Any, None] = {}
-    for raw in _pool(shapes):
-        value = read(raw)
-        if not isinstance(value, Mismatch):
-            found[value] = None
-    return tuple(found)
+    for pool in (_pool(shapes), WORDS):  # an index reads a word as a symbolic dim: words come last
+        found = [value for raw in pool if not isinstance(value := _read(read, raw), Mismatch)]
+        if found:
+            return tuple(dict.fromkeys(found))
+    return ()
+
+
+@functools.lru_cache(maxsize=1 << 16, typed=True)  # 1 is not True
+def _read(read: Callable[[Any], Any], raw: Any) -> Any:
+    return read(raw)
 
 
 def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
@@ -243,6 +276,8 @@ def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
     pool.extend((i,) for i in range(-rank, rank))
     pool.extend((i, j) for i in range(rank) for j in range(i + 1, rank))
     pool.extend(tuple((a, b) for _ in range(rank)) for a in (0, 1) for b in (0, 1))
+    inner = [((0, 0), (0, 0), *[pair] * (rank - 2)) for pair in ((1, 1), (0, 1), (2, 0))]
+    pool.extend(inner if rank > 2 else ())  # around what a window slides over
     return pool
 
 

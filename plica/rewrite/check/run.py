@@ -25,11 +25,13 @@ from plica.rewrite.check.compare import difference
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Choose, Instance, instance
 from plica.rewrite.check.probe import types_differ
+from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest, closed
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Verdict
 from plica.rewrite.check.widen import widened
 from plica.rewrite.contract import signless_zero
 from plica.rewrite.pack import Pack
+from plica.rewrite.pattern import Dominator
 from plica.rewrite.rule import Rule
 
 
@@ -47,7 +49,22 @@ def check(
         return tuple(check(rule, examples, seed) for rule in of)
     if isinstance(of.left, Scalar):
         return check_index(of)
+    if isinstance(of.left, Dominator):
+        return _check_region(of, examples, seed)
     return _test(of, examples, seed)
+
+
+def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
+    """What can be said of a rule of regions: it is tested on chains."""
+    ways = chains(rule)
+    share = max(1, examples // max(1, len(ways)))
+    cases = overflowed = 0
+    for each in ways:
+        found = _test(each, share, seed)
+        if not isinstance(found, Tested):
+            return found
+        cases, overflowed = cases + found.cases, overflowed + found.overflowed
+    return Tested(rule.name, cases, overflowed, "on chains of the path")
 
 
 TAPE: Final = 96

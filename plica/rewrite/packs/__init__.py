@@ -15,6 +15,20 @@ from plica.rewrite.pack import Pack, find, installed
 
 OWN: Final[dict[str, str]] = {
     "algebra": "plica.rewrite.packs.algebra:ALGEBRA",
+    "canonical": "plica.rewrite.packs.canonical:CANONICAL",
+    "cast": "plica.rewrite.packs.cast:CAST",
+    "combine": "plica.rewrite.packs.combine:COMBINE",
+    "cut": "plica.rewrite.packs.cut:CUT",
+    "fastmath": "plica.rewrite.packs.fastmath:FASTMATH",
+    "inference": "plica.rewrite.packs.inference:INFERENCE",
+    "logic": "plica.rewrite.packs.logic:LOGIC",
+    "motion": "plica.rewrite.packs.motion:MOTION",
+    "padding": "plica.rewrite.packs.padding:PADDING",
+    "precision-bf16": "plica.rewrite.packs.precision:BF16",
+    "reduction": "plica.rewrite.packs.reduction:REDUCTION",
+    "scale": "plica.rewrite.packs.scale:SCALE",
+    "shape": "plica.rewrite.packs.shape:SHAPE",
+    "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
 }
 """Where each of Plica's own packs is."""
 

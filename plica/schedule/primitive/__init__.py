@@ -1,9 +1,28 @@
 """The primitives, one file each."""
 
+from plica.schedule.primitive.add_unit_loop import add_unit_loop
+from plica.schedule.primitive.annotate import annotate
 from plica.schedule.primitive.block import block
+from plica.schedule.primitive.enter_postproc import enter_postproc
 from plica.schedule.primitive.fuse import fuse
 from plica.schedule.primitive.loops import loops
+from plica.schedule.primitive.sample_categorical import sample_categorical
 from plica.schedule.primitive.sample_tile import sample_perfect_tile, sample_tile
 from plica.schedule.primitive.split import split
+from plica.schedule.primitive.unannotate import unannotate
+from plica.schedule.primitive.unroll import unroll
 
-__all__ = ["block", "fuse", "loops", "sample_perfect_tile", "sample_tile", "split"]
+__all__ = [
+    "add_unit_loop",
+    "annotate",
+    "block",
+    "enter_postproc",
+    "fuse",
+    "loops",
+    "sample_categorical",
+    "sample_perfect_tile",
+    "sample_tile",
+    "split",
+    "unannotate",
+    "unroll",
+]

@@ -1,0 +1,141 @@
+"""`plica fuzz`: random programs through passes and packs, held against the interpreter."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.command import Command
+from plica.cli.rules import count, named_packs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plica.ir.module import Module
+    from plica.rewrite.contract import Contract
+    from plica.rewrite.fuzz import Report, Stage
+    from plica.rewrite.pack import Pack
+
+EPILOG: Final = """\
+examples:
+  plica fuzz graph --examples 2000
+  plica fuzz graph --rules my_rules.py --seed 7
+  plica fuzz graph --plant              a wrong rule is planted, and must be found
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """`plica fuzz graph`."""
+    verbs = parser.add_subparsers(metavar="WHAT", required=True)
+    graph = verbs.add_parser(
+        "graph",
+        help="modules through the passes and rule packs of the graph language",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    graph.add_argument("--examples", type=count, default=200, help="how many modules (200)")
+    graph.add_argument("--seed", type=int, default=0, help="the same seed, the same modules")
+    graph.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
+                       help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
+    graph.add_argument("--contract", default="exact",
+                       help="rules within this float contract are used (exact)")  # fmt: skip
+    graph.add_argument("--native", type=int, default=0, metavar="K",
+                       help="compile and run every K-th module too (0: none)")  # fmt: skip
+    graph.add_argument("--plant", action="store_true",
+                       help="plant a wrong rule: it must be found and named")  # fmt: skip
+    graph.add_argument("--json", action="store_true", help="print JSON")
+    graph.set_defaults(verb=fuzz_graph)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the verb."""
+    code: int = arguments.verb(arguments)
+    return code
+
+
+def fuzz_graph(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
+    from plica.pipeline import contract_of
+    from plica.rewrite.fuzz import fuzz
+
+    contract = contract_of(arguments.contract)
+    extra = [pack for name in arguments.rules for pack in named_packs(name)]
+    if arguments.plant:
+        extra.append(planted())
+    report = fuzz(
+        stages(contract, extra),
+        arguments.examples,
+        arguments.seed,
+        contract=contract,
+        native=native if arguments.native > 0 else None,
+        every=arguments.native,
+        focus=[rule for pack in extra for rule in pack.within(contract)],
+    )
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        _print(report)
+    return 0 if report.finding is None else 1
+
+
+def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
+    """Every structural pass, with the packs where rules see whole expressions and at the end."""
+    from plica.rewrite.graph import PASSES
+    from plica.rewrite.packs import OWN, find_pack
+
+    packs = [*(find_pack(name) for name in sorted(OWN)), *extra]
+    kept = [each for each in (pack.within(contract) for pack in packs) if len(each)]
+    found: list[Stage] = []
+    for each in PASSES:
+        found.append(each)
+        if each.name == "to-dataflow":
+            found.extend(kept)
+    return (*found, *kept)
+
+
+def planted() -> Pack:
+    """A pack with a wrong rule: it forgets that the two sides of a difference matter."""
+    from plica.ir.op import find
+    from plica.rewrite import holes, pack, rule
+
+    x, y = holes("x y")
+    absolute = find("absolute")
+    assert absolute is not None
+    wrong = rule("planted-absolute-of-difference", absolute(x - y), x - y)
+    return pack("planted", wrong, version="0", doc="Wrong on purpose.")
+
+
+def native(module: Module, inputs: tuple[Any, ...]) -> Any:
+    """What native code gives; None where the module can't be compiled for now."""
+    from plica.pipeline import compile
+    from plica.runtime.error import UnsupportedError
+
+    try:
+        made = compile(module, cache=False)
+    except UnsupportedError:
+        return None
+    return made(*inputs)
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    uses = sum(report.fired.values())
+    console.print(
+        f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "
+        f"{len(report.fired)} rules used {uses} times, {report.undefined} without a value, "
+        f"{report.rounded} differ by rounding alone, {report.compiled} compiled."
+    )
+    found = report.finding
+    if found is None:
+        console.print("[green]All mean afterwards what they meant before.[/]")
+        return
+    name = f"the rule {found.rule} of {found.stage}" if found.rule else found.stage
+    console.print(f"[red]Wrong:[/] {name}: {found.reason}", markup=True)
+    console.print("A smallest case, as a test:\n")
+    print(found.pytest)
+
+
+COMMAND: Final = Command("fuzz", "Random programs, held against the interpreter", run, configure)

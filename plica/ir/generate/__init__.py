@@ -1,0 +1,44 @@
+"""Generators of well-typed programs, derived from the grammar: hypothesis strategies.
+
+For tests, and for the commands that look for mistakes (`plica fuzz`).  Nothing else imports this,
+since hypothesis takes a while to import.
+
+>>> from hypothesis import Phase, given, settings
+>>> @settings(max_examples=3, database=None, derandomize=True, phases=[Phase.generate])
+... @given(static_modules())
+... def every_parameter_is_typed(module):
+...     assert all(param.type is not None for param in module.main_function().params)
+>>> every_parameter_is_typed()
+"""
+
+from plica.ir.generate.definition import EXTERNS
+from plica.ir.generate.inputs import inputs_for, values_of
+from plica.ir.generate.loop import block_kernels
+from plica.ir.generate.name import names
+from plica.ir.generate.program import modules
+from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
+from plica.ir.generate.static import static_modules
+from plica.ir.generate.type import types
+from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
+
+__all__ = [
+    "EXTERNS",
+    "arrays",
+    "block_kernels",
+    "computes",
+    "constants",
+    "dims",
+    "dtypes",
+    "index_terms",
+    "inputs_for",
+    "kernels",
+    "literals",
+    "modules",
+    "names",
+    "numbers",
+    "scalars",
+    "small_shapes",
+    "static_modules",
+    "types",
+    "values_of",
+]

@@ -1,0 +1,168 @@
+"""The state of one growing program: the names in use, the palette of types, the data types."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from plica.core.binding import substitute
+from plica.core.name import Name, fresh
+from plica.ir.dim import dim_var
+from plica.ir.dtype import DType, f32
+from plica.ir.generate.choice import between, pick
+from plica.ir.generate.name import hints
+from plica.ir.generate.scope import Scope
+from plica.ir.generate.value import dtypes
+from plica.ir.graph import Attrs, Constructor, Var
+from plica.ir.module import DataDef, constructors
+from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type import TypeVar as TypeVariable
+
+V = TypeVar("V")
+
+SCALAR_ATTRIBUTES: Final = (True, False, 0, -3, "always", "", "a b", 2.5, (1, 2), ())
+
+
+@attrs.define
+class Builder:
+    """Draws the parts that have no parts of their own."""
+
+    draw: DrawFn
+    used: set[Name] = attrs.field(factory=set)
+    retired: list[Var] = attrs.field(factory=list)  # variables whose scope has ended
+    palette: list[TensorType] = attrs.field(factory=list)
+    data: list[tuple[DataName, DataDef]] = attrs.field(factory=list)
+    cost: dict[Var, int] = attrs.field(factory=dict)  # steps a call of a definition may take
+
+    def choose(self, options: Any) -> Any:
+        """One of several; the first is the simplest.  Any: whatever is in the sequence."""
+        return pick(self.draw, options)
+
+    def chance(self, one_in: int) -> bool:
+        """True once in so many times; the simplest is False."""
+        return self.draw(between(0, one_in - 1)) == one_in - 1
+
+    def count(self, low: int, high: int) -> int:
+        """A number, the smaller the simpler."""
+        return self.draw(between(low, high))
+
+    def take(self, strategy: SearchStrategy[V]) -> V:
+        """A value of a strategy."""
+        return self.draw(strategy)
+
+    # --- names ---------------------------------------------------------------------------------
+
+    def name(self, like: SearchStrategy[str] | None = None) -> Name:
+        """A name that nothing in this program has; the hint may be common."""
+        name = fresh(Name(self.draw(hints() if like is None else like)), self.used)
+        self.used.add(name)
+        return name
+
+    def var(self, type: Type) -> Var:
+        """A new variable, at times one that was used in another scope before."""
+        again = [each for each in self.retired if each.type is type]
+        if again and self.chance(8):
+            return again[-1]
+        return Var(self.name(), type)
+
+    def dims(self, count: int) -> tuple[ScalarVar, ...]:
+        """New symbolic dims."""
+        return tuple(dim_var(self.name(st.sampled_from("nmkx"))) for _ in range(count))
+
+    def type_vars(self, count: int) -> tuple[TypeVariable, ...]:
+        """New type variables."""
+        hint = st.sampled_from(("A", "B", "A_1", "x"))
+        return tuple(TypeVariable(self.name(hint)) for _ in range(count))
+
+    def attributes(self) -> Attrs:
+        """Attributes of a function: mostly none."""
+        if not self.chance(4):
+            return ()
+        words = self.draw(st.sets(st.sampled_from(("inline", "name", "with space")), max_size=2))
+        return tuple((word, self.choose(SCALAR_ATTRIBUTES)) for word in sorted(words))
+
+    # --- types ---------------------------------------------------------------------------------
+
+    def settle_palette(self) -> None:
+        """A few tensor types for the whole program, so that things fit together."""
+        shapes = [(), (2,), (2, 3), (0,), (1, 2), (3,)]
+        chosen = [f32, self.draw(dtypes())]
+        sizes = [self.choose(shapes) for _ in range(2)]
+        self.palette = [_static(shape, each) for shape in sizes for each in chosen]
+
+    def tensor_type(self) -> TensorType:
+        """One of the palette."""
+        found: TensorType = self.choose(self.palette)
+        return found
+
+    def type(self, scope: Scope, depth: int = 2, functions: bool = True) -> Type:
+        """A type that has a value in this scope, though maybe only one that is in it already."""
+        kinds = ["tensor", "tensor", "tensor"]
+        here = [each.type for each in scope.pool if functions or is_first_order(each.type)]
+        if here:
+            kinds.append("known")
+        if depth > 0:
+            kinds.append("tuple")
+            kinds += ["data"] if self.data else []
+            kinds += ["function"] if functions else []
+        match self.choose(kinds):
+            case "known":
+                known: Type = self.choose(here)
+                return known
+            case "tuple":
+                count = self.count(0, 3)
+                items = [self.type(scope, depth - 1, functions) for _ in range(count)]
+                return TupleType(tuple(items))
+            case "data":
+                name, definition = self.choose(self.data)
+                return DataType(
+                    name, tuple(self.type(scope, depth - 1, functions) for _ in definition.types)
+                )
+            case "function":
+                if self.chance(8):  # a polymorphic function as a value
+                    (a,) = self.type_vars(1)
+                    return FuncType((), (a,), (a,), a)
+                params = [self.type(scope, depth - 1) for _ in range(self.count(0, 2))]
+                return FuncType((), (), tuple(params), self.type(scope, depth - 1))
+            case _:
+                return self.tensor_type()
+
+    # --- data ----------------------------------------------------------------------------------
+
+    def constructors_of(self, of: DataType | DataName) -> tuple[Constructor, ...]:
+        """The constructors of a data type as expressions."""
+        name = of.data if isinstance(of, DataType) else of
+        return constructors(*next(each for each in self.data if each[0] is name))
+
+
+def fields_of(constructor: Constructor, type: DataType) -> tuple[Type, ...]:
+    """The types of a constructor's fields at an instance of its data type."""
+    signature = constructor.type
+    assert isinstance(signature, FuncType)
+    return instantiate(signature, type.args)[0]
+
+
+def instantiate(
+    function: FuncType, types: tuple[Type, ...], dims: tuple[Scalar, ...] = ()
+) -> tuple[tuple[Type, ...], Type]:
+    """Parameters and result of a function type at the given types and dims."""
+    mapping = dict(zip((*function.types, *function.dims), (*types, *dims), strict=True))
+    params = tuple(substitute(each, mapping) for each in function.params)
+    return params, substitute(function.ret, mapping)  # type: ignore[return-value]  # types stay types
+
+
+def is_first_order(type: Type) -> bool:
+    """Whether values of the type hold no function (data types are taken to hold none)."""
+    if isinstance(type, TupleType):
+        return all(is_first_order(item) for item in type.items)
+    if isinstance(type, DataType):
+        return all(is_first_order(item) for item in type.args)
+    return not isinstance(type, FuncType)
+
+
+def _static(shape: tuple[int, ...], dtype: DType) -> TensorType:
+    return TensorType(tuple(Lit(size, DType("i64")) for size in shape), dtype)

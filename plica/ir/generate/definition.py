@@ -1,0 +1,328 @@
+"""Definitions of a module: data types, externs, and functions by templates that terminate.
+
+A recursive function counts down from at most `DEPTH`, whatever it is given, or follows the
+structure of a data value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.dtype import i64
+from plica.ir.generate.builder import Builder, fields_of, is_first_order
+from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
+from plica.ir.generate.operation import apply
+from plica.ir.generate.pattern import catch_all, variables
+from plica.ir.generate.scalar import dims as dims_over
+from plica.ir.generate.scope import Known, Scope, typed
+from plica.ir.generate.type import dims_in
+from plica.ir.graph import Call, Clause, Expr, Function, If, Match, PConstructor, Tuple, Var, const
+from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
+
+DEPTH: Final = 4
+EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {
+    "first": lambda x, y: x,
+    "same": lambda x: x,
+}
+"""What the extern symbols of generated modules mean, for an interpreter."""
+
+Definitions: TypeAlias = list[tuple[Defined, Definition]]
+
+
+# --- data types ----------------------------------------------------------------------------------
+
+
+def data_type(builder: Builder) -> tuple[DataName, DataDef]:
+    """A data type: the first constructor ends, the others may contain the type itself."""
+    name = DataName(builder.name(st.sampled_from(("List", "Tree", "D", "x"))))
+    types = builder.type_vars(builder.count(0, 1))
+    whole = DataType(name, types)
+    hints = ["Nil", "Cons", "Leaf", "Node", "C", "lambda", "C_1"]
+    words = builder.take(st.permutations(hints))
+    found = []
+    for i in range(builder.count(1, 3)):
+        options: list[Type] = [builder.tensor_type(), *types]
+        options += [DataType(other, (options[0],) * len(d.types)) for other, d in builder.data]
+        if i:
+            options += [whole, TupleType((options[0], whole)), FuncType((), (), types, options[0])]
+        fields = tuple(builder.choose(options) for _ in range(builder.count(min(i, 1), 3)))
+        # Unlike a variable's name, a constructor's may be that of another data type's too.
+        found.append(ConstructorDef(Name(words[i], builder.count(0, 1)), fields))
+    return name, DataDef(types, tuple(found))
+
+
+# --- functions -----------------------------------------------------------------------------------
+
+
+def signature(
+    builder: Builder, scope: Scope, first_order: bool = False
+) -> tuple[tuple[ScalarVar, ...], tuple[TypeVar, ...], list[Var]]:
+    """Dims, type variables and parameters of a function; every dim stands alone somewhere."""
+    own = builder.dims(builder.count(0, 2))
+    types = () if first_order else builder.type_vars(builder.count(0, 1))
+    params: list[Type] = [
+        TensorType((each, *_more(builder, own)), builder.tensor_type().dtype) for each in own
+    ]
+    params += types
+    inner = scope.inner((), own, types)
+    for _ in range(builder.count(0, 2)):
+        if types and builder.chance(2):
+            params.append(_over(builder, types[0]))
+        else:
+            params.append(builder.type(inner, 1, functions=not first_order))
+    dims = dims_in(params, own)
+    return dims, types, [Var(builder.name(), each) for each in params]
+
+
+def _more(builder: Builder, own: tuple[ScalarVar, ...]) -> tuple[Any, ...]:
+    return tuple(builder.take(dims_over(own)) for _ in range(builder.count(0, 1)))
+
+
+def _over(builder: Builder, a: TypeVar) -> Type:
+    """A type that mentions a type variable."""
+    tensor = builder.tensor_type()
+    options: list[Type] = [
+        a,
+        FuncType((), (), (a,), a),
+        FuncType((), (), (a, tensor), tensor),
+        TupleType((a, a)),
+    ]
+    options += [DataType(name, (a,) * len(d.types)) for name, d in builder.data]
+    found: Type = builder.choose(options)
+    return found
+
+
+def plain(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function of what came before; it may be polymorphic, symbolic and higher order."""
+    dims, types, params = signature(builder, scope)
+    inner = scope.inner(params, dims, types)
+    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    if tensors and builder.chance(4):
+        loop(builder, inner, depth, builder.choose(tensors))
+    result = body(builder, inner, depth)
+    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
+    return [(_global(builder, function), function)]
+
+
+def counting(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function that calls itself while its first argument, cut off at DEPTH, is positive."""
+    dims, types, params = signature(builder, scope)
+    ret = builder.choose([typed(each) for each in params] or [builder.tensor_type()])
+    type = FuncType(dims, types, (_SCALAR, *map(typed, params)), ret)
+    itself = Var(builder.name(), type)
+    function = count_down(builder, scope, depth, type, itself)
+    builder.cost[itself] = DEPTH * cost(builder, function)
+    return [(itself, function)]
+
+
+def mutual(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """Two functions that call each other while their first argument is positive."""
+    param = builder.tensor_type()
+    type = FuncType((), (), (_SCALAR, param), param)
+    even, odd = (Var(builder.name(), type) for _ in range(2))
+    made: Definitions = []
+    for itself, other in ((even, odd), (odd, even)):
+        made.append((itself, count_down(builder, scope, depth, type, other)))
+    total = sum(cost(builder, value) for _, value in made)
+    builder.cost |= {even: DEPTH * total, odd: DEPTH * total}
+    return made
+
+
+def count_down(builder: Builder, scope: Scope, depth: int, type: FuncType, again: Var) -> Function:
+    """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, count comes first."""
+    count, *params = (Var(builder.name(), each) for each in type.params)
+    zero, one, top = const(0, i64), const(1, i64), const(DEPTH, i64)
+    stop = apply("less_equal", count, zero)
+    fewer = apply("minimum", count, top)
+    less = None if fewer is None else apply("subtract", fewer, one)
+    assert stop is not None
+    assert less is not None
+    cheap = without_definitions(builder, scope)
+    inner = cheap.inner((count, *params), type.dims, type.types)
+    base = body(builder, inner.inner(), min(depth, 1), type.ret)
+    args = [less]
+    for each in params:
+        made = make(builder, inner, typed(each), 0)
+        args.append(each if made is None else made)
+    # Polymorphic recursion stays at its own types, dims at those of the parameters themselves.
+    if type.dims:
+        args = [less, *params]
+    call = Call(again, tuple(args), type.types)
+    step = inner.inner()
+    step.add(call, type.ret)
+    rest = body(builder, step, min(depth, 1), type.ret)
+    choice = If(stop, base.expr, rest.expr)
+    return Function(type.dims, type.types, (count, *params), type.ret, choice, builder.attributes())
+
+
+def structural(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function that follows the structure of a data value."""
+    if not builder.data:
+        return counting(builder, scope, depth)
+    name, definition = builder.choose(builder.data)
+    types = builder.type_vars(len(definition.types))
+    whole = DataType(name, types)
+    ret = builder.tensor_type() if builder.chance(2) else whole
+    tree, extra = Var(builder.name(), whole), Var(builder.name(), ret)
+    type = FuncType((), types, (whole, ret), ret)
+    itself = Var(builder.name(), type)
+    inner = without_definitions(builder, scope).inner((tree, extra), (), types)
+    clauses = []
+    for way in builder.constructors_of(whole):
+        pattern = PConstructor(
+            way, tuple(catch_all(builder, each) for each in fields_of(way, whole))
+        )
+        bound = variables(pattern)
+        assume(len(set(bound)) == len(bound))
+        case = inner.inner(bound)
+        for var in bound:
+            if var.type is whole:
+                case.add(Call(itself, (var, extra), types), ret)
+        clauses.append(Clause(pattern, body(builder, case, min(depth, 1), ret).expr))
+    function = Function((), types, (tree, extra), ret, Match(tree, tuple(clauses)))
+    builder.cost[itself] = 20 * cost(builder, function)
+    return [(itself, function)]
+
+
+def local_recursion(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function that lets a recursive function of its own and calls it."""
+    param = builder.tensor_type()
+    x = Var(builder.name(), param)
+    inner = scope.inner((x,))
+    loop(builder, inner, depth, x)
+    result = body(builder, inner, depth)
+    outer = Function((), (), (x,), result.type, result.expr)
+    return [(_global(builder, outer), outer)]
+
+
+def loop(builder: Builder, scope: Scope, depth: int, x: Var) -> None:
+    """Let a function that calls itself, and call it on a tensor."""
+    param = typed(x)
+    type = FuncType((), (), (_SCALAR, param), param)
+    itself = Var(builder.name(), type)
+    function = count_down(builder, scope, depth, type, itself)
+    builder.cost[itself] = DEPTH * cost(builder, function)
+    scope.lets.append((itself, function))
+    scope.add(itself, type)
+    scope.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)
+
+
+def higher_order(builder: Builder, scope: Scope, depth: int) -> Definitions:
+    """A function of functions: it applies one twice, or composes two into a closure."""
+    a, b, c = builder.type_vars(3)
+    f, g = (
+        Var(builder.name(), FuncType((), (), (b,), c)),
+        Var(builder.name(), FuncType((), (), (a,), b)),
+    )
+    x = Var(builder.name(), a)
+    composed = Call(f, (Call(g, (x,)),))
+    if builder.chance(2):
+        function = Function((), (a, b, c), (f, g, x), c, composed, builder.attributes())
+        return [(_global(builder, function), function)]
+    closure = Function((), (), (x,), c, composed)
+    ret = FuncType((), (), (a,), c)
+    function = Function((), (a, b, c), (f, g), ret, closure, builder.attributes())
+    return [(_global(builder, function), function)]
+
+
+def extern(builder: Builder) -> tuple[Var, Extern]:
+    """A function defined elsewhere: one of `EXTERNS`."""
+    symbol = builder.choose(sorted(EXTERNS))
+    x = builder.tensor_type()
+    params = (x,) if symbol == "same" else (x, builder.tensor_type())
+    type = FuncType((), (), params, x)
+    return Var(builder.name(), type), Extern(symbol, type)
+
+
+TEMPLATES: Final = (plain, counting, structural, higher_order, mutual, local_recursion)
+
+
+def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
+    """The function a module runs: tensors and tuples of them in, anything but a function out."""
+    plain_scope = Scope([each for each in scope.pool if is_first_order(each.type)])
+    kept, builder.data = builder.data, []
+    dims, _, params = signature(builder, plain_scope, first_order=True)
+    builder.data = kept
+    inner = scope.inner(params, dims)
+    if builder.data:
+        name, definition = builder.choose(builder.data)
+        here = DataType(name, tuple(builder.tensor_type() for _ in definition.types))
+        value = make(builder, inner, here, depth)
+        if value is not None:
+            inner.add(value, here)
+    tensors = [each for each in params if isinstance(each.type, TensorType)]
+    if tensors and builder.chance(3):
+        loop(builder, inner, depth, builder.choose(tensors))
+    for known in scope.pool:  # what is defined is used, mostly
+        if isinstance(known.type, FuncType) and builder.chance(2):
+            use(builder, inner, known, depth)
+    result = _results(builder, inner, depth)
+    function = Function(dims, (), tuple(params), result.type, result.expr)
+    return _global(builder, function), function
+
+
+def use(builder: Builder, scope: Scope, callee: Known, depth: int) -> None:
+    """A call of a definition, bound by a let so that it stays; then of what it returns."""
+    if isinstance(callee.expr, Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
+        return
+    for _ in range(2):
+        found = call_known(builder, scope, callee, depth)
+        if found is None:
+            return
+        if not isinstance(found.type, FuncType):
+            bind(builder, scope, found)
+            return
+        callee = found
+
+
+def _results(builder: Builder, scope: Scope, depth: int) -> Known:
+    """A body whose result has several parts at times, so that little of it is in vain."""
+    for _ in range(builder.count(1, 4 + 2 * depth)):
+        grow(builder, scope, depth)
+    usable = [each for each in scope.pool[::-1] if is_first_order(each.type)]
+    if not usable:
+        wanted = builder.tensor_type()
+        usable = [Known(choose(builder, scope, depth, wanted).expr, wanted)]
+    parts = usable[: builder.count(1, 3)]
+    if len(parts) == 1:
+        return Known(scope.close(parts[0].expr), parts[0].type)
+    items = Tuple(tuple(each.expr for each in parts))
+    return Known(scope.close(items), TupleType(tuple(each.type for each in parts)))
+
+
+def without_definitions(builder: Builder, scope: Scope) -> Scope:
+    """The scope without functions that may take many steps: recursion multiplies them."""
+    costly = {var for var, steps in builder.cost.items() if steps > 5}
+    pool = [each for each in scope.pool if not _calls(each.expr, costly)]
+    return Scope(pool, scope.dims, scope.types)
+
+
+def _calls(expr: Expr, costly: set[Var]) -> bool:
+    return bool(costly) and any(node in costly for node in post_order(expr))
+
+
+def cost(builder: Builder, function: Definition) -> int:
+    """About how many calls one call of the function leads to."""
+    calls = [node for node in post_order(function) if isinstance(node, Call)]
+    return 1 + sum(
+        builder.cost.get(node.callee, 1) for node in calls if isinstance(node.callee, Var)
+    )
+
+
+def _global(builder: Builder, function: Function) -> Var:
+    assert function.ret is not None
+    type = FuncType(function.dims, function.types, tuple(map(typed, function.params)), function.ret)
+    var = Var(builder.name(), type)
+    builder.cost[var] = cost(builder, function)
+    return var
+
+
+_SCALAR: Final = TensorType((), i64)

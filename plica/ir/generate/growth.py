@@ -1,0 +1,328 @@
+"""How a body grows: one construct after another over what is known, then a result.
+
+Nothing here can fail to terminate when it runs: recursion comes only from the templates in
+`definition`, which count down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hypothesis import reject
+
+from plica.ir.dtype import DType, bool_
+from plica.ir.generate.builder import Builder, fields_of, instantiate, is_first_order
+from plica.ir.generate.neural import any_operator, layer
+from plica.ir.generate.operation import filled, operation
+from plica.ir.generate.pattern import catch_all, split, variables
+from plica.ir.generate.scope import Known, Scope, typed
+from plica.ir.graph import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Match,
+    PConstructor,
+    Project,
+    Tuple,
+    Var,
+)  # fmt: skip
+from plica.ir.scalar import Lit, Scalar
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
+
+CALL_LIMIT: Final = 200
+"""No call site is written whose callee may take more steps than this."""
+
+
+def body(builder: Builder, scope: Scope, depth: int, type: Type | None = None) -> Known:
+    """Grow the scope a little and give back a result of the type (of any type if None)."""
+    for _ in range(builder.count(0, 1 + 2 * depth)):
+        grow(builder, scope, depth)
+    result = choose(builder, scope, depth, type)
+    builder.retired.extend(var for var, _ in scope.lets)
+    return Known(scope.close(result.expr), result.type)
+
+
+def choose(builder: Builder, scope: Scope, depth: int, type: Type | None) -> Known:
+    """Something of the type, preferably something made lately."""
+    if type is not None:
+        found = make(builder, scope, type, depth)
+        return Known(reject() if found is None else found, type)
+    if not scope.pool:
+        wanted = builder.tensor_type()
+        return Known(_must(make(builder, scope, wanted, depth)), wanted)
+    latest: Known = builder.choose(scope.pool[::-1])
+    return latest
+
+
+def make(builder: Builder, scope: Scope, type: Type, depth: int) -> Expr | None:
+    """An expression of the type, None where nothing in this scope can have it."""
+    known = scope.of(type)
+    if known and not builder.chance(4):
+        found: Known = builder.choose(known[::-1])
+        return found.expr
+    made = _fresh(builder, scope, type, depth)
+    return known[-1].expr if made is None and known else made
+
+
+def _fresh(builder: Builder, scope: Scope, type: Type, depth: int) -> Expr | None:
+    match type:
+        case TensorType():
+            return filled(builder.draw, type)
+        case TupleType(items):
+            parts = [make(builder, scope, item, depth - 1) for item in items]
+            return None if None in parts else Tuple(tuple(map(_must, parts)))
+        case DataType():
+            ways = builder.constructors_of(type)
+            # The first constructor is never recursive, so values end.
+            way = builder.choose(ways) if depth > 0 else ways[0]
+            made = _construct(builder, scope, way, type, depth)
+            return made or _construct(builder, scope, ways[0], type, 0)
+        case FuncType():
+            return _function_of(builder, scope, type, depth)
+        case _:
+            return None
+
+
+def _construct(
+    builder: Builder, scope: Scope, way: Constructor, type: DataType, depth: int
+) -> Expr | None:
+    parts = [make(builder, scope, each, depth - 1) for each in fields_of(way, type)]
+    return None if None in parts else Call(way, tuple(map(_must, parts)), type.args)
+
+
+def _function_of(builder: Builder, scope: Scope, type: FuncType, depth: int) -> Expr | None:
+    params = tuple(builder.var(each) for each in type.params)
+    if len(set(params)) < len(params):
+        params = tuple(Var(builder.name(), each) for each in type.params)
+    inner = scope.inner(params, type.dims, type.types)
+    if depth > 0:
+        for _ in range(builder.count(0, depth)):
+            grow(builder, inner, depth - 1)
+    result = make(builder, inner, type.ret, depth - 1)
+    if result is None:
+        return None
+    builder.retired.extend(params)
+    return Function(
+        type.dims, type.types, params, type.ret, inner.close(result), builder.attributes()
+    )
+
+
+# --- constructs ----------------------------------------------------------------------------------
+
+
+def grow(builder: Builder, scope: Scope, depth: int) -> None:
+    """Add one construct to the scope; some of them do not always fit."""
+    ways = SIMPLE if depth <= 0 else (*SIMPLE, *NESTED)
+    before = len(scope.pool)
+    builder.choose(ways)(builder, scope, depth)
+    if len(scope.pool) > before and builder.chance(2):
+        # Bound by a let it stays in the program, used or not.
+        value = scope.pool.pop()
+        if isinstance(value.expr, Var):
+            scope.pool.append(value)
+        else:
+            bind(builder, scope, value)
+
+
+def bind(builder: Builder, scope: Scope, value: Known) -> None:
+    """A let of something that is known."""
+    var = Var(builder.name(), value.type)
+    scope.lets.append((var, value.expr))
+    scope.add(var, value.type)
+
+
+def grow_operation(builder: Builder, scope: Scope, depth: int) -> None:
+    """An operator."""
+    operation(builder.draw, scope)
+
+
+def grow_any_operator(builder: Builder, scope: Scope, depth: int) -> None:
+    """An operator of the registry, whichever fits."""
+    any_operator(builder.draw, scope)
+
+
+def grow_layer(builder: Builder, scope: Scope, depth: int) -> None:
+    """A layer of a network."""
+    layer(builder.draw, scope)
+
+
+def grow_constant(builder: Builder, scope: Scope, depth: int) -> None:
+    """A constant."""
+    wanted = builder.tensor_type()
+    scope.add(_must(filled(builder.draw, wanted)), wanted)
+
+
+def grow_tuple(builder: Builder, scope: Scope, depth: int) -> None:
+    """A tuple of what is known, or the unit value."""
+    items = [builder.choose(scope.pool[::-1]) for _ in range(builder.count(0, 3)) if scope.pool]
+    scope.add(
+        Tuple(tuple(each.expr for each in items)), TupleType(tuple(each.type for each in items))
+    )
+
+
+def grow_projection(builder: Builder, scope: Scope, depth: int) -> None:
+    """An item of a tuple that is known."""
+    found = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
+    if not found and scope.pool:
+        parts = [builder.choose(scope.pool[::-1]) for _ in range(2)]
+        items = tuple(each.expr for each in parts), tuple(each.type for each in parts)
+        found = [scope.add(Tuple(items[0]), TupleType(items[1]))]
+    if found:
+        whole: Known = builder.choose(found[::-1])
+        assert isinstance(whole.type, TupleType)
+        index = builder.count(0, len(whole.type.items) - 1)
+        scope.add(Project(whole.expr, index), whole.type.items[index])
+
+
+def grow_let(builder: Builder, scope: Scope, depth: int) -> None:
+    """A let of something that is known, which may be a variable itself."""
+    if scope.pool:
+        bind(builder, scope, builder.choose(scope.pool[::-1]))
+
+
+def grow_value(builder: Builder, scope: Scope, depth: int) -> None:
+    """A value of some type: data, a function, a tuple."""
+    type = builder.type(scope)
+    made = make(builder, scope, type, depth)
+    if made is not None:
+        scope.add(made, type)
+
+
+def grow_if(builder: Builder, scope: Scope, depth: int) -> None:
+    """A choice between two bodies of one type."""
+    type = builder.type(scope, 1)
+    condition = make(builder, scope, TensorType((), bool_), depth)
+    if make(builder, scope, type, 0) is None:
+        return
+    then = body(builder, scope.inner(), depth - 1, type)
+    orelse = body(builder, scope.inner(), depth - 1, type)
+    scope.add(If(_must(condition), then.expr, orelse.expr), type)
+
+
+def grow_match(builder: Builder, scope: Scope, depth: int) -> None:
+    """A total match on something that is known."""
+    type = builder.type(scope, 1)
+    value = _scrutinee(builder, scope, depth)
+    if value is None or make(builder, scope, type, 0) is None:
+        return
+    assert isinstance(value.type, DataType | TupleType)
+    clauses = []
+    for pattern in split(builder, value.type):
+        bound = variables(pattern)
+        if len(set(bound)) < len(bound):
+            return
+        clauses.append(Clause(pattern, body(builder, scope.inner(bound), depth - 1, type).expr))
+        builder.retired.extend(bound)
+    scope.add(Match(value.expr, tuple(clauses)), type)
+
+
+def _scrutinee(builder: Builder, scope: Scope, depth: int) -> Known | None:
+    """Something with parts: known, or a tuple of data and other things, as nested patterns like."""
+    found = scope.having(lambda type: isinstance(type, DataType | TupleType))
+    if found and not builder.chance(3):
+        known: Known = builder.choose(found[::-1])
+        return known
+    wanted: Type = TupleType((builder.type(scope, 1), builder.type(scope, 1)))
+    if builder.data:
+        name, definition = builder.choose(builder.data)
+        data = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
+        wanted = data if builder.chance(2) else TupleType((data, builder.type(scope, 1)))
+    made = make(builder, scope, wanted, depth)
+    return None if made is None else Known(made, wanted)
+
+
+def grow_partial_match(builder: Builder, scope: Scope, depth: int) -> None:
+    """A match that covers less than its type, on a value that it does cover."""
+    if not builder.data:
+        return
+    name, definition = builder.choose(builder.data)
+    type = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
+    way = builder.choose(builder.constructors_of(type))
+    value = _construct(builder, scope, way, type, depth)
+    if value is None:
+        return
+    pattern = PConstructor(way, tuple(catch_all(builder, each) for each in fields_of(way, type)))
+    bound = variables(pattern)
+    if len(set(bound)) == len(bound):
+        result = body(builder, scope.inner(bound), depth - 1)
+        builder.retired.extend(bound)
+        scope.add(Match(value, (Clause(pattern, result.expr),), total=False), result.type)
+
+
+def grow_function(builder: Builder, scope: Scope, depth: int) -> None:
+    """A closure over what is known; at times polymorphic or with dims of its own."""
+    types = builder.type_vars(1) if builder.chance(4) else ()
+    dims = builder.dims(1) if builder.chance(4) else ()
+    params = [Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]
+    params += [Var(builder.name(), each) for each in types]
+    params += [
+        Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims
+    ]
+    inner = scope.inner(params, dims, types)
+    result = body(builder, inner, depth - 1)
+    builder.retired.extend(params)
+    type = FuncType(dims, types, tuple(map(typed, params)), result.type)
+    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
+    # A polymorphic function is used through a variable, as in the text.
+    var = Var(builder.name(), type)
+    scope.lets.append((var, function))
+    known = scope.add(var, type)
+    if not types and not dims and builder.chance(3):
+        known = scope.add(function, type)
+    if not builder.chance(3):
+        call_known(builder, scope, known, depth)
+
+
+def grow_call(builder: Builder, scope: Scope, depth: int) -> None:
+    """A call of something that is known."""
+    found = scope.having(lambda type: isinstance(type, FuncType))
+    found = [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]
+    if found:
+        callee: Known = builder.choose(found[::-1])
+        call_known(builder, scope, callee, depth)
+
+
+def call_known(builder: Builder, scope: Scope, callee: Known, depth: int) -> Known | None:
+    """A call of this function with arguments made for it."""
+    signature = callee.type
+    assert isinstance(signature, FuncType)
+    types = tuple(builder.type(scope, 1) for _ in signature.types)
+    sizes = tuple(_size(builder, scope) for _ in signature.dims)
+    params, ret = instantiate(signature, types, sizes)
+    args = [make(builder, scope, each, depth - 1) for each in params]
+    if None in args:
+        return None
+    return scope.add(Call(callee.expr, tuple(map(_must, args)), types), ret)
+
+
+def _size(builder: Builder, scope: Scope) -> Scalar:
+    if scope.dims and builder.chance(2):
+        known: Scalar = builder.choose(scope.dims)
+        return known
+    return Lit(builder.choose((2, 3, 1, 0)), _I64)
+
+
+def _cost(builder: Builder, callee: Expr) -> int:
+    return builder.cost.get(callee, 1) if isinstance(callee, Var) else 1
+
+
+def _must(expr: Expr | None) -> Expr:
+    assert expr is not None
+    return expr
+
+
+Way = Callable[[Builder, Scope, int], None]
+_I64: Final = DType("i64")
+SIMPLE: Final[tuple[Way, ...]] = (
+    grow_operation, grow_operation, grow_any_operator, grow_any_operator, grow_layer, grow_tuple,
+    grow_projection, grow_let, grow_constant,
+)  # fmt: skip
+NESTED: Final[tuple[Way, ...]] = (
+    grow_call, grow_call, grow_value, grow_function, grow_function, grow_if, grow_match, grow_match,
+    grow_partial_match,
+)  # fmt: skip
+__all__ = ["body", "call_known", "choose", "grow", "is_first_order", "make"]

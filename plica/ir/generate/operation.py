@@ -1,0 +1,208 @@
+"""Operators of the registry as ways to grow a program whose types are known by construction.
+
+Each function takes what is known and returns one more expression with its type, or None where it
+does not fit.  An operator the registry does not have is never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+import plica.ir.op  # noqa: F401  # loads the operators
+from plica.ir.dim import normal_dim, product
+from plica.ir.dtype import DType, bool_
+from plica.ir.generate.choice import between, pick
+from plica.ir.generate.scope import Known, Scope
+from plica.ir.generate.value import constants, dtypes
+from plica.ir.graph import Const, Expr
+from plica.ir.operator import find
+from plica.ir.scalar import Lit, Scalar
+from plica.ir.type import TensorType, Type, static_shape
+
+Growth: TypeAlias = Callable[[DrawFn, Scope], "tuple[Expr, Type] | None"]
+
+ARITHMETIC: Final = ("add", "subtract", "multiply", "maximum", "minimum")
+LOGICAL: Final = ("logical_and", "logical_or")
+COMPARISONS: Final = ("less", "equal", "greater_equal", "not_equal", "less_equal", "greater")
+FLOAT_UNARY: Final = ("negative", "exp", "tanh", "nn.relu", "absolute", "floor")
+SIGNED_UNARY: Final = ("negative", "absolute")
+
+
+def apply(op: str, *args: Any) -> Expr | None:
+    """The operator applied, None where the registry has none of that name."""
+    record = find(op)
+    return None if record is None else record(*args)
+
+
+def tensors(scope: Scope) -> list[tuple[Expr, TensorType]]:
+    """The tensors that are known."""
+    return [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
+
+
+def _pick(draw: DrawFn, scope: Scope, rank: int = 0) -> tuple[Expr, TensorType] | None:
+    found = [(expr, type) for expr, type in tensors(scope) if len(type.shape) >= rank]
+    return pick(draw, found) if found else None
+
+
+def _done(expr: Expr | None, shape: tuple[Scalar, ...], dtype: DType) -> tuple[Expr, Type] | None:
+    return None if expr is None else (expr, TensorType(shape, dtype))
+
+
+def unary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """An elementwise operator of one tensor."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    words: dict[str, tuple[str, ...]] = {
+        "float": FLOAT_UNARY,
+        "int": SIGNED_UNARY,
+        "bool": ("logical_not",),
+    }
+    if t.dtype.kind not in words:
+        return None
+    return _done(apply(pick(draw, words[t.dtype.kind]), x), t.shape, t.dtype)
+
+
+def binary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """Arithmetic of two tensors of one type, or of a tensor and something that broadcasts."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    words = LOGICAL if t.dtype is bool_ else ARITHMETIC
+    y = _partner(draw, scope, t)
+    pair = (x, y) if draw(between(0, 1)) else (y, x)
+    return _done(apply(pick(draw, words), *pair), t.shape, t.dtype)
+
+
+def comparison(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """A comparison."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    words = ("equal", "not_equal") if t.dtype is bool_ else COMPARISONS
+    op = pick(draw, words)
+    return _done(apply(op, x, _partner(draw, scope, t)), t.shape, bool_)
+
+
+def where(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """A choice between two tensors, element by element."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    masks = scope.of(TensorType(t.shape, bool_)) or scope.of(TensorType((), bool_))
+    mask = pick(draw, masks).expr if masks else draw(constants(bool_, ()))
+    return _done(apply("where", mask, x, _partner(draw, scope, t)), t.shape, t.dtype)
+
+
+def cast(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """A change of dtype."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    to = draw(dtypes())
+    return _done(apply("cast", x, to), t.shape, to)
+
+
+def transpose(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """Axes in another order."""
+    picked = _pick(draw, scope, 2)
+    if picked is None:
+        return None
+    x, t = picked
+    order = tuple(draw(st.permutations(range(len(t.shape)))))
+    return _done(apply("transpose", x, order), tuple(t.shape[i] for i in order), t.dtype)
+
+
+def reshape(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """All elements in one axis, or one more axis of size 1."""
+    picked = _pick(draw, scope)
+    if picked is None:
+        return None
+    x, t = picked
+    shape = (product(t.shape),) if draw(between(0, 1)) else (Lit(1, _INDEX), *t.shape)
+    return _done(apply("reshape", x, shape), shape, t.dtype)
+
+
+def concat(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """Tensors one after another; symbolic sizes are added."""
+    picked = _pick(draw, scope, 1)
+    if picked is None:
+        return None
+    x, t = picked
+    fits = [
+        (expr, type)
+        for expr, type in tensors(scope)
+        if type.dtype is t.dtype and len(type.shape) and type.shape[1:] == t.shape[1:]
+    ]
+    y, u = pick(draw, fits)
+    first = normal_dim(t.shape[0] + u.shape[0])
+    return _done(apply("concat", (x, y), 0), (first, *t.shape[1:]), t.dtype)
+
+
+def total(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """A sum or a maximum along the first axis."""
+    picked = _pick(draw, scope, 1)
+    if picked is None or picked[1].dtype is bool_:
+        return None
+    x, t = picked
+    return _done(apply("sum", x, 0), t.shape[1:], t.dtype)
+
+
+def matmul(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+    """A product of matrices: with a constant where the inner size is known, else with itself."""
+    found = [
+        (expr, type)
+        for expr, type in tensors(scope)
+        if len(type.shape) == 2 and type.dtype.is_float
+    ]
+    if not found:
+        return None
+    x, t = pick(draw, found)
+    inner = t.shape[1]
+    if isinstance(inner, Lit):
+        weights = draw(constants(t.dtype, (int(inner.value), 2)))
+        return _done(apply("matmul", x, weights), (t.shape[0], Lit(2, _INDEX)), t.dtype)
+    turned = apply("transpose", x, (1, 0))
+    product_ = None if turned is None else apply("matmul", x, turned)
+    return _done(product_, (t.shape[0], t.shape[0]), t.dtype)
+
+
+_INDEX: Final = DType("i64")
+GROWTHS: Final[tuple[Growth, ...]] = (
+    binary, unary, comparison, where, cast, transpose, reshape, concat, total, matmul,
+)  # fmt: skip
+
+
+def operation(draw: DrawFn, scope: Scope) -> Known | None:
+    """One more operator applied to what is known."""
+    grown = pick(draw, GROWTHS)(draw, scope)
+    return None if grown is None else scope.add(*grown)
+
+
+def filled(draw: DrawFn, of: TensorType) -> Expr | None:
+    """A tensor of any type: a constant, or a number spread over a symbolic shape."""
+    shape = static_shape(of)
+    if shape is not None:
+        return draw(constants(of.dtype, shape))
+    return apply("broadcast_to", draw(constants(of.dtype, ())), of.shape)
+
+
+def _partner(draw: DrawFn, scope: Scope, t: TensorType) -> Expr:
+    """Another tensor of this dtype whose shape is the same or broadcasts to it."""
+    same = scope.of(t)
+    kind = pick(draw, ("same", "scalar", "row"))
+    if kind == "same" and same:
+        return pick(draw, same).expr
+    row = tuple(int(d.value) if isinstance(d, Lit) else 1 for d in t.shape[-1:])
+    shape: tuple[int, ...] = row if kind == "row" else ()
+    constant: Const = draw(constants(t.dtype, shape))
+    return constant

@@ -1,0 +1,215 @@
+"""Scalar terms, index terms, tensor expressions and kernels: the grammars inside loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.core.name import Name
+from plica.ir.dim import dim_var, normal_dim
+from plica.ir.dtype import DType, bool_, f32, i64
+from plica.ir.generate.choice import between, pick
+from plica.ir.generate.value import dtypes, numbers
+from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.scalar import (
+    COMPARISON,
+    INTRINSICS,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Buffer,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+)  # fmt: skip
+from plica.ir.tensor import Compute, axis
+
+ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
+INTEGER_ONLY: Final = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
+UNARY_INTRINSICS: Final = tuple(sorted(INTRINSICS - {"atan2", "fmod", "copysign"}))
+
+
+def literals(dtype: DType) -> st.SearchStrategy[Scalar]:
+    """Literals of a dtype."""
+    return numbers(dtype).map(lambda value: Lit(value, dtype))
+
+
+@st.composite
+def scalars(
+    draw: DrawFn,
+    dtype: DType = f32,
+    vars: Sequence[Scalar] = (),
+    buffers: Sequence[Buffer] = (),
+    depth: int = 3,
+) -> Scalar:
+    """Well-typed scalar terms of a dtype over variables and buffers; all node kinds occur."""
+    leaves = [each for each in vars if _dtype(each) is dtype]
+    if depth == 0 or draw(between(0, 3)) == 0:
+        if leaves and draw(between(0, 1)) == 1:
+            return pick(draw, leaves)
+        return draw(literals(dtype))
+
+    def sub(of: DType, more: Sequence[Scalar] = ()) -> Scalar:
+        return draw(scalars(of, (*vars, *more), buffers, depth - 1))
+
+    kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
+    loadable = [each for each in buffers if each.dtype is dtype]
+    if loadable:
+        kinds.append("load")
+    if dtype.is_float:
+        kinds.append("intrinsic")
+    match draw(st.sampled_from(kinds)):
+        case "select":
+            return Select(sub(bool_), sub(dtype), sub(dtype))
+        case "cast":
+            return Cast(sub(draw(dtypes())), dtype)
+        case "load":
+            buffer = draw(st.sampled_from(loadable))
+            return Load(buffer, tuple(draw(_indices(size, vars)) for size in buffer.shape))
+        case "reduce":
+            k = axis(draw(st.sampled_from("kl")), depth)
+            words = ("all", "any") if dtype is bool_ else ("sum", "prod", "max", "min")
+            extent = Lit(draw(st.integers(1, 3)), i64)
+            return Reduce(draw(st.sampled_from(words)), (k,), (extent,), sub(dtype, (k,)))
+        case "intrinsic":
+            name = draw(st.sampled_from([n for n in UNARY_INTRINSICS if n not in _YES_NO]))
+            if draw(st.integers(0, 4)) == 0:
+                pair = draw(st.sampled_from(("atan2", "fmod", "copysign")))
+                return Intrinsic(pair, (sub(dtype), sub(dtype)))
+            return Intrinsic(name, (sub(dtype),))
+        case _:
+            return _binary(draw, dtype, sub)
+
+
+_YES_NO: Final = frozenset({"isnan", "isinf"})
+
+
+def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object) -> Scalar:
+    assert callable(sub)
+    if dtype is bool_:
+        kind = draw(between(0, 5))
+        if kind == 1:
+            return Not(sub(bool_))
+        if kind in (2, 3):
+            return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
+        other = draw(dtypes())
+        if other.is_float and kind == 4:
+            return Intrinsic(draw(st.sampled_from(sorted(_YES_NO))), (sub(other),))
+        return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
+    classes = (*ARITHMETIC, Div, Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
+    return draw(st.sampled_from(classes))(sub(dtype), sub(dtype))
+
+
+def _dtype(leaf: Scalar) -> DType | None:
+    return leaf.dtype if isinstance(leaf, ScalarVar | Lit) else None
+
+
+@st.composite
+def _indices(draw: DrawFn, size: Scalar, vars: Sequence[Scalar]) -> Scalar:
+    """An index that is inside `size` where that is a positive number: a remainder."""
+    inner = draw(index_terms(vars, depth=1))
+    return FloorMod(inner, size)
+
+
+@st.composite
+def index_terms(draw: DrawFn, vars: Sequence[Scalar] | None = None, depth: int = 3) -> Scalar:
+    """Index terms (i64) over the variables; over `n`, `m`, `k` where none are given."""
+    known = (dim_var("n"), dim_var("m"), dim_var("k")) if vars is None else vars
+    indices = [each for each in known if _dtype(each) is i64]
+    if depth == 0 or draw(between(0, 1)):
+        if indices and draw(between(0, 1)) == 1:
+            return pick(draw, indices)
+        return Lit(draw(st.integers(-4, 9)), i64)
+    left, right = (draw(index_terms(known, depth - 1)) for _ in range(2))
+    return draw(st.sampled_from((Add, Mul, Sub, FloorDiv, FloorMod, Min, Max)))(left, right)
+
+
+def dims(vars: Sequence[ScalarVar] = (), depth: int = 2) -> st.SearchStrategy[Scalar]:
+    """Dims in normal form: numbers, variables, and small polynomials of them."""
+    sizes: st.SearchStrategy[Scalar] = st.sampled_from((2, 3, 1, 0, 5)).map(lambda n: Lit(n, i64))
+    if not vars:
+        return sizes
+    linear = st.builds(
+        lambda v, a, b: normal_dim(v * a + b),
+        st.sampled_from(list(vars)), st.integers(1, 3), st.integers(0, 2),
+    )  # fmt: skip
+    return st.one_of(sizes, st.sampled_from(list(vars)), linear)
+
+
+@st.composite
+def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
+    """Tensor expressions over one or two inputs with static shapes; loads stay in bounds."""
+    shape = draw(st.lists(st.integers(1, 3), max_size=2))
+    inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
+    axes = tuple(axis("i", number) for number in range(len(shape)))
+    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(dtypes()))
+    body = draw(scalars(of, axes, inputs))
+    return Compute(inputs, axes, tuple(Lit(size, i64) for size in shape), body)
+
+
+def _buffer(draw: DrawFn, name: str) -> Buffer:
+    shape = draw(st.lists(st.integers(1, 3), max_size=2))
+    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(dtypes()))
+
+
+@st.composite
+def kernels(draw: DrawFn) -> Kernel:
+    """Loop programs: every statement occurs; indices stay in bounds, outputs may be partial."""
+    inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
+    outputs = (_buffer(draw, "out"),)
+    body = draw(_stmts(inputs, outputs, (), 3))
+    return Kernel((), (*inputs, *outputs), len(inputs), body)
+
+
+@st.composite
+def _stmts(
+    draw: DrawFn,
+    readable: tuple[Buffer, ...],
+    writable: tuple[Buffer, ...],
+    vars: tuple[ScalarVar, ...],
+    depth: int,
+) -> Stmt:
+    def inner(more: tuple[ScalarVar, ...] = (), local: tuple[Buffer, ...] = ()) -> Stmt:
+        return draw(_stmts(readable, (*writable, *local), (*vars, *more), depth - 1))
+
+    kind = draw(st.sampled_from(("store", "for", "seq", "branch", "alloc"))) if depth else "store"
+    match kind:
+        case "for":
+            var = axis(draw(st.sampled_from("ij")), depth)
+            extent = Lit(draw(st.integers(1, 3)), i64)
+            kinds: tuple[LoopKind, ...] = ("serial", "vectorized", "unrolled")
+            word = pick(draw, kinds)
+            return For(var, extent, word, inner((var,)))
+        case "seq":
+            return Seq(tuple(inner() for _ in range(draw(st.integers(0, 2)))))
+        case "branch":
+            return Branch(draw(scalars(bool_, vars, readable, 1)), inner(), inner())
+        case "alloc":
+            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(dtypes()))
+            return Alloc(local, inner(local=(local,)))
+        case _:
+            target = draw(st.sampled_from(writable))
+            where = tuple(draw(_indices(size, vars)) for size in target.shape)
+            return Store(target, where, draw(scalars(target.dtype, vars, readable, 2)))

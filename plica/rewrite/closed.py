@@ -1,0 +1,58 @@
+"""Closed terms: expressions that depend on no variable, and so are constants that await folding.
+
+A rule that moves constants into weights makes a product of constants; the next rule must still see
+a constant there, though nobody has computed it yet.
+
+>>> from plica.ir.graph import const
+>>> weight = const([1.0, 2.0], "f32") * const(3.0, "f32")
+>>> is_closed(weight), value_of(weight)
+(True, array([3., 6.], dtype=float32))
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import EvaluationError
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.graph import Apply, Const, Expr, Function, Literal, Var
+from plica.ir.interpret import interpret
+from plica.ir.module import module
+from plica.rewrite.pattern import hole
+
+
+def is_closed(value: object) -> bool:
+    """Whether a value is an expression that depends on nothing outside of it."""
+    return isinstance(value, Const) or (
+        isinstance(value, Apply) and not free_vars(value)  # a call might not come to an end
+    )
+
+
+def closed(name: str, **demands: Any) -> Any:
+    """A hole that only closed terms fill.  Any: a hole goes wherever a term can."""
+    return hole(name, when=is_closed, **demands)
+
+
+def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
+    """The array that a closed term is, None where computing it fails or might not end."""
+    if isinstance(term, Const):
+        return term.numpy()
+    return _computed(term) if is_closed(term) else None
+
+
+@lru_cache(maxsize=512)
+def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
+    parts = (node for node in post_order(term) if isinstance(node, Expr))
+    if not all(isinstance(node, Apply | Const | Literal) for node in parts):
+        return None
+    main = Var(Name("main"), None)
+    try:
+        value = interpret(module({main: Function((), (), (), None, term)}, main))
+    except EvaluationError:
+        return None
+    return value if isinstance(value, np.ndarray) else None

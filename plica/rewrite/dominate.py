@@ -1,0 +1,283 @@
+"""Regions: from a parent to the child in which all that was made of it comes together.
+
+A pattern `dominates(parent, path, child)` matches at an expression `c` with a parent `p` when
+- `c` matches `child` and `p` matches `parent`;
+- every expression on a way from `p` to `c` matches `path`;
+- nothing leaks: whoever uses `p` or an expression on a way is on a way too, or is `c`.
+Of several such parents the nearest is taken: the one that comes last in the order of a walk.
+
+The parts of a region are plain dataflow (operators, tuples, projections, calls); a let hides who
+uses its value, so `to_dataflow` comes first.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.op import find
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite.pattern import either, holes
+>>> x, y = holes("x y")
+>>> exp, relu = find("exp"), find("nn.relu")
+>>> a = Var(Name("a"), tensor((2,), "f32"))
+>>> diamond = relu(-exp(a) + exp(a) * 2)
+>>> pattern = dominates(exp(x), either(-x, x * y, x + y), relu(y))
+>>> [region.parent is exp(a) for region in regions(pattern, diamond)]
+[True]
+>>> list(regions(pattern, diamond + exp(a)))      # the exponential is used outside
+[]
+
+Finding all regions takes a number of steps proportional to the size of the program: along the tree
+of post-dominators it is counted how many expressions that are not on the path lie below each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import frozen
+
+from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.graph import Apply, Call, Expr, Project, Tuple
+from plica.ir.module import Module
+from plica.rewrite.check.probe import types_differ
+from plica.rewrite.derivation import Derivation, Step, Sweep
+from plica.rewrite.graph.dominator import PostDominators
+from plica.rewrite.graph.walk import operands
+from plica.rewrite.match import Filling, Match, Matcher, compiled
+from plica.rewrite.pattern import Dominator, dominates
+from plica.rewrite.rule import Rule
+from plica.runtime.error import Diagnostic
+
+__all__ = ["Region", "applied", "dominates", "regions", "rewrite_dominated"]
+
+_PLAIN: Final = (Apply, Tuple, Project, Call)
+ROUNDS: Final = 100
+"""How often a program is searched for regions before the rules are taken to loop."""
+
+
+@frozen
+class Region:
+    """A match: the parent, what lies on the ways in the order of a walk, the child."""
+
+    parent: Expr
+    path: tuple[Expr, ...]
+    child: Expr
+    filling: Filling
+
+    @property
+    def nodes(self) -> tuple[Expr, ...]:
+        """All parts of the region, parts before wholes."""
+        return (self.parent, *self.path, self.child)
+
+
+Parts = Callable[[Expr], Iterable[Expr]]
+
+
+def regions(pattern: Dominator, root: Expr, parts: Parts = operands) -> Iterator[Region]:
+    """The regions inside an expression, by their children, wholes before parts; they may overlap.
+
+    `parts` gives what an expression is made of; another function hides some of it.
+    """
+    dataflow = Dataflow(root, parts)
+    for parent, child in dataflow.ends(pattern):
+        yield dataflow.region(pattern, parent, child)
+
+
+@lru_cache(maxsize=256)
+def ways(pattern: Term) -> tuple[Matcher, ...]:
+    """The matchers of the alternatives of a pattern."""
+    return tuple(matcher for _, matcher in compiled(pattern))
+
+
+def matches(pattern: Term, term: Expr) -> bool:
+    """Whether a pattern matches a plain part of a program."""
+    return isinstance(term, _PLAIN) and any(way(term, {}) for way in ways(pattern))
+
+
+class Dataflow:
+    """Who uses what below an expression, and where it comes together."""
+
+    def __init__(self, root: Expr, parts: Parts = operands) -> None:
+        self.root = root
+        self.tree = PostDominators(root, parts)
+        self.nodes: list[Expr] = self.tree.nodes
+        self.users: dict[Expr, list[Expr]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for part in parts(node):
+                self.users[part].append(node)
+        self.order = {node: at for at, node in enumerate(self.nodes)}
+
+    def ends(self, pattern: Dominator) -> Iterator[tuple[Expr, Expr]]:
+        """The parents and children of all regions, by the children, wholes before parts."""
+        nearest = self._nearest(pattern)
+        for node in self.nodes:
+            found = nearest.get(node)
+            if found is None or not matches(pattern.child, node):
+                continue
+            if joint(pattern, found, node) is not None:
+                yield found, node
+
+    def region(self, pattern: Dominator, parent: Expr, child: Expr) -> Region:
+        """The region between two ends."""
+        filling = joint(pattern, parent, child)
+        assert filling is not None
+        seen = {child, parent}
+        path: list[Expr] = []
+        stack = [parent]
+        while stack:
+            for user in self.users[stack.pop()]:
+                if user not in seen:
+                    seen.add(user)
+                    path.append(user)
+                    stack.append(user)
+        path.sort(key=self.order.__getitem__, reverse=True)
+        return Region(parent, tuple(path), child, filling)
+
+    def _nearest(self, pattern: Dominator) -> dict[Expr, Expr]:
+        """For each expression the nearest parent whose every way leads to it along the path.
+
+        `dirty[n]` counts the expressions from `n` up the tree of post-dominators that are not on
+        the path themselves, or have others that are not between them and the next one.  All
+        between an expression and its immediate post-dominator `d` are on the path where no user
+        is dirtier than `d`.
+        """
+        dirty: dict[Expr, int] = {self.root: 1}
+        clean: set[Expr] = set()
+        on_path: set[Expr] = set()
+        for node in self.nodes[1:]:  # wholes before parts
+            above = self.tree.immediate(node)
+            users = self.users[node]
+            is_clean = all(dirty[user] == dirty[above] for user in users if user is not above)
+            if is_clean:
+                clean.add(node)
+            if matches(pattern.path, node):
+                on_path.add(node)
+            dirty[node] = dirty[above] + (not (is_clean and node in on_path))
+        best: dict[Expr, Expr] = {}
+        for node in reversed(self.nodes[1:]):  # parts before wholes: what it dominates is known
+            if node not in clean:
+                continue
+            mine = best.get(node) if node in on_path else None
+            if matches(pattern.parent, node):
+                mine = node
+            above = self.tree.immediate(node)
+            other = best.get(above)
+            if mine is not None and (other is None or self.order[mine] < self.order[other]):
+                best[above] = mine
+        return best
+
+
+def joint(pattern: Dominator, parent: Expr, child: Expr) -> Filling | None:
+    """What fills the holes of both ends together."""
+    for above in ways(pattern.parent):
+        for below in ways(pattern.child):
+            filling: Filling = {}
+            if above(parent, filling) and below(child, filling):
+                return filling
+    return None
+
+
+def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, Derivation]:
+    """The module rewritten until no rule finds a region, and the derivation to it.
+
+    In a round each expression is in one region at most; of two that overlap the outer is taken.
+    """
+    used = tuple(rules)
+    for rule in used:
+        if not isinstance(rule.left, Dominator):
+            message = f"The left side of {rule.name} is no region."
+            hint = "Use plica.rewrite.rewrite for it."
+            raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
+    steps: list[Step] = []
+    current = module
+    for _ in range(ROUNDS):
+        new, taken = _round(current, used)
+        if not taken:
+            return current, Derivation(module, tuple(steps))
+        steps += taken
+        current = new
+    names = list(dict.fromkeys(step.rule.name for step in steps[-50:]))
+    raise RuleRefused(
+        Diagnostic(
+            "looping-rules",
+            "Rewriting of regions does not come to an end.",
+            steps[-1].rule.place,
+            expected="rules that decrease some measure",
+            found=f"a cycle through {', '.join(names)}",
+        )
+    )
+
+
+def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[Step]]:
+    """Every region that was found at once, replaced in one sweep."""
+    chosen = _disjoint(module, rules)
+    if not chosen:
+        return module, []
+    sweep = Sweep("up")
+    steps: list[Step] = []
+    memo: dict[Term, Term] = {}
+    for node in post_order(module):
+        new = node
+        if not type(node).variable:
+            new = rebuild(node, tuple([memo[kid] for kid in node._children]))
+        memo[node] = new
+        if node in chosen:
+            rule, region = chosen[node]
+            after = applied(rule, region, memo)
+            if after is not None and after is not new:
+                steps.append(Step(rule, new, after, (), sweep, len(steps) + 1))
+                memo[node] = after
+    result = memo[module]
+    assert isinstance(result, Module)
+    return result, steps
+
+
+def _disjoint(module: Module, rules: tuple[Rule, ...]) -> dict[Expr, tuple[Rule, Region]]:
+    """Regions to replace, by their children."""
+    # One walk over all functions: what two of them share is used outside of each.
+    whole = Tuple(tuple(function for _, function in module.functions()))
+    dataflow = Dataflow(whole)
+    taken: set[Expr] = set()
+    chosen: dict[Expr, tuple[Rule, Region]] = {}
+    for rule in rules:
+        assert isinstance(rule.left, Dominator)
+        for parent, child in dataflow.ends(rule.left):
+            if child is whole or child in taken or parent in taken:
+                continue
+            region = dataflow.region(rule.left, parent, child)
+            if taken.isdisjoint(region.nodes) and applied(rule, region, None) is not None:
+                taken.update(region.nodes)
+                chosen[region.child] = rule, region
+    return chosen
+
+
+def applied(rule: Rule, region: Region, memo: dict[Term, Term] | None) -> Expr | None:
+    """The right side for a region, as it is now: below it other regions may have been replaced."""
+
+    def now(node: Expr) -> Any:
+        return node if memo is None else memo[node]
+
+    left = rule.left
+    assert isinstance(left, Dominator)
+    parent, child = now(region.parent), now(region.child)
+    ends = joint(left, parent, child)
+    if ends is None:
+        return None
+    filling = ends | {
+        "parent": parent,
+        "path": tuple(now(each) for each in region.path),
+        "child": child,
+    }
+    if rule.when is not None and not rule.when(Match(filling)):
+        return None
+    made = rule.build(filling) if rule.build is not None else rule.right(Match(filling))  # type: ignore[operator]  # no plan: a function
+    if made is None or made is child:
+        return None
+    wrong = types_differ(child, made)
+    if wrong is not None:
+        message = f"The sides of {rule.name} cannot have one type."
+        raise RuleRefused(Diagnostic("rule-types", message, rule.place, found=wrong))
+    assert isinstance(made, Expr)
+    return made

@@ -1,0 +1,314 @@
+"""Deciding what is fused: which operators are computed in one kernel.
+
+A group has one result, its *sink*.  A value joins the group of its users if all its users are in
+that group, and none of its work would be done twice:
+
+    inlined   it is computed where it is read; its elements are read at one place each, as often as
+              it has elements, or it is cheap
+    epilogue  it reduces (a sum, a convolution); it is computed first, element by element, and its
+              users with it: they read exactly the element at hand.  A group reduces once.
+
+Values are looked at users first, so the sink post-dominates its group by construction, groups are
+disjoint, and they cannot need one another in a circle.  Everything is said of every edge: fused or
+not, and why.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Apply, Var
+>>> from plica.ir.infer import infer_expr
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((2, 3), "f32"))
+>>> found = decide(infer_expr(Apply("exp", (x + 1.0,))), USUAL)
+>>> [each.reason for each in found.verdicts.values()]
+['escapes', 'inlined']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.dim import known, same_dim
+from plica.ir.graph import Expr, Function, attr
+from plica.ir.kind import Kind
+from plica.ir.scalar import Scalar, ScalarVar
+from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
+from plica.rewrite.graph.walk import operands
+
+Reason = Literal[
+    "inlined", "epilogue",
+    "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
+    "repeated", "reread", "reordered", "moved", "two-reductions", "size", "depth",
+]  # fmt: skip
+
+# fmt: off
+REASONS: Final[dict[Reason, str]] = {
+    "inlined":        "computed where it is read",
+    "epilogue":       "its user is computed with the result of the reduction",
+    "opaque":         "one of the two has no single tensor expression",
+    "stopped":        "the limits name one of the operators",
+    "view":           "a view is no work: its memory is its argument's",
+    "may-fail":       "it may end the program, so all of it must be computed",
+    "escapes":        "something else than an operator uses it too",
+    "shared":         "operators of different groups use it",
+    "unread":         "its user looks at its type only",
+    "data-dependent": "where it is read is known when the program runs",
+    "repeated":       "its elements would be computed more than once",
+    "reread":         "its user reads each element again and again",
+    "reordered":      "its user would sum it in an order memory does not have",
+    "moved":          "its user reads it elsewhere than where it is made",
+    "two-reductions": "its group reduces already",
+    "size":           "the group has as many operators as the limits allow",
+    "depth":          "the group is as deep as the limits allow",
+}
+# fmt: on
+"""What each word means."""
+
+FUSED: Final = ("inlined", "epilogue")
+
+
+@frozen
+class Limits:
+    """How far fusion goes: operators of a group, operators after one another, those kept alone."""
+
+    size: int = 48
+    depth: int = 32
+    stop: tuple[str, ...] = ()
+
+
+USUAL: Final = Limits()
+
+
+@frozen(eq=False)
+class Verdict:
+    """Whether a value joined the group of its users, and why; `because` is a use in the way."""
+
+    reason: Reason
+    because: Expr | None = None
+
+    @property
+    def fused(self) -> bool:
+        return self.reason in FUSED
+
+
+@frozen(eq=False)
+class Spot:
+    """Where in its group a value is computed."""
+
+    place: Index
+    inner: bool
+    depth: int
+
+
+Users: TypeAlias = Mapping[Expr, dict[Expr, None]]
+
+
+class Group:
+    """Operators that become one kernel; grows from its sink towards the inputs."""
+
+    def __init__(self, sink: Expr, of: Reading | None, is_closed: bool) -> None:
+        self.sink = sink
+        self.of = of
+        self.is_closed = is_closed
+        self.spots: dict[Expr, Spot] = {}
+        self.anchor: Expr | None = None
+        self.anchor_kind: Kind = "opaque"
+        self.axes: list[tuple[ScalarVar, Scalar]] = []
+        self.inner_axes: list[tuple[ScalarVar, Scalar]] = []
+        if of is not None:
+            self.spots[sink] = Spot(of.identity, False, 1)
+            self.axes = list(zip(of.compute.axes, of.compute.shape, strict=True))
+            if of.reduces:
+                self.reduce_by(sink, of)
+
+    def reduce_by(self, anchor: Expr, of: Reading) -> None:
+        """Note the one reduction of the group."""
+        self.anchor = anchor
+        self.anchor_kind = of.kind
+        self.inner_axes = list(of.folded)
+
+
+@frozen(eq=False)
+class Decisions:
+    """What was decided: the group of every value, and the verdict on it."""
+
+    order: tuple[Expr, ...]
+    """All expressions, parts before wholes."""
+    users: Users
+    groups: Mapping[Expr, Group]
+    verdicts: Mapping[Expr, Verdict]
+
+
+def decide(root: Expr, limits: Limits) -> Decisions:
+    """Group the operators of a typed expression."""
+    order, users = _walk(root)
+    groups: dict[Expr, Group] = {}
+    verdicts: dict[Expr, Verdict] = {}
+    for node in reversed(order):
+        if parts(node) is None:
+            continue
+        found = reading(node)
+        joined, spot = _judge(node, found, users[node], groups, limits)
+        verdicts[node] = joined
+        if spot is None:
+            closed = found is None or found.is_view or found.kind == "opaque"
+            groups[node] = Group(node, found, closed or operator(node) in limits.stop)
+            continue
+        assert found is not None
+        group = groups[next(iter(users[node]))]
+        group.spots[node] = spot
+        groups[node] = group
+        if found.reduces:
+            group.reduce_by(node, found)
+    return Decisions(tuple(order), users, groups, verdicts)
+
+
+def _judge(
+    value: Expr,
+    of: Reading | None,
+    users: Iterable[Expr],
+    groups: Mapping[Expr, Group],
+    limits: Limits,
+) -> tuple[Verdict, Spot | None]:
+    """Whether a value joins the one group of its users, and where it is computed there."""
+    no = _alone(value, of, limits)
+    if no is not None or of is None:
+        return Verdict(no or "opaque"), None
+    group: Group | None = None
+    for user in users:
+        theirs = groups.get(user)
+        if theirs is None:
+            return Verdict("escapes", user), None
+        if group is not None and theirs is not group:
+            return Verdict("shared", user), None
+        group = theirs
+    if group is None:
+        return Verdict("escapes"), None  # it is the result itself
+    if group.is_closed:
+        return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
+    if len(group.spots) >= limits.size:
+        return Verdict("size", group.sink), None
+    spot = _spot(value, users, group)
+    if isinstance(spot, Verdict):
+        return spot, None
+    if spot.depth > limits.depth:
+        return Verdict("depth", group.sink), None
+    no = _epilogue(of, spot, group) if of.reduces else _inlined(of, spot, group)
+    if no is not None:
+        return Verdict(no, group.anchor if no != "repeated" else group.sink), None
+    return Verdict("epilogue" if of.reduces else "inlined"), spot
+
+
+def _alone(value: Expr, of: Reading | None, limits: Limits) -> Reason | None:
+    """Why a value is in no group with its users, whoever they are."""
+    if of is None or of.kind == "opaque":
+        return "opaque"
+    if operator(value) in limits.stop:
+        return "stopped"
+    if of.is_view:
+        return "view"
+    return "may-fail" if of.may_fail else None
+
+
+def _spot(value: Expr, users: Iterable[Expr], group: Group) -> Spot | Verdict:
+    """The one place a group needs a value at."""
+    found: dict[tuple[Index, bool], None] = {}
+    depth = 0
+    for user in users:
+        theirs, at = reading(user), group.spots[user]
+        depth = max(depth, at.depth + 1)
+        for number, part in enumerate(parts(user) or ()):
+            if part is not value:
+                continue
+            assert theirs is not None  # it is in a group
+            if theirs.dependent[number]:
+                return Verdict("data-dependent", user)
+            for place in theirs.places[number]:
+                where = moved(place, theirs, at.place)
+                found[where, at.inner or theirs.inner[number]] = None
+                if len(found) > 1:
+                    return Verdict("repeated", user)
+    if not found:
+        return Verdict("unread", next(iter(users)))
+    ((where, inner),) = found
+    return Spot(where, inner, depth)
+
+
+def moved(place: Index, of: Reading, to: Index) -> Index:
+    """A place a user reads, once the user itself is computed at the place `to`."""
+    if place == of.identity:
+        return to
+    if to == of.identity:
+        return place
+    at: dict[Term, Term] = dict(zip(of.compute.axes, to, strict=True))
+    return tuple([at[each] if each in at else substitute(each, at) for each in place])  # type: ignore[misc]  # scalars give scalars
+
+
+def _epilogue(of: Reading, spot: Spot, group: Group) -> Reason | None:
+    """Why a reduction is not computed in a group: all of it must be read, in any order of axes."""
+    if group.anchor is not None:
+        return "two-reductions"
+    wanted = {axis: size for axis, size in group.axes if known(size) != 1}
+    for place, size in zip(spot.place, of.compute.shape, strict=True):
+        if isinstance(place, ScalarVar):
+            there = wanted.pop(place, None)
+            if there is None or not same_dim(size, there):
+                return "moved"
+        elif known(size) != 1:
+            return "moved"
+    return "moved" if wanted else None
+
+
+def _inlined(of: Reading, spot: Spot, group: Group) -> Reason | None:
+    """Why a value that does not reduce is not computed where it is read."""
+    axes = group.axes
+    if spot.inner:
+        if group.anchor_kind != "reduction":
+            return "reread"
+        if of.kind == "injective":
+            return "reordered"
+        axes = [*axes, *group.inner_axes]
+    plainly = {each for each in spot.place if isinstance(each, ScalarVar)}
+    if all(axis in plainly or known(size) == 1 for axis, size in axes):
+        return None
+    here, there = count(of.compute.shape), count(tuple([size for _, size in axes]))
+    if here is not None and there is not None and there <= here:
+        return None
+    return None if of.is_cheap else "repeated"
+
+
+def inside(node: Expr) -> tuple[Expr, ...]:
+    """What fusion sees of an expression: the arguments of a value, and no fused function."""
+    args = parts(node)
+    if args is not None:
+        return args
+    if isinstance(node, Function) and is_whole(node):
+        return ()
+    return operands(node)
+
+
+def is_whole(function: Function) -> bool:
+    """Whether a function is a kernel, or belongs to somebody else as it is."""
+    return bool(attr(function, "primitive")) or attr(function, "composite") is not None
+
+
+def _walk(root: Expr) -> tuple[list[Expr], dict[Expr, dict[Expr, None]]]:
+    """Every expression, parts before wholes, and who uses it."""
+    users: dict[Expr, dict[Expr, None]] = {root: {}}
+    order: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    entered: set[Expr] = set()
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in entered:
+            entered.add(node)
+            stack.append((node, True))
+            for part in reversed(inside(node)):
+                users.setdefault(part, {})[node] = None
+                stack.append((part, False))
+    return order, users

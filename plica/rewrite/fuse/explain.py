@@ -1,0 +1,109 @@
+"""Explaining fusion: for every edge between two operators whether they are one kernel, and why.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Apply, Function, Var
+>>> from plica.ir.infer import infer
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((2, 3), "f32")), Var(Name("main"), None)
+>>> top = Apply("max", (x,), (("axis", (1,)), ("keepdims", True)))
+>>> of = infer(module({main: Function((), (), (x,), None, (x - top) * 2.0)}, main))
+>>> print(table(explain(of)))
+producer    kind       consumer    kind       fused  reason   because
+max.0       reduction  subtract.1  broadcast  no     moved
+subtract.1  broadcast  multiply.2  broadcast  yes    inlined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from plica.ir.graph import Expr
+from plica.ir.infer import infer
+from plica.ir.kind import Kind
+from plica.ir.module import Module
+from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, Limits, Reason, decide
+from plica.rewrite.fuse.group import is_primitive
+from plica.rewrite.fuse.reading import operator, reading
+
+
+@frozen(eq=False)
+class Node:
+    """An operator of a program: the term, its kind, and a name with its number in the function."""
+
+    term: Expr
+    kind: Kind
+    label: str
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@frozen(eq=False)
+class EdgeDecision:
+    """Whether a producer is computed with one of its consumers, and why.
+
+    `because` is the use that stands in the way, where there is one.
+    """
+
+    producer: Node
+    consumer: Node
+    fused: bool
+    reason: Reason
+    because: str | None
+
+    @property
+    def kinds(self) -> tuple[Kind, Kind]:
+        return self.producer.kind, self.consumer.kind
+
+    def __str__(self) -> str:
+        verb = "is fused into" if self.fused else "is not fused into"
+        why = f"{self.producer} {verb} {self.consumer}: {REASONS[self.reason]}"
+        return f"{why} ({self.because})." if self.because else f"{why}."
+
+
+def explain(module: Module, limits: Limits = USUAL) -> tuple[EdgeDecision, ...]:
+    """Every edge between two operators of a module, in the order in which they are computed."""
+    found: list[EdgeDecision] = []
+    for _, function in infer(module).functions():
+        if not is_primitive(function):
+            found += _edges(decide(function.body, limits))
+    return tuple(found)
+
+
+def _edges(decisions: Decisions) -> list[EdgeDecision]:
+    nodes: dict[Expr, Node] = {}
+    for term in decisions.order:
+        if term in decisions.groups:
+            of = reading(term)
+            kind = "opaque" if of is None else of.kind
+            nodes[term] = Node(term, kind, f"{operator(term)}.{len(nodes)}")
+    found: list[EdgeDecision] = []
+    for term, node in nodes.items():
+        verdict = decisions.verdicts[term]
+        use = verdict.because
+        because = None if use is None else nodes[use].label if use in nodes else _word(use)
+        for user in decisions.users[term]:
+            if user in nodes:
+                found.append(
+                    EdgeDecision(node, nodes[user], verdict.fused, verdict.reason, because)
+                )
+    return found
+
+
+def _word(use: Expr) -> str:
+    return type(use).__name__.lower()
+
+
+def table(decisions: Sequence[EdgeDecision]) -> str:
+    """The decisions in columns."""
+    rows = [("producer", "kind", "consumer", "kind", "fused", "reason", "because")]
+    for each in decisions:
+        first, second = each.kinds
+        ends = (str(each.producer), first, str(each.consumer), second)
+        rows.append((*ends, "yes" if each.fused else "no", each.reason, each.because or ""))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join(lines)

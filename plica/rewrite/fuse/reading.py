@@ -1,0 +1,231 @@
+"""Readings: what fusion asks about one operator, all of it derived from its tensor expression.
+
+Which places of each argument an element is made from, whether that happens inside a sum, whether
+computing an element again is cheap, whether an index might be outside, whether the result is the
+argument itself under another shape.  A *value* here is an operator applied to tensors, or one
+result of an operator that has several.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Apply, Var
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((2, 3), "f32"))
+>>> found = reading(Apply("reshape", (x,), (("shape", (index(6),)),)))
+>>> found.kind, found.is_view
+('injective', True)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.graph import Apply, Attrs, Expr, Project
+from plica.ir.infer import type_of
+from plica.ir.kind import Kind, kind_of
+from plica.ir.op import find
+from plica.ir.scalar import (
+    Buffer,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Load,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.tensor import Compute
+from plica.ir.type import TensorType, TupleType, Type
+from plica.rewrite.index import EMPTY, can_prove
+from plica.rewrite.index.prove import same
+
+Index: TypeAlias = tuple[Scalar, ...]
+
+CHEAP: Final = 24
+"""How many nodes the expression of an element has at most that may be computed again."""
+
+REDUCING: Final[tuple[Kind, ...]] = ("reduction", "complex-out-fusable")
+"""Kinds whose elements cost a loop."""
+
+
+@frozen(eq=False)
+class Reading:
+    """What is known of one value; axes of length 1 stand as 0 in every index."""
+
+    compute: Compute
+    kind: Kind
+    operands: tuple[Buffer, ...]
+    """One for each argument."""
+    places: tuple[tuple[Index, ...], ...]
+    """For each argument the different places it is read at."""
+    inner: tuple[bool, ...]
+    """For each argument whether it is read inside a reduction."""
+    dependent: tuple[bool, ...]
+    """For each argument whether where it is read depends on data: that may end the program."""
+    identity: Index
+    """The place of an element itself."""
+    folded: tuple[tuple[ScalarVar, Scalar], ...]
+    """The axes, with their lengths, of all reductions."""
+    is_cheap: bool
+    is_view: bool
+    """Whether the result is its argument's memory, element after element."""
+
+    @property
+    def reduces(self) -> bool:
+        return self.kind in REDUCING
+
+    @property
+    def may_fail(self) -> bool:
+        return any(self.dependent)
+
+    @property
+    def viewed(self) -> int:
+        """Which argument a view shows."""
+        return next(i for i, places in enumerate(self.places) if places)
+
+
+def parts(value: Expr) -> tuple[Expr, ...] | None:
+    """The arguments of a value; None for anything else."""
+    call = _call(value)
+    return None if call is None else call.args
+
+
+def with_parts(value: Expr, new: tuple[Expr, ...]) -> Expr:
+    """The same value of other arguments."""
+    call = _call(value)
+    assert call is not None
+    changed = Apply(call.op, new, call.attrs)
+    return Project(changed, value.index) if isinstance(value, Project) else changed
+
+
+def operator(value: Expr) -> str:
+    """The name of the operator that makes a value."""
+    call = _call(value)
+    assert call is not None
+    return call.op
+
+
+def _call(value: Expr) -> Apply | None:
+    if isinstance(value, Apply):
+        return value if isinstance(type_of(value), TensorType) else None
+    if isinstance(value, Project) and isinstance(value.value, Apply):
+        # An item that is a tuple itself is no result of an operator by itself.
+        return value.value if isinstance(type_of(value.value), TupleType) else None
+    return None
+
+
+def reading(value: Expr) -> Reading | None:
+    """What is known of a value, None where it has no tensor expression."""
+    call = _call(value)
+    if call is None:
+        return None
+    number = value.index if isinstance(value, Project) else 0
+    return _reading(call.op, call.attrs, tuple([type_of(arg) for arg in call.args]), number)
+
+
+@lru_cache(maxsize=8192)
+def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> Reading | None:
+    record = find(name)
+    if record is None or record.compute is None:
+        return None
+    operands = []
+    for i, each in enumerate(types):
+        if not isinstance(each, TensorType):
+            return None
+        operands.append(Buffer(Name("operand", i), each.shape, each.dtype))
+    found = record.compute(dict(attrs), *operands)
+    computed = found if isinstance(found, Compute) else found[number]
+    kind = kind_of(computed)
+    compute = _without_unit_axes(computed)
+    nodes = post_order(compute.body)
+    folds = [node for node in nodes if isinstance(node, Reduce)]
+    inside = {load for each in folds for load in post_order(each.body)}
+    places: list[dict[Index, None]] = [{} for _ in operands]
+    inner = [False] * len(operands)
+    for node in nodes:
+        if isinstance(node, Load):
+            at = operands.index(node.buffer)
+            places[at][node.indices] = None
+            inner[at] = inner[at] or node in inside
+    return Reading(
+        compute,
+        kind,
+        tuple(operands),
+        tuple([tuple(each) for each in places]),
+        tuple(inner),
+        tuple([any(reads_data(each) for each in here) for here in places]),
+        plain(compute),
+        tuple([pair for each in folds for pair in zip(each.axes, each.extents, strict=True)]),
+        _is_cheap(nodes),
+        _is_view(compute),
+    )
+
+
+def plain(compute: Compute) -> Index:
+    """The axes of a tensor, with 0 for those of length 1."""
+    pairs = zip(compute.axes, compute.shape, strict=True)
+    return tuple([index(0) if known(size) == 1 else axis for axis, size in pairs])
+
+
+def reads_data(place: Index) -> bool:
+    """Whether a place depends on the contents of a tensor."""
+    return any(isinstance(node, Load) for each in place for node in post_order(each))
+
+
+def count(shape: tuple[Scalar, ...]) -> int | None:
+    """The number of elements, where it is known."""
+    sizes = [known(size) for size in shape]
+    return prod([size for size in sizes if size is not None]) if None not in sizes else None
+
+
+def _without_unit_axes(compute: Compute) -> Compute:
+    """Places compare equal only if they are written alike, and an axis of length 1 is 0."""
+    units: dict[Term, Term] = {
+        axis: index(0)
+        for axis, size in zip(compute.axes, compute.shape, strict=True)
+        if known(size) == 1
+    }
+    if not units:
+        return compute
+    body = substitute(compute.body, units)
+    assert isinstance(body, Scalar)
+    return Compute(compute.inputs, compute.axes, compute.shape, body)
+
+
+def _is_cheap(nodes: list[Term]) -> bool:
+    costly = Div | FloorDiv | FloorMod | Pow | Intrinsic | Reduce
+    return len(nodes) <= CHEAP and not any(isinstance(node, costly) for node in nodes)
+
+
+def _is_view(compute: Compute) -> bool:
+    """Whether the element at each place in memory is the argument's at the same place."""
+    body = compute.body
+    if not isinstance(body, Load) or reads_data(body.indices):
+        return False
+    if dtype_of(body) is not body.buffer.dtype or count(compute.shape) != count(body.buffer.shape):
+        return False
+    if count(compute.shape) is None:
+        return False  # memory is laid out once dims are numbers
+    context = EMPTY
+    for axis, size in zip(compute.axes, compute.shape, strict=True):
+        context = context.loop(axis, size)
+    here, there = _flat(compute.axes, compute.shape), _flat(body.indices, body.buffer.shape)
+    return can_prove(same(here, there), context)
+
+
+def _flat(place: Index, shape: tuple[Scalar, ...]) -> Scalar:
+    whole: Scalar = index(0)
+    for at, size in zip(place, shape, strict=True):
+        whole = whole * size + at
+    return whole

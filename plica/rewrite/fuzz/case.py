@@ -1,0 +1,90 @@
+"""Cases: a well-typed module and inputs for it, often one in which a given rule applies.
+
+Rules seldom match in random programs.  So half of the cases begin with an instance of the left side
+of some rule, on which a small program grows; rules that somebody asks about come more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.core.fold import post_order
+from plica.ir.generate.builder import Builder
+from plica.ir.generate.choice import pick
+from plica.ir.generate.inputs import inputs_for
+from plica.ir.generate.neural import any_operator
+from plica.ir.generate.operation import operation
+from plica.ir.generate.program import modules
+from plica.ir.generate.scope import Known, Scope
+from plica.ir.generate.static import static_modules
+from plica.ir.graph import Expr, Function, Tuple, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module, module
+from plica.ir.type import FuncType, TupleType
+from plica.rewrite.check.instance import array, instance
+from plica.rewrite.rule import Rule
+
+Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
+
+
+@st.composite
+def cases(
+    draw: DrawFn, rules: Sequence[Rule] = (), focus: Sequence[Rule] = (), finite: bool = False
+) -> Case:
+    """A module, inferred, and values for its inputs."""
+    speaking, wanted = _of_programs(rules), _of_programs(focus)
+    kinds = ["static", "any"] + ["rule", "rule"] * bool(speaking) + ["focus"] * 2 * bool(wanted)
+    kind = pick(draw, kinds[::-1])
+    made: Module | None = None
+    if kind in ("rule", "focus"):
+        made = _around(draw, pick(draw, speaking if kind == "rule" else wanted))
+    elif kind == "any":
+        made = draw(modules(depth=1))
+    if made is not None and kind != "any" and not finite:  # data that rules are sensitive to
+        whole = infer(made)
+        types = [type_of(param) for param in whole.main_function().params]
+        return whole, tuple(array(each, lambda options: pick(draw, options)) for each in types)
+    whole = infer(draw(static_modules()) if made is None else made)
+    return whole, draw(inputs_for(whole, finite))
+
+
+def _of_programs(rules: Sequence[Rule]) -> list[Rule]:
+    """The rules that speak of programs, not of index terms."""
+    return [rule for rule in rules if isinstance(rule.left, Expr)]
+
+
+def _around(draw: DrawFn, rule: Rule) -> Module | None:
+    """A program in which the left side of a rule occurs; None where it has no instance."""
+    found = instance(rule.left, lambda options: pick(draw, options), data=False)
+    if found is None:
+        return None
+    builder = Builder(draw)
+    scope = Scope([])
+    params = tuple(node for node in post_order(found.term) if isinstance(node, Var))
+    for param in params:
+        builder.used.add(param.name)
+        scope.add(param, type_of(param))
+    core = scope.add(found.term, type_of(found.term))
+    if builder.chance(3):  # a name between, as a person would write
+        name = Var(builder.name(), core.type)
+        scope.lets.append((name, core.expr))
+        core = scope.add(name, core.type)
+    results = [core]
+    for _ in range(builder.count(0, 3)):
+        grown = operation(draw, scope) if builder.chance(2) else any_operator(draw, scope)
+        results += [] if grown is None else [grown]
+    result = _together(results)
+    ret = result.type
+    main = Var(builder.name(), FuncType((), (), tuple(type_of(each) for each in params), ret))
+    return module({main: Function((), (), params, ret, scope.close(result.expr))}, main)
+
+
+def _together(results: Sequence[Known]) -> Known:
+    if len(results) == 1:
+        return results[0]
+    items = tuple(each.expr for each in results)
+    return Known(Tuple(items), TupleType(tuple(each.type for each in results)))

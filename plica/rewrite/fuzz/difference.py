@@ -1,0 +1,124 @@
+"""Whether two modules mean the same on some inputs, as far as results can be seen.
+
+Functions among the results are not compared.  Under a contract that is not exact a module may
+round differently, and that may be amplified by what follows; so where results differ the modules
+are also run with every float in f64, and if they agree there it was rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.core.diagnostic import EvaluationError
+from plica.ir.graph import Constructor
+from plica.ir.infer import infer
+from plica.ir.interpret import interpret
+from plica.ir.module import Module
+from plica.ir.value import Closure, DataValue, Native
+from plica.rewrite.check.compare import difference
+from plica.rewrite.check.widen import array_in_f64, in_f64
+from plica.rewrite.contract import Contract, approx, exact
+
+Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
+Compiled: TypeAlias = Callable[[Module, Inputs], Any]
+"""Compiles a module and runs it; None where it can't be compiled for now."""
+
+WIDE: Final = approx(1e-6)
+CODE: Final = approx(1e-4)
+"""How far native code may be from the meaning: its exponentials are another library's."""
+
+
+def unlike(a: Any, b: Any, contract: Contract) -> str | None:
+    """Where two results differ, None where they agree."""
+    stack = [(a, b)]
+    while stack:
+        a, b = stack.pop()
+        if isinstance(a, Closure | Native | Constructor):
+            continue
+        if isinstance(a, DataValue) and isinstance(b, DataValue):
+            if a.index != b.index or len(a.fields) != len(b.fields):
+                return "the results are made by different constructors"
+            stack.extend(zip(a.fields, b.fields, strict=True))
+        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            stack.extend(zip(a, b, strict=True))
+        else:
+            reason = difference(a, b, contract, _magnitude(a))
+            if reason is not None:
+                return reason
+    return None
+
+
+def _magnitude(value: Any) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = np.abs(np.asarray(value).astype(np.float64))
+    return float(sizes[np.isfinite(sizes)].sum())
+
+
+class Meaning:
+    """What a module gives for some inputs, to hold others against."""
+
+    def __init__(self, module: Module, inputs: Inputs, contract: Contract) -> None:
+        self.module, self.inputs, self.contract = module, inputs, contract
+        self.rounded = False
+        try:
+            self.value: Any = interpret(module, *inputs)
+            self.defined = True
+        except EvaluationError:
+            self.defined = False
+
+    def differs(self, other: Module) -> str | None:
+        """How another module differs; where this one has no value the other may do anything."""
+        if not self.defined:
+            return None
+        try:
+            value = interpret(other, *self.inputs)
+        except EvaluationError as error:
+            return f"the result fails: {error}"
+        reason = unlike(self.value, value, self.contract)
+        if reason is not None and exact < self.contract and self._rounding(other):
+            self.rounded = True
+            return None
+        return reason
+
+    def native_differs(self, other: Module, native: Compiled) -> str | None:
+        """How native code of another module differs; nothing is said where there is none."""
+        value = native(other, self.inputs)
+        if value is None:
+            return ""
+        reason = unlike(self.value, value, CODE)
+        if reason is None:
+            return None
+        wide = _wide(other, self.inputs)
+        if wide is not None:
+            again = native(*wide)
+            if again is not None and unlike(interpret(wide[0], *wide[1]), again, WIDE) is None:
+                self.rounded = True
+                return None
+        return reason
+
+    def _rounding(self, other: Module) -> bool:
+        """Whether the modules agree with wider floats."""
+        ours, theirs = _wide(self.module, self.inputs), _wide(other, self.inputs)
+        if ours is None or theirs is None:
+            return False
+        try:
+            value = interpret(ours[0], *ours[1])
+            return unlike(value, interpret(theirs[0], *theirs[1]), WIDE) is None
+        except EvaluationError:
+            return False
+
+
+def _wide(module: Module, inputs: Inputs) -> tuple[Module, Inputs] | None:
+    """A module and inputs in f64; None where nothing is narrower."""
+    wide = in_f64(module)
+    return None if wide is module else (infer(wide), tuple(map(_wide_value, inputs)))
+
+
+def _wide_value(value: Any) -> Any:
+    """Recursion over the nesting of a type, not of a program."""
+    if isinstance(value, tuple):
+        return tuple(map(_wide_value, value))
+    return array_in_f64(np.asarray(value))

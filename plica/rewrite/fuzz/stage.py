@@ -1,0 +1,66 @@
+"""Stages: what is done to a module, one thing after another, so that blame can be laid.
+
+A stage is a pass or a pack of rules; all of them together are one history, in which the pass or the
+one use of one rule that changed the meaning is found by bisection.
+
+>>> from plica.rewrite.graph import find_pass
+>>> from plica.rewrite.packs.algebra import ALGEBRA
+>>> [each.name for each in (find_pass("to-anf"), ALGEBRA)]
+['to-anf', 'algebra']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.infer import infer
+from plica.ir.module import Module
+from plica.ir.passes import Pass
+from plica.rewrite.derivation import first_bad
+from plica.rewrite.history import History
+from plica.rewrite.pack import Pack
+
+Stage: TypeAlias = Pass | Pack
+
+
+@attrs.frozen(eq=False)
+class Blame:
+    """What changed the meaning: a stage, in a pack one use of a rule, and the modules around it."""
+
+    stage: str
+    rule: str | None
+    before: Module
+    after: Module
+
+
+def after(history: History, stage: Stage) -> History:
+    """The history after one more stage."""
+    return history.under(stage) if isinstance(stage, Pack) else history.through(stage)
+
+
+def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bool]) -> Blame:
+    """The step of the history after which `good` holds no more; it does not at the end."""
+    bad = first_bad(history.derivation, lambda term: good(_module(term)))
+    if bad is None:
+        raise CompilerBug("A history that went wrong is right at its end.")
+    before, changed = _module(bad.before), _module(bad.after)
+    name = bad.step.rule.name
+    if bad.step.rule.is_pass:
+        return Blame(name, None, before, changed)
+    owner = next(
+        each.name
+        for each in stages
+        if isinstance(each, Pack) and any(bad.step.rule is rule for rule in each)
+    )
+    return Blame(owner, name, before, changed)
+
+
+def _module(term: Term) -> Module:
+    """A state of the history as something to run: in the middle of a sweep it lacks types."""
+    assert isinstance(term, Module)  # no rule speaks of modules
+    return infer(term)

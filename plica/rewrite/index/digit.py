@@ -1,0 +1,416 @@
+"""Digits: an index term as a sum of scaled digits of loop variables.
+
+    Sum   ::= base + scale × Digit + scale × Digit + …
+    Digit ::= (source // lower) % extent            without the % where `top`
+
+A source is a loop variable, or a sum that is divided further, known by its term.  Splitting a loop
+makes a sum of two digits, fusing two loops makes two digits of one source, so every term that
+schedules make is such a sum, with symbolic extents as well.
+
+>>> from plica.ir.dim import dim_var
+>>> i, j, f, m = (dim_var(name) for name in "ijfm")
+>>> digits = Digits({i: index(3), j: m, f: m * 4})
+>>> [str(digit.source.name) for _, digit in digits.sum_of((i * m + j) // m).parts]
+['i']
+>>> digits.sum_of(f // m * m + f % m) == digits.sum_of(f)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from plica.core.binding import free_vars
+from plica.ir.dim import known, normal_dim, polynomial, product, quotient, same_dim
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lt,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Sub,
+    index,
+)
+from plica.rewrite.index.context import EMPTY
+from plica.rewrite.index.prove import can_prove
+
+ZERO: Final = index(0)
+ONE: Final = index(1)
+MOST_PARTS: Final = 64
+"""A sum of more digits than this is not looked into: no schedule makes one."""
+
+
+class Digit(NamedTuple):
+    """`(source // lower) % extent`; where `top`, nothing of the source is above it."""
+
+    source: Scalar
+    lower: Scalar
+    extent: Scalar
+    top: bool
+
+    def of(self, source: Scalar) -> Scalar:
+        """The digit of another value of the source."""
+        value = source if self.lower is ONE else FloorDiv(source, self.lower)
+        return value if self.top else FloorMod(value, self.extent)
+
+
+class Sum(NamedTuple):
+    """A base and digits with their scales, in the order in which the digits were first seen."""
+
+    parts: tuple[tuple[Scalar, Digit], ...]
+    base: Scalar
+
+
+class Digits:
+    """Terms over loops taken apart; sums that are divided further are sources of their own."""
+
+    def __init__(self, loops: Mapping[ScalarVar, Scalar]) -> None:
+        self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
+        self.extents: dict[Scalar, Scalar] = {**self.loops}
+        self.composites: dict[Scalar, Sum] = {}  # in the order they were made, inner ones first
+        self.restricted: list[Scalar] = []
+        self._order: dict[Digit, int] = {}
+        self._memo: dict[Scalar, Sum | None] = {}
+        self._vars = frozenset(loops)
+
+    def sum_of(self, term: Scalar) -> Sum | None:
+        """The term as a sum of digits, None where it is none."""
+        found = self._taken_apart(term)
+        return None if found is None else self._with_restricted(found)
+
+    def restrict(self, of: Scalar, below: Scalar) -> bool:
+        """Take it that `of < below`; whether that is something to take account of."""
+        found, below = self.sum_of(of), normal_dim(below)
+        if found is None or found.base is not ZERO or not self.is_constant(below):
+            return False
+        chain = compact(found)
+        if chain is None:
+            return False
+        total = times(*[digit.extent for _, digit in chain])
+        if at_least(below, total):
+            return True  # it says nothing
+        if not at_least(total, below):
+            return False
+        self._memo.clear()
+        if len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE:
+            self.extents[chain[0][1].source] = below
+            return True
+        term = self._source(found)
+        self.extents[term] = below
+        self.restricted.append(term)
+        return True
+
+    def is_constant(self, term: Scalar) -> bool:
+        """Whether a term has one value in all iterations, and does not look at memory."""
+        free = free_vars(term)
+        return free.isdisjoint(self._vars) and not any(isinstance(v, Buffer) for v in free)
+
+    def _taken_apart(self, term: Scalar) -> Sum | None:
+        memo = self._memo
+        stack = [term]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            if isinstance(node, ScalarVar) and node in self._vars:
+                memo[node] = self._digit(Digit(node, ONE, self.extents[node], True))
+            elif self.is_constant(node):
+                memo[node] = Sum((), normal_dim(node))
+            elif isinstance(node, Add | Sub | Mul | FloorDiv | FloorMod):
+                missing = [kid for kid in (node.left, node.right) if kid not in memo]
+                if missing:
+                    stack += missing
+                    continue
+                memo[node] = self._operation(node, memo[node.left], memo[node.right])
+            else:
+                memo[node] = None
+        return memo[term]
+
+    def _operation(self, node: Scalar, left: Sum | None, right: Sum | None) -> Sum | None:
+        if left is None or right is None or len(left.parts) + len(right.parts) > MOST_PARTS:
+            return None
+        match node:
+            case Add():
+                return self._plus(left, right, ONE)
+            case Sub():
+                return self._plus(left, right, index(-1))
+            case Mul():
+                if right.parts:
+                    left, right = right, left
+                if right.parts:
+                    return None
+                return self._plus(Sum((), ZERO), left, right.base)
+            case _:
+                if right.parts or right.base is ZERO or not is_natural(right.base):
+                    return None
+                whole = isinstance(node, FloorDiv)
+                return self._divided(self._with_restricted(left), right.base, whole=whole)
+
+    def _plus(self, a: Sum, b: Sum, factor: Scalar) -> Sum:
+        scales = {digit: scale for scale, digit in a.parts}
+        for scale, digit in b.parts:
+            total = plus(scales.get(digit, ZERO), times(factor, scale))
+            scales[digit] = total
+        return self._sum(scales, plus(a.base, times(factor, b.base)))
+
+    def _sum(self, scales: dict[Digit, Scalar], base: Scalar) -> Sum:
+        """The sum, with neighbouring digits of one source made one."""
+        scales = {digit: scale for digit, scale in scales.items() if scale is not ZERO}
+        for digit in scales:
+            self._order.setdefault(digit, len(self._order))
+        if len(scales) > 1:
+            self._join(scales)
+        order = sorted(scales, key=self._order.__getitem__)
+        return Sum(tuple([(scales[digit], digit) for digit in order]), base)
+
+    def _join(self, scales: dict[Digit, Scalar]) -> None:
+        pending = list(scales)
+        while pending:
+            upper = pending.pop()
+            if upper not in scales or upper.lower is ONE:
+                continue
+            for under in scales:
+                if under.top or under.source is not upper.source:
+                    continue
+                if same_dim(times(under.lower, under.extent), upper.lower) and same_dim(
+                    times(scales[under], under.extent), scales[upper]
+                ):
+                    scale = scales.pop(under)
+                    del scales[upper]
+                    joined = self._slice(upper.source, under.lower, upper, under.extent)
+                    self._order.setdefault(joined, len(self._order))
+                    scales[joined] = plus(scales.get(joined, ZERO), scale)
+                    pending.append(joined)
+                    pending.extend(scales)
+                    break
+
+    def _slice(self, source: Scalar, lower: Scalar, upper: Digit, under: Scalar) -> Digit:
+        if not upper.top:
+            return Digit(source, lower, times(under, upper.extent), False)
+        extent = self.extents[source]
+        return Digit(source, lower, quotient(extent, lower) or ceiling(extent, lower), True)
+
+    def _digit(self, digit: Digit) -> Sum:
+        if digit.extent is ONE:
+            return Sum((), ZERO)
+        return self._sum({digit: ONE}, ZERO)
+
+    def _divided(self, of: Sum, by: Scalar, *, whole: bool) -> Sum | None:
+        """`of // by` or `of % by`: (by·h + r) // by = h + r // by, (by·h + r) % by = r % by."""
+        high: dict[Digit, Scalar] = {}
+        low: dict[Digit, Scalar] = {}
+        for scale, digit in of.parts:
+            divided = quotient(scale, by)
+            if divided is None:
+                low[digit] = scale
+            else:
+                high[digit] = divided
+        base, rest = quotient(of.base, by), ZERO
+        if base is None:
+            base, rest = ZERO, of.base
+        upper, under = self._sum(high, base), self._sum(low, rest)
+        if not under.parts and rest is ZERO:
+            if not at_least(by, ONE):
+                return None
+            return upper if whole else Sum((), ZERO)
+        last = reach(under)
+        if last is None:
+            return None
+        if at_least(by, plus(last, ONE)):
+            return upper if whole else under
+        inner = self._part(under, by, whole=whole)
+        if inner is None:
+            return None
+        return self._plus(upper, inner, ONE) if whole else inner
+
+    def _part(self, of: Sum, by: Scalar, *, whole: bool) -> Sum | None:
+        """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
+        digit = self._only(of)
+        fits = quotient(digit.extent, by)
+        if fits is None and not digit.top:
+            digit = self._whole(of)
+        if fits is None and not at_least(by, ONE):
+            return None  # where by is 0 the parts do not make the whole
+        if not whole:
+            return self._digit(Digit(digit.source, digit.lower, by, False))
+        above = ceiling(digit.extent, by) if fits is None else fits
+        return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
+
+    def _only(self, of: Sum) -> Digit:
+        """The sum as one digit: what it is, or all of itself as a source."""
+        if len(of.parts) == 1 and of.parts[0][0] is ONE and of.base is ZERO:
+            return of.parts[0][1]
+        return self._whole(of)
+
+    def _whole(self, of: Sum) -> Digit:
+        term = self._source(of)
+        return Digit(term, ONE, self.extents[term], True)
+
+    def _source(self, of: Sum) -> Scalar:
+        term = self.term(of)
+        if isinstance(term, ScalarVar):  # a restricted digit that is a variable is that variable
+            return term
+        if term not in self.composites:
+            last = reach(of)
+            assert last is not None  # only sums of which this is known are divided or restricted
+            self.composites[term] = of
+            self.extents[term] = plus(last, ONE)
+        return term
+
+    def term(self, of: Sum) -> Scalar:
+        """The sum as a term."""
+        found: Scalar | None = None if of.base is ZERO else of.base
+        for scale, digit in reversed(of.parts):
+            value = digit.of(digit.source)
+            part = value if scale is ONE else Mul(value, scale)
+            found = part if found is None else Add(part, found)
+        return ZERO if found is None else found
+
+    def _with_restricted(self, of: Sum) -> Sum:
+        """The sum with each restricted part of it as one digit."""
+        for term in self.restricted:
+            inside = self.composites[term]
+            scales = {digit: scale for scale, digit in of.parts}
+            unit = next(digit for scale, digit in inside.parts if scale is ONE)
+            factor = scales.get(unit)
+            if factor is None or not all(
+                digit in scales and same_dim(scales[digit], times(factor, scale))
+                for scale, digit in inside.parts
+            ):
+                continue
+            for _, digit in inside.parts:
+                del scales[digit]
+            scales[Digit(term, ONE, self.extents[term], True)] = factor
+            of = self._sum(scales, of.base)
+        return of
+
+
+def compact(of: Sum) -> tuple[tuple[Scalar, Digit], ...] | None:
+    """The parts from the smallest up, where each scale is all that the smaller ones reach."""
+    left, scale = list(of.parts), ONE
+    order: list[tuple[Scalar, Digit]] = []
+    while left:
+        fitting = [each for each in left if same_dim(each[0], scale)]
+        if len(fitting) != 1:
+            return None
+        left.remove(fitting[0])
+        order.append(fitting[0])
+        scale = times(scale, fitting[0][1].extent)
+    return tuple(order)
+
+
+def separable(of: Sum) -> tuple[tuple[Scalar, Digit], ...] | None:
+    """The parts from the smallest up, where each scale is more than the smaller ones reach."""
+    exact = compact(of)
+    if exact is not None:
+        return exact
+    order = sorted(of.parts, key=lambda part: _size(part[0]))
+    last: Scalar = ZERO
+    for scale, digit in order:
+        if not is_natural(scale) or not at_least(scale, plus(last, ONE)):
+            return None
+        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+    return tuple(order)
+
+
+def reach(of: Sum) -> Scalar | None:
+    """The greatest value of a sum whose least is its base, and not negative; or None."""
+    if not is_natural(of.base):
+        return None
+    last = of.base
+    for scale, digit in of.parts:
+        if not is_natural(scale):
+            return None
+        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+    return last
+
+
+def is_natural(term: Scalar) -> bool:
+    """Whether it is at least 0: a number, or a sum of products of dims, which count things."""
+    number = known(term)
+    if number is not None:
+        return number >= 0
+    for atoms, coefficient in polynomial(term).values():
+        if coefficient < 0:
+            return False
+        for atom in atoms:
+            if not isinstance(atom, ScalarVar) and not at_least(atom, ZERO):
+                return False
+    return True
+
+
+def times(*factors: Scalar) -> Scalar:
+    """The product of dims."""
+    total, symbols = 1, []
+    for each in factors:
+        number = known(each)
+        if number is None:
+            symbols.append(each)
+        else:
+            total *= number
+    if not symbols or total == 0:
+        return index(total)
+    if total == 1 and len(symbols) == 1:
+        return symbols[0]
+    return product([index(total), *symbols] if total != 1 else symbols)
+
+
+def plus(a: Scalar, b: Scalar) -> Scalar:
+    """The sum of dims."""
+    x, y = known(a), known(b)
+    if x is not None and y is not None:
+        return index(x + y)
+    if x == 0 or y == 0:
+        return b if x == 0 else a
+    return normal_dim(a + b)
+
+
+def ceiling(of: Scalar, by: Scalar) -> Scalar:
+    """`of / by`, rounded up."""
+    x, y = known(of), known(by)
+    if x is not None and y is not None:
+        return index(-(-x // y))
+    return normal_dim((of + by - 1) // by)
+
+
+@lru_cache(maxsize=4096)
+def at_least(a: Scalar, b: Scalar) -> bool:
+    """Whether `a >= b` is known, for dims that are at least 0."""
+    x, y = known(a), known(b)
+    if x is not None and y is not None:
+        return x >= y
+    if same_dim(a, b):
+        return True
+    names = sorted(
+        [v for v in free_vars(a) | free_vars(b) if isinstance(v, ScalarVar)],
+        key=lambda var: (var.name.hint, var.name.index),
+    )
+    context = EMPTY.where(*[Le(ZERO, var) for var in names])
+    return can_prove(Le(b, a), context)
+
+
+def _size(scale: Scalar) -> tuple[int, int]:
+    """A key by which scales that divide one another are in order."""
+    terms = polynomial(scale).values()
+    degree = max((len(atoms) for atoms, _ in terms), default=0)
+    number = known(scale)
+    return degree, number if number is not None else sum(c for _, c in terms)
+
+
+def comparison(of: Scalar) -> tuple[Scalar, Scalar] | None:
+    """A condition as `a < b`, None where it is no such."""
+    match of:
+        case Lt(left, right):
+            return left, right
+        case Le(left, right):
+            return left, normal_dim(right + 1)
+        case _:
+            return None
+

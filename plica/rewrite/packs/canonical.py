@@ -1,0 +1,260 @@
+"""Canonical forms: of several ways to say one thing, one is used.
+
+Measure: (composite operators, filled tensors, operators, constants on the left, subtractions and
+divisions of constants): a rule lowers the first of these that it changes.
+
+- composite operators that only rearrange or combine base operators become those;
+- a tensor filled with one value is a scalar broadcast (`zeros`, `ones_like`, `full` …), and
+  arguments that are splats become scalars;
+- of a commutative operator's arguments the constant is the right one, a difference with a constant
+  is a sum, a quotient by powers of two a product (both exact);
+- bounds on values are `relu` or `clip`;
+- shapes that are known are constants.
+
+>>> bounds_together((0.0, None), (None, 6.0)), bounds_together((2, 3), (5, None))
+((0.0, 6.0), (5, 5))
+"""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.core.term import Term
+from plica.ir.dtype import i64
+from plica.ir.graph import Const, Expr, const
+from plica.ir.op.relation import axes_of
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.word import c, covers, f, op, shape, sizes, spoken, tensor, x
+from plica.rewrite.pattern import hole, holes
+
+Bounds: TypeAlias = tuple[float | None, float | None]
+
+maximum, minimum, clip, relu = map(op, ["maximum", "minimum", "clip", "nn.relu"])
+broadcast_to, iota, size, copy = map(op, ["broadcast_to", "iota", "size", "copy"])
+full, zeros, ones = map(op, ["full", "zeros", "ones"])
+full_like, zeros_like, ones_like, iota_like = map(
+    op, ["full_like", "zeros_like", "ones_like", "iota_like"]
+)
+shape_of = op("shape_of")
+
+# Any: holes for attributes and for constants.
+a, o, t, u, p, q = holes("a o t u p q")
+
+
+def is_varying(term: Any) -> bool:
+    """Whether a term is no constant."""
+    return not isinstance(term, Const)
+
+
+def is_plain(bound: Any) -> bool:
+    """Whether a bound is None or a number with an order: neither nan nor -0.0."""
+    return bound is None or not (isnan(bound) or (bound == 0 and np.signbit(bound)))
+
+
+def is_zero(bound: Any) -> bool:
+    return bound is not None and is_plain(bound) and bound == 0
+
+
+e: Any = hole("e", when=is_varying)
+g: Any = hole("g", constant=True, rank=0)
+h: Any = hole("h", constant=True, rank=0)
+low: Any = hole("low", when=is_plain)
+high: Any = hole("high", when=is_plain)
+less: Any = hole("less", when=is_plain)
+more: Any = hole("more", when=is_plain)
+nought: Any = hole("nought", when=is_zero)
+
+UNFOLDED: Final = (
+    "mean", "moveaxis", "nn.bias_add", "nn.flatten", "nn.global_avg_pool", "nn.global_max_pool",
+    "ravel", "swapaxes",
+)  # fmt: skip
+COMMUTATIVE: Final = (
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "multiply", "not_equal",
+)  # fmt: skip
+WITH_SPLATS: Final = ("add", "divide", "maximum", "minimum", "multiply", "power", "subtract")
+
+
+def unfolded(name: str) -> tuple[Any, Any]:
+    """A composite operator, and what its record says it is made of."""
+    of = op(name)
+    inputs = [hole(f"{each}_of") for each in of.inputs]
+    attributes = {each.name: hole(f"of_{each.name}") for each in of.attributes}
+
+    def right(match: Match) -> Term:
+        values = {each: match[hole_] for each, hole_ in attributes.items()}
+        done: Term = of.decompose(values, *(match[each] for each in inputs))
+        return done
+
+    return of(*inputs, **attributes), right
+
+
+def filled(value: Any, dims: Any, of: Any) -> Term:
+    """A value in every place of a shape."""
+    done: Term = broadcast_to(const(value, of), dims)
+    return done
+
+
+def filled_like(match: Match, value: Any) -> Term:
+    of = tensor(match.x)
+    return filled(value, of.shape, of.dtype if match.p is None else match.p)
+
+
+def counted_like(match: Match) -> Term:
+    done: Term = iota(shape(match.x), match.a, match.p)
+    return done
+
+
+def known_size(match: Match) -> Term | None:
+    of = shape(match.x)
+    found = sizes(tuple(of[at] for at in axes_of("size", match.a, len(of))))
+    return None if found is None else const(np.prod(found, dtype=np.int64), i64)
+
+
+def known_shape(match: Match) -> Term | None:
+    found = sizes(shape(match.x))
+    return None if found is None else const(np.array(found, np.int64), i64)
+
+
+def splat(name: str) -> tuple[Any, Any]:
+    """A constant of equal elements beside something as large, and one of them beside it."""
+    of = op(name)
+
+    def right(match: Match) -> Term | None:
+        whole: Const = match.c
+        width = whole.dtype.bytes
+        count = len(whole.data) // width
+        if not whole.shape or not count or whole.data != whole.data[:width] * count:
+            return None
+        if not covers(shape(match.x), tensor(whole).shape):
+            return None
+        done: Term = of(match.x, Const(whole.dtype, (), whole.data[:width]))
+        return done
+
+    return of(x, c), right
+
+
+def plus_opposite(match: Match) -> Term | None:
+    """A sum for a difference; of zeros nothing would be gained."""
+    value = match.c.numpy()
+    if not value.any():
+        return None
+    with np.errstate(over="ignore"):
+        done: Term = match.e + const(-value, match.c.dtype)
+    return done
+
+
+def times_inverse(match: Match) -> Term | None:
+    """A product for a quotient by powers of two whose inverses are normal numbers."""
+    value = match.c.numpy()
+    wide = value.astype(np.float64)
+    fraction, exponent = np.frexp(wide)
+    limit = {"f16": 13, "f64": 1020}.get(match.c.dtype.name, 124)
+    if not np.all((np.abs(fraction) == 0.5) & (np.abs(exponent) <= limit)):
+        return None
+    done: Term = match.e * const((1 / wide).astype(value.dtype), match.c.dtype)
+    return done
+
+
+def bounds_together(inner: Bounds, outer: Bounds) -> Bounds:
+    """The bounds of two clips, one after the other."""
+    lower, upper = (
+        outer[0] if outer[0] is not None else -inf,
+        outer[1] if outer[1] is not None else inf,
+    )
+
+    def clipped(bound: float) -> float | None:
+        found = min(max(bound, lower), upper)
+        return None if found in (inf, -inf) else found
+
+    first = -inf if inner[0] is None else inner[0]
+    last = inf if inner[1] is None else inner[1]
+    return clipped(min(first, last)), clipped(last)
+
+
+def clipped_once(match: Match) -> Term:
+    done: Term = clip(match.x, *bounds_together((match.low, match.high), (match.less, match.more)))
+    return done
+
+
+def relu_then_clip(match: Match) -> Term:
+    done: Term = clip(match.x, *bounds_together((0, None), (match.low, match.high)))
+    return done
+
+
+def clip_then_relu(match: Match) -> Term:
+    done: Term = clip(match.x, *bounds_together((match.low, match.high), (0, None)))
+    return done
+
+
+def number(of: Expr) -> Any:
+    """The number a constant of rank 0 is, None where it is no plain bound."""
+    assert isinstance(of, Const)
+    found = of.numpy()[()].item()
+    return found if is_plain(found) and found not in (inf, -inf) else None
+
+
+def raised_then_lowered(match: Match) -> Term | None:
+    lower, upper = number(match.g), number(match.h)
+    done: Term | None = None if None in (lower, upper) else clip(match.x, lower, upper)
+    return done
+
+
+def lowered_then_raised(match: Match) -> Term | None:
+    lower, upper = number(match.h), number(match.g)
+    if lower is None or upper is None or lower > upper:
+        return None
+    done: Term = clip(match.x, lower, upper)
+    return done
+
+
+# fmt: off
+# ruff: noqa: E501
+COMPOSITES: Final = (
+    *(rule(f"{spoken(name)}-unfolded",          *unfolded(name))                             for name in UNFOLDED),
+    rule("copy-is-itself",                    copy(x),                                     x),
+    rule("full-is-broadcast",                 full(t, u, p),                               lambda match: filled(match.u, match.t, match.p)),
+    rule("zeros-is-broadcast",                zeros(t, p),                                 lambda match: filled(0, match.t, match.p)),
+    rule("ones-is-broadcast",                 ones(t, p),                                  lambda match: filled(1, match.t, match.p)),
+    rule("full-like-is-broadcast",            full_like(x, u, p),                          lambda match: filled_like(match, match.u)),
+    rule("zeros-like-is-broadcast",           zeros_like(x, p),                            lambda match: filled_like(match, 0)),
+    rule("ones-like-is-broadcast",            ones_like(x, p),                             lambda match: filled_like(match, 1)),
+    rule("iota-like-is-iota",                 iota_like(x, a, p),                          counted_like),
+    rule("size-is-known",                     size(x, a),                                  known_size),
+    rule("shape-is-known",                    shape_of(x),                                 known_shape),
+)
+CONSTANTS: Final = (
+    *(rule(f"{spoken(name)}-constant-right",    op(name)(c, e),                              op(name)(e, c)) for name in COMMUTATIVE),
+    *(rule(f"{spoken(name)}-splat-is-scalar",   *splat(name))                                for name in WITH_SPLATS),
+    rule("subtract-constant-is-add",          e - c,                                       plus_opposite),
+    rule("divide-power-of-two-is-multiply",   e / c,                                       times_inverse),
+)
+LIMITS: Final = (
+    rule("maximum-zero-is-relu",              maximum(x, 0),                               relu(x)),
+    rule("relu6-is-clip",                     op("nn.relu6")(x),                           clip(x, 0, 6)),
+    rule("hard-tanh-is-clip",                 op("nn.hard_tanh")(f),                       clip(f, -1, 1)),
+    rule("clip-unbounded",                    clip(x, None, None),                         x),
+    rule("clip-at-zero-is-relu",              clip(x, nought, None),                       relu(x)),
+    rule("clip-clip",                         clip(clip(x, low, high), less, more),        clipped_once),
+    rule("clip-of-relu",                      clip(relu(x), low, high),                    relu_then_clip),
+    rule("relu-of-clip",                      relu(clip(x, low, high)),                    clip_then_relu),
+    rule("minimum-of-maximum-is-clip",        minimum(maximum(x, g), h),                   raised_then_lowered),
+    rule("maximum-of-minimum-is-clip",        maximum(minimum(x, g), h),                   lowered_then_raised),
+    rule("minimum-of-relu-is-clip",           minimum(relu(x), h),                         lambda match: None if number(match.h) is None else clip(match.x, 0, number(match.h))),
+    rule("relu-of-minimum-is-clip",           relu(minimum(x, h)),                         lambda match: None if (number(match.h) or -1) < 0 else clip(match.x, 0, number(match.h))),
+)
+# fmt: on
+
+CANONICAL: Final[Pack] = pack(
+    "canonical",
+    COMPOSITES,
+    CONSTANTS,
+    LIMITS,
+    version="1",
+    doc="One form for what can be said in several ways.",
+)

@@ -1,0 +1,124 @@
+"""Motion: transposes, reshapes and broadcasts move towards the results, where they meet.
+
+Measure: operators, then how far the arrangements stand from the result.  An arrangement (a
+transpose, a reshape, a broadcast) of arguments becomes one of the result, so two of them become
+one, and what comes before and what comes after an elementwise operator can cancel.  A broadcast
+that another argument makes anyway is left out.
+
+Nothing here looks at values, so every rule is exact.
+
+>>> relu, transpose = op("nn.relu"), op("transpose")
+>>> from plica.ir.graph import Var
+>>> from plica.core.name import Name
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite.pack import rewrite
+>>> a = Var(Name("a"), tensor((2, 3), "f32"))
+>>> rewrite(relu(transpose(a, (1, 0))), MOTION)[0] is transpose(relu(a), (1, 0))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from plica.core.term import Term
+from plica.ir.graph import const
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.packs.word import admitted, c, covers, op, same_shape, shape, spoken, v, z
+from plica.rewrite.pattern import hole, holes
+from plica.rewrite.rule import Rule
+
+transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
+p: Any = hole("p", when=is_order)
+r: Any = hole("r", when=is_explicit)
+(t,) = holes("t")
+
+UNARY: Final = (
+    "absolute", "cast", "clip", "exp", "logical_not", "negative", "nn.gelu", "nn.hard_swish",
+    "nn.leaky_relu", "nn.relu", "nn.sigmoid", "nn.silu", "rsqrt", "sqrt", "square", "tanh",
+)  # fmt: skip
+BINARY: Final = (
+    "add", "divide", "equal", "less", "maximum", "minimum", "multiply", "subtract",
+)  # fmt: skip
+ONE_SIDED: Final = ("divide", "subtract")
+"""Binary operators whose constants do not all come to the right."""
+
+
+def settings(name: str) -> dict[str, Any]:
+    """A hole for each attribute of an operator."""
+    return {each.name: hole(f"of_{each.name}") for each in op(name).attributes}
+
+
+def from_one_shape(match: Match) -> bool:
+    return same_shape(shape(match.x), shape(match.y))
+
+
+def is_covered(match: Match) -> bool:
+    """Whether the other argument is as large as the broadcast already."""
+    return covers(shape(match.z), match.t)
+
+
+def turned_back(match: Match) -> Term | None:
+    """`c` in the order of axes that the other argument has without its transpose."""
+    rank = len(match.p)
+    if len(match.c.shape) > rank:
+        return None
+    if not match.c.shape:
+        done: Term = match.c
+        return done
+    wide = match.c.numpy().reshape((1,) * (rank - len(match.c.shape)) + match.c.shape)
+    return const(np.transpose(wide, np.argsort(match.p)), match.c.dtype)
+
+
+def unary(name: str) -> Iterator[Rule]:
+    """An arrangement comes out of an operator of one argument."""
+    of, own, part = op(name), settings(name), spoken(name)
+    x: Any = hole("x", dtypes=admitted(name))
+    # fmt: off
+    yield rule(f"{part}-of-transpose", of(transpose(x, p), **own),    transpose(of(x, **own), p))
+    yield rule(f"{part}-of-reshape",   of(reshape(x, r), **own),      reshape(of(x, **own), r))
+    yield rule(f"{part}-of-broadcast", of(broadcast_to(x, t), **own), broadcast_to(of(x, **own), t))
+    # fmt: on
+
+
+def binary(name: str) -> Iterator[Rule]:
+    """An arrangement of both arguments, or of one beside a scalar, comes out of an operator."""
+    of, part, dtypes = op(name), spoken(name), admitted(name)
+    x: Any = hole("x", dtypes=dtypes)
+    y: Any = hole("y", dtypes=dtypes)
+
+    def with_constant(match: Match) -> Term | None:
+        other = turned_back(match)
+        done: Term | None = None if other is None else transpose(of(match.x, other), match.p)
+        return done
+
+    # fmt: off
+    # ruff: noqa: E501
+    yield rule(f"{part}-of-transposes",         of(transpose(x, p), transpose(y, p)),       transpose(of(x, y), p))
+    yield rule(f"{part}-of-reshapes",           of(reshape(x, r), reshape(y, r)),           reshape(of(x, y), r), when=from_one_shape)
+    yield rule(f"{part}-of-broadcasts",         of(broadcast_to(x, t), broadcast_to(y, t)), broadcast_to(of(x, y), t))
+    yield rule(f"{part}-of-transpose-constant", of(transpose(x, p), c),                     with_constant)
+    yield rule(f"{part}-of-reshape-scalar",     of(reshape(x, r), v),                       reshape(of(x, v), r))
+    yield rule(f"{part}-of-broadcast-scalar",   of(broadcast_to(x, t), v),                  broadcast_to(of(x, v), t))
+    yield rule(f"{part}-right-broadcast",       of(z, broadcast_to(y, t)),                  of(z, y), when=is_covered)
+    yield rule(f"{part}-left-broadcast",        of(broadcast_to(x, t), z),                  of(x, z), when=is_covered)
+    if name in ONE_SIDED:
+        yield rule(f"{part}-scalar-of-transpose", of(v, transpose(x, p)),                   transpose(of(v, x), p))
+        yield rule(f"{part}-scalar-of-reshape",   of(v, reshape(x, r)),                     reshape(of(v, x), r))
+        yield rule(f"{part}-scalar-of-broadcast", of(v, broadcast_to(x, t)),                broadcast_to(of(v, x), t))
+    # fmt: on
+
+
+MOTION: Final[Pack] = pack(
+    "motion",
+    *map(unary, UNARY),
+    *map(binary, BINARY),
+    version="1",
+    doc="Transposes, reshapes and broadcasts move towards the results.",
+)

@@ -1,0 +1,158 @@
+"""Padding: an explicit `pad` becomes the padding of the convolution or pool behind it.
+
+    before:  nn.conv(pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), w, padding=0)
+    after:   nn.conv(x, w, padding=((1, 1), (1, 1)))
+
+A convolution pads with zeros, so zeros fold into it; a maximum leaves its padding out, so the
+lowest number folds into it, and zeros do behind a relu, which is never below them.  A mean counts
+its padding only where asked; where the pad was all of it, that can be asked.  What pads examples or
+channels, mirrors the edge, or makes a window of padding alone stays.
+
+Measure: each rule removes a pad.
+
+>>> [rule.name for rule in PADDING][:2]
+['conv-pad', 'max-pool-pad']
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, TypeAlias
+
+from plica.core.diagnostic import IllTyped
+from plica.ir.dim import known
+from plica.ir.graph import Expr
+from plica.ir.infer import type_of
+from plica.ir.op.activation import relu
+from plica.ir.op.convolution import conv
+from plica.ir.op.pad import pad
+from plica.ir.op.pool import avg_pool, lowest, max_pool
+from plica.ir.op.relation import FLOAT, NUMBER
+from plica.ir.op.window import sides
+from plica.ir.operator import Operator
+from plica.ir.type import TensorType
+from plica.ir.unify import same_type
+from plica.rewrite.contract import signless_zero
+from plica.rewrite.make import rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+
+Sides: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def is_zero(value: Any) -> bool:
+    """Whether zeros are added, and none below zero."""
+    return value == 0 and math.copysign(1.0, value) > 0
+
+
+def is_spatial(widths: Any) -> bool:
+    """Whether neither examples nor channels are added."""
+    if isinstance(widths, int):
+        return widths == 0
+    return not any(side for pair in widths[:2] for side in pair)
+
+
+RANKS: Final = (3, 4, 5)
+x: Any = hole("x", dtypes=NUMBER, rank=RANKS)
+f: Any = hole("f", dtypes=FLOAT, rank=RANKS)
+w: Any = hole("w", dtypes=NUMBER, rank=RANKS)
+widths: Any = hole("widths", when=is_spatial)
+zero: Any = hole("value", when=is_zero)
+value, strides, padding, dilation, groups, kernel, ceil = holes(
+    "value strides padding dilation groups kernel ceil"
+)
+in_zeros = pad(x, widths, "constant", zero)
+
+
+def folded(m: Match, record: Operator, *args: Expr, **settings: Any) -> Expr | None:
+    """The operator on what was padded, with more padding; None where it cannot have that.
+
+    `padding` is what the operator has already.  A result of another size is no result: where the
+    last window may hang over, explicit padding counts differently.
+    """
+    more = spatial(m)
+    own = sides(record.name, settings.pop("padding"), len(more))
+    both = tuple((a + c, b + d) for (a, b), (c, d) in zip(own, more, strict=True))
+    before = record(pad_of(m, args[0]), *args[1:], padding=own, **settings)
+    after = record(*args, padding=both, **settings)
+    try:
+        return after if same_type(type_of(after), type_of(before)) else None
+    except IllTyped:  # a window could lie in the padding alone
+        return None
+
+
+def pad_of(m: Match, data: Expr) -> Expr:
+    """The pad as it was found."""
+    return pad(data, m.widths, "constant", m.value)
+
+
+def spatial(m: Match) -> Sides:
+    """How much is padded along each of the axes a window slides over."""
+    of = type_of(m.filling.get("x", m.filling.get("f")))
+    assert isinstance(of, TensorType)
+    return ((0, 0),) * (len(of.shape) - 2) if m.widths == 0 else m.widths[2:]
+
+
+def is_lowest(m: Match) -> bool:
+    """Whether what was added is below every number of the dtype."""
+    of = type_of(m.x)
+    assert isinstance(of, TensorType)
+    return bool(m.value == lowest(of.dtype).value)
+
+
+def into_conv(m: Match) -> Expr | None:
+    return folded(
+        m, conv, m.x, m.w,
+        strides=m.strides, padding=m.padding, dilation=m.dilation, groups=m.groups,
+    )  # fmt: skip
+
+
+def into_max_pool(m: Match) -> Expr | None:
+    settings = {"kernel": m.kernel, "strides": m.strides, "padding": m.padding}
+    return folded(m, max_pool, m.x, **settings, dilation=m.dilation, ceil_mode=m.ceil)
+
+
+def behind_relu(m: Match) -> Expr | None:
+    """Every window has a number in it, and that is not below zero; an empty axis has none."""
+    of = type_of(m.f)
+    assert isinstance(of, TensorType)
+    if not all(known(size) for size in of.shape[2:]):
+        return None
+    if sum(side for pair in sides("nn.max_pool", m.padding, len(spatial(m))) for side in pair):
+        return None  # of two paddings only the explicit one is zeros
+    return folded(m, max_pool, relu(m.f), kernel=m.kernel, strides=m.strides, padding=0)
+
+
+def into_avg_pool(m: Match) -> Expr | None:
+    """A mean that counts all of its padding."""
+    return folded(
+        m, avg_pool, m.x,
+        kernel=m.kernel, strides=m.strides, padding=m.padding, count_include_pad=True,
+    )  # fmt: skip
+
+
+def counts_alone(m: Match) -> Expr | None:
+    """A mean without padding of its own counted all that the pad had added."""
+    if any(side for pair in sides("nn.avg_pool", m.padding, len(spatial(m))) for side in pair):
+        return None
+    return into_avg_pool(m)
+
+
+in_lowest = pad(x, widths, "constant", value)
+in_zeros_relu = pad(relu(f), widths, "constant", zero)
+slides = (kernel, strides, padding)
+counted = avg_pool(in_zeros, *slides, count_include_pad=True)
+
+# fmt: off
+PADDING: Final[Pack] = pack(
+    "padding",
+    rule("conv-pad", conv(in_zeros, w, strides, padding, dilation, groups), into_conv),
+    rule("max-pool-pad", max_pool(in_lowest, *slides, dilation, ceil), into_max_pool, when=is_lowest),
+    rule("max-pool-pad-relu", max_pool(in_zeros_relu, *slides), behind_relu, float=signless_zero),
+    rule("avg-pool-pad", counted, into_avg_pool),
+    rule("avg-pool-pad-alone", avg_pool(in_zeros, *slides), counts_alone),
+    version="1",
+    doc="An explicit pad becomes the padding of the convolution or pool behind it.",
+)
+# fmt: on

@@ -1,0 +1,359 @@
+"""Scale folding: constants per channel move into the weights of the layer beside them.
+
+A layer is linear in its data, so a factor per channel before or after it, and a summand per channel
+before it, are a change of its weights.  They are constants, so folding computes them once.
+
+    before:  nn.relu((nn.conv(x, w) + b) * s)
+    after:   nn.relu(nn.conv(x, w * s') + b * s)         (s' is s along the outputs of w)
+
+Note [Relu and scales]: `relu(y) * s` is `relu(y * s)` only for s > 0.  A negative scale would turn
+what relu cut off into what it kept; a zero would make nan of an infinity that relu had cut off.
+Integers wrap around, which changes signs too, so this is for floats.
+
+Note [Padding and shifts]: zeros around `x + b` are not zeros around `x`, so a summand goes through
+a convolution without padding only.  A scale must be finite, since it comes to multiply the padding.
+
+Measure: each rule moves a constant towards the weights, or makes one of two.
+
+>>> [rule.name for rule in SCALE][:3]
+['conv-scale', 'conv-relu-scale', 'conv-scaled-data']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from plica.ir.dim import known, same_dim
+from plica.ir.dtype import DType
+from plica.ir.graph import Apply, Expr, Function, Var
+from plica.ir.infer import type_of
+from plica.ir.module import Module
+from plica.ir.op.activation import leaky_relu, relu
+from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.elementwise import multiply, reciprocal
+from plica.ir.op.linear import batch_matmul, dense, matmul
+from plica.ir.op.reduction import sum_
+from plica.ir.op.relation import FLOAT, NUMBER, Shape
+from plica.ir.op.shape import reshape
+from plica.ir.op.window import sides
+from plica.ir.operator import Operator, Values
+from plica.ir.passes import Pass
+from plica.ir.scalar import index
+from plica.ir.type import TensorType
+from plica.rewrite.closed import closed, is_closed, value_of
+from plica.rewrite.contract import reassociates
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.fold import fold_constants
+from plica.rewrite.graph.uses import users
+from plica.rewrite.graph.walk import (
+    Supply,
+    expressions,
+    map_expressions,
+    map_functions,
+    operands,
+    with_operands,
+)
+from plica.rewrite.make import rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack, rewrite
+from plica.rewrite.packs.inference import INFERENCE
+from plica.rewrite.pattern import either, hole, holes
+from plica.rewrite.rule import Computed, Guard, Rule
+
+Axis: TypeAlias = Callable[[Values], int]
+Total: TypeAlias = Callable[[Expr, int], Expr]  # (scaled weight, rank of the data)
+
+
+@attrs.frozen
+class Layer:
+    """A linear operator: which axes of its weight belong to the channels of its ends.
+
+    `inputs` and `outputs` pair an axis of the data (of the result) with one of the weight; `total`
+    sums a weight up to what a constant input gives, None where that is no constant per channel.
+    """
+
+    slug: str
+    record: Operator
+    data: int  # which argument; the other is the weight
+    ranks: tuple[int, ...]  # of the weight
+    inputs: tuple[Axis, Axis]
+    outputs: tuple[Axis, Axis]
+    total: Total | None = None
+
+    def __call__(self, found: Match, data: Expr, weight: Expr) -> Expr:
+        """The operator as it was found, on other data and with another weight."""
+        args = (data, weight) if self.data == 0 else (weight, data)
+        return self.record(*args, **self.settings(found))
+
+    def settings(self, found: Match) -> dict[str, Any]:
+        """The attributes of the operator as it was found."""
+        return {each.name: found[each.name] for each in self.record.attributes}
+
+    def pattern(self, data: Any, dtypes: Collection[DType] = NUMBER) -> Any:
+        """The operator with a weight that is a constant, whatever its attributes."""
+        weight = closed("w", rank=self.ranks, dtypes=dtypes)
+        args = (data, weight) if self.data == 0 else (weight, data)
+        return self.record(*args, *(hole(each.name) for each in self.record.attributes))
+
+
+def at(number: int) -> Axis:
+    """The same axis whatever the attributes."""
+    return lambda values: number
+
+
+def turned(attribute: str, plain: int) -> Axis:
+    """An axis that changes places with its neighbour where the attribute says so."""
+    return lambda values: -3 - plain if values[attribute] else plain
+
+
+def over_window(weight: Expr, rank: int) -> Expr:
+    """What a convolution makes of ones, as a tensor of channels."""
+    whole = sum_(weight, axis=tuple(range(1, rank)))
+    return reshape(whole, (shape_of(whole)[0], *(index(1) for _ in range(2, rank))))
+
+
+def over_row(weight: Expr, rank: int) -> Expr:
+    """What a dense layer makes of ones."""
+    return sum_(weight, axis=(1,))
+
+
+def over_rows(weight: Expr, rank: int) -> Expr:
+    """What a product with a matrix makes of ones."""
+    return sum_(weight, axis=(-2,), keepdims=rank > 1)
+
+
+# fmt: off
+_inputs = turned("transpose_x", -1), turned("transpose_y", -2)
+_outputs = at(-1), turned("transpose_y", -1)
+LAYERS: Final = (
+    #     name              operator     data, weight    channels before   channels after
+    Layer("conv",           conv,           0, (3, 4, 5), (at(1), at(1)),   (at(1), at(0)), over_window),
+    Layer("conv-transpose", conv_transpose, 0, (3, 4, 5), (at(1), at(0)),   (at(1), at(1))),
+    Layer("dense",          dense,          0, (2,),      (at(-1), at(-1)), (at(-1), at(-2)), over_row),
+    Layer("matmul",         matmul,         0, (2, 3, 4), (at(-1), at(-2)), (at(-1), at(-1)), over_rows),
+    Layer("matmul-left",    matmul,         1, (2, 3, 4), (at(-2), at(-1)), (at(-2), at(-2))),
+    Layer("batch-matmul",   batch_matmul,   0, (3,),      _inputs,          _outputs),
+)
+# fmt: on
+
+(alpha,) = holes("alpha")
+x: Any = hole("x", dtypes=NUMBER)
+s, a, b = (closed(name, dtypes=NUMBER) for name in "sab")
+divisor = closed("divisor", dtypes=FLOAT)
+
+
+def shape_of(value: Expr) -> Shape:
+    """The shape of a tensor expression."""
+    of = type_of(value)
+    assert isinstance(of, TensorType)
+    return of.shape
+
+
+def lies_along(constant: Expr, axis: int, whole: Expr) -> bool:
+    """Whether a constant differs along one axis of `whole` only, and does not make it bigger."""
+    shape, sizes = shape_of(constant), shape_of(whole)
+    if len(shape) > len(sizes) or not -len(sizes) <= axis < len(sizes):
+        return False
+    axis %= len(sizes)
+    first = len(sizes) - len(shape)
+    return all(
+        known(size) == 1 or (first + n == axis and same_dim(size, sizes[axis]))
+        for n, size in enumerate(shape)
+    )
+
+
+def scaled(weight: Expr, axis: int, factor: Expr, groups: int) -> Expr:
+    """A weight times a factor along one of its axes.
+
+    In a grouped convolution the second axis of the weight counts within a group, and the group
+    follows from the first axis.
+    """
+    shape = shape_of(weight)
+    axis %= len(shape)
+    single = all(known(size) == 1 for size in shape_of(factor))
+    if groups == 1 or axis != 1 or single:
+        size = index(1) if single else shape[axis]
+        return multiply(
+            weight, shaped(factor, [size if n == axis else 1 for n in range(len(shape))])
+        )
+    first, own, *rest = shape
+    apart = reshape(weight, (groups, first // groups, own, *rest))
+    return reshape(multiply(apart, shaped(factor, [groups, 1, own, *(1 for _ in rest)])), shape)
+
+
+def shaped(value: Expr, shape: list[Any]) -> Expr:
+    """A tensor in another shape; itself where it has it."""
+    made = reshape(value, tuple(shape))
+    return value if shape_of(made) == shape_of(value) else made
+
+
+def is_finite(factor: Expr) -> bool:
+    """Whether a constant has neither nan nor inf."""
+    value = value_of(factor)
+    return value is not None and bool(np.isfinite(value.astype(np.float64)).all())
+
+
+def is_positive(factor: object) -> bool:
+    """Whether a value is a constant, finite and above zero; see Note [Relu and scales]."""
+    value = value_of(factor) if isinstance(factor, Expr) and is_closed(factor) else None
+    if value is None:
+        return False
+    wide = value.astype(np.float64)
+    return bool((np.isfinite(wide) & (wide > 0)).all())
+
+
+positive: Any = hole("s", dtypes=FLOAT, when=is_positive)
+
+
+def around(layer: Layer) -> Iterator[Rule]:
+    """The rules of one layer."""
+    slides = any(each.name == "groups" for each in layer.record.attributes)
+    data, floats = (
+        hole("x", dtypes=dtypes, rank=layer.ranks if slides else None) for dtypes in (NUMBER, FLOAT)
+    )
+    channel_in, weight_in = layer.inputs
+    channel_out, weight_out = layer.outputs
+
+    def after(m: Match) -> Expr:
+        """The layer with the scale of its result in its weight, and in what is added to it."""
+        values = layer.settings(m)
+        whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
+        if "a" in m.filling:
+            return whole + m.a * m.s
+        return whole - m.b * m.s if "b" in m.filling else whole
+
+    def bent(m: Match) -> Expr:
+        return leaky_relu(after(m), alpha=m.alpha) if "alpha" in m.filling else relu(after(m))
+
+    def before(m: Match) -> Expr:
+        values = layer.settings(m)
+        return layer(m, m.x, scaled(m.w, weight_in(values), m.s, values.get("groups", 1)))
+
+    def shifted(m: Match) -> Expr:
+        values = layer.settings(m)
+        assert layer.total is not None
+        weight = scaled(m.w, weight_in(values), m.b, values.get("groups", 1))
+        return layer(m, m.x, m.w) + layer.total(weight, len(shape_of(m.x)))
+
+    def scales_result(m: Match) -> bool:
+        whole = layer(m, m.x, m.w)
+        added = m.filling.get("a", m.filling.get("b"))
+        return (
+            lies_along(m.s, channel_out(layer.settings(m)), whole)
+            and (added is None or shape_of(whole + added) == shape_of(whole))
+            and is_finite(m.s)
+        )
+
+    def scales_data(m: Match) -> bool:
+        axis = channel_in(layer.settings(m))
+        return lies_along(m.s, axis, m.x) and is_finite(m.s)
+
+    def shifts_data(m: Match) -> bool:
+        values = layer.settings(m)
+        if not lies_along(m.b, channel_in(values), m.x):
+            return False
+        padding = sides(layer.slug, values.get("padding", 0), len(shape_of(m.w)) - 2)
+        return not any(before or after for before, after in padding)
+
+    def times(left: Any) -> Any:
+        return either(left * s, s * left)
+
+    def named(name: str, left: Any, right: Computed, when: Guard) -> Rule:
+        return rule(f"{layer.slug}-{name}", left, right, when=when, float=reassociates)
+
+    def plain(found: Any) -> Any:
+        return either(found, found + a, a + found)
+
+    found, inner = layer.pattern(data), plain(layer.pattern(floats, FLOAT))
+    bends = either(relu(inner), leaky_relu(inner, alpha))
+    yield named("scale", times(either(plain(found), found - b)), after, scales_result)
+    yield named("relu-scale", either(bends * positive, positive * bends), bent, scales_result)
+    yield named("scaled-data", layer.pattern(times(data)), before, scales_data)
+    if layer.total is not None:
+        yield named("shifted-data", layer.pattern(either(data + b, b + data)), shifted, shifts_data)
+
+
+def inverts(m: Match) -> bool:
+    """Whether every divisor has an inverse that is neither zero, subnormal nor infinite."""
+    value = value_of(m.divisor)
+    if value is None:
+        return False
+    with np.errstate(all="ignore"):
+        inverse = (1 / value.astype(np.float64)).astype(value.dtype).astype(np.float64)
+    least = float(np.finfo(np.float32).tiny) if value.dtype.itemsize > 2 else 2.0**-14
+    return bool((np.isfinite(inverse) & (np.abs(inverse) >= least)).all())
+
+
+shifts = either((x + a) + b, (a + x) + b, b + (x + a), b + (a + x))
+inverse = x * reciprocal(divisor)
+
+# fmt: off
+SCALE: Final[Pack] = pack(
+    "scale",
+    *(around(layer) for layer in LAYERS),
+    rule("join-shifts",        shifts,                           x + (a + b), float=reassociates),
+    rule("join-unshift-shift", either((x - a) + b, b + (x - a)), x + (b - a), float=reassociates),
+    rule("join-shift-unshift", either((x + a) - b, (a + x) - b), x + (a - b), float=reassociates),
+    rule("join-unshifts",      (x - a) - b,                      x - (a + b), float=reassociates),
+    rule("divide-to-multiply", x / divisor, inverse, float=reassociates, when=inverts),
+    version="1",
+    doc="Constants per channel move into the weights of the layer beside them.",
+)
+# fmt: on
+
+UNPACK_AND_SCALE: Final = INFERENCE + SCALE
+
+
+def fold_scales(module: Module) -> Module:
+    """The module with scales in the weights, and the constants that makes computed.
+
+    What several others use stays whole: to scale it for one of them would be to compute it twice.
+    """
+    known_ = map_functions(to_dataflow(module), lambda _, function: _folded(function))
+    return fold_constants(known_)
+
+
+FOLD_SCALES: Final = Pass(
+    "fold-scales", "Move constants per channel into the weights beside them.", fold_scales
+)
+
+_LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
+_CARRIERS: Final = frozenset({"add", "subtract", "multiply", "nn.relu", "nn.leaky_relu"}) | _LINEAR
+
+
+def _folded(function: Function) -> Function:
+    """A function rewritten piece by piece; shared values stand between the pieces as variables."""
+    order = expressions(function)
+    using = users(function)
+    supply = Supply(function)
+    memo: dict[Expr, Expr] = {}
+    pieces: list[tuple[Var, Expr]] = []
+    for node in order:
+        memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        if _is_shared(node, using[node]):
+            pieces.append((Var(supply.name("shared"), type_of(node)), memo[node]))
+            memo[node] = pieces[-1][0]
+    whole: dict[Expr, Expr] = {}
+    for var, piece in pieces:
+        whole[var] = _restored(piece, whole)
+    made = _restored(memo[function], whole)
+    assert isinstance(made, Function)
+    return made
+
+
+def _is_shared(node: Expr, by: tuple[Expr, ...]) -> bool:
+    """Whether a value on the way of a scale is used by several, but not only as data of layers."""
+    if not isinstance(node, Apply) or node.op not in _CARRIERS or len(by) < 2 or is_closed(node):
+        return False
+    return not all(isinstance(each, Apply) and each.op in _LINEAR for each in by)
+
+
+def _restored(piece: Expr, whole: dict[Expr, Expr]) -> Expr:
+    """A piece rewritten, with the shared values back in their places."""
+    done, _ = rewrite(piece, UNPACK_AND_SCALE)
+    assert isinstance(done, Expr)
+    return map_expressions(lambda node: whole.get(node, node), done)

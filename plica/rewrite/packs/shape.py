@@ -1,0 +1,290 @@
+"""Shapes: the algebra of operators that only arrange, cut, join and repeat elements.
+
+Measure: operators; at equal count transposes over reshapes, then attributes that are not explicit.
+Forms that leave something open (`axes=None`, a negative axis, a dim -1) are made explicit first, so
+that the other rules look at numbers.  What needs a known size does not apply to a symbolic one.
+
+No element is computed here: every rule is exact.
+
+>>> composed((1, 2, 0), (2, 0, 1))
+(0, 1, 2)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from plica.core.term import Term
+from plica.ir.dim import known, same_dim
+from plica.ir.graph import Project
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.word import (
+    Shape,
+    ascending,
+    op,
+    refilled,
+    reshaped,
+    same_shape,
+    shape,
+    shaped,
+    v,
+    x,
+    y,
+)
+from plica.rewrite.pattern import Rest, hole, holes
+
+transpose, reshape, broadcast_to, flip = map(op, ["transpose", "reshape", "broadcast_to", "flip"])
+tile, repeat, roll, pad, concat, stack = map(
+    op, ["tile", "repeat", "roll", "pad", "concat", "stack"]
+)
+split, tril, triu, diagonal = map(op, ["split", "tril", "triu", "diagonal"])
+squeeze, expand_dims, upsample = map(op, ["squeeze", "expand_dims", "nn.upsample"])
+space_to_depth, depth_to_space = op("nn.space_to_depth"), op("nn.depth_to_space")
+matmul, dense, batch_matmul, einsum = map(op, ["matmul", "nn.dense", "nn.batch_matmul", "einsum"])
+
+# Any: holes for attributes.
+a, o, q, t, u, w = holes("a o q t u w")
+
+
+def is_order(axes: Any) -> bool:
+    """Whether a transpose names its axes from the front."""
+    return isinstance(axes, tuple) and all(each >= 0 for each in axes)
+
+
+def is_explicit(dims: Any) -> bool:
+    """Whether no dim of a shape is -1."""
+    return isinstance(dims, tuple) and all(known(each) != -1 for each in dims)
+
+
+def is_identity(axes: Any) -> bool:
+    return bool(axes == tuple(range(len(axes)))) if isinstance(axes, tuple) else False
+
+
+def is_zero(widths: Any) -> bool:
+    pairs = widths if isinstance(widths, tuple) else ((widths,),)
+    return not any(number for pair in pairs for number in pair)
+
+
+p: Any = hole("p", when=is_order)
+r: Any = hole("r", when=is_explicit)
+ones: Any = hole("ones", when=lambda reps: isinstance(reps, tuple) and set(reps) <= {1})
+zeros: Any = hole("zeros", when=lambda shifts: isinstance(shifts, tuple) and set(shifts) <= {0})
+
+
+def composed(inner: tuple[int, ...], outer: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that two transposes make together."""
+    return tuple(inner[each] for each in outer)
+
+
+def with_axes(match: Match) -> Term | None:
+    """The transpose with its axes counted from the front."""
+    rank = len(shape(match.x))
+    given = range(rank)[::-1] if match.o is None else match.o
+    done: Term = transpose(match.x, tuple(each % rank for each in given))
+    return done
+
+
+def of_ones(match: Match, wanted: Shape) -> Term | None:
+    """A transpose that keeps the order of all axes but those of size 1, as a reshape."""
+    kept = [at for at in match.p if known(shape(match.x)[at]) != 1]
+    done: Term | None = reshape(match.x, wanted) if kept == sorted(kept) else None
+    return done
+
+
+def same_as_x(match: Match, wanted: Shape) -> Term | None:
+    """`x` where the left side has its shape."""
+    done: Term | None = match.x if same_shape(shape(match.x), wanted) else None
+    return done
+
+
+def without_new_axes(match: Match) -> Term | None:
+    """A broadcast of what a reshape gave new axes in front only."""
+    inner = shape(match.x)
+    skip = len(match.r) - len(inner)
+    if skip < 0 or any(known(each) != 1 for each in match.r[:skip]):
+        return None
+    done: Term = broadcast_to(match.x, match.t)
+    return done if same_shape(match.r[skip:], inner) else None
+
+
+def flipped_once(match: Match) -> Term | None:
+    """The axes that two flips turn together; those turned twice are left out."""
+    rank = len(shape(match.x))
+    first, second = ascending(match.a, rank), ascending(match.o, rank)
+    axes = tuple(at for at in range(rank) if (at in first) != (at in second))
+    done: Term = flip(match.x, axes) if axes else match.x
+    return done
+
+
+def without_ones(match: Match) -> Term | None:
+    """A flip without the axes that have one place or none."""
+    sizes = shape(match.x)
+    given = ascending(match.a, len(sizes))
+    axes = tuple(at for at in given if known(sizes[at]) not in (0, 1))
+    done: Term = flip(match.x, axes) if axes else match.x
+    return done
+
+
+def tiled_once(match: Match) -> Term:
+    """One tile for two, aligned at the last axis."""
+    rank = max(len(match.a), len(match.o))
+    first, second = ((1,) * (rank - len(reps)) + reps for reps in (match.a, match.o))
+    done: Term = tile(match.x, tuple(i * j for i, j in zip(first, second, strict=True)))
+    return done
+
+
+def tile_as_broadcast(match: Match, wanted: Shape) -> Term | None:
+    """A tile that repeats axes of size 1 only."""
+    sizes, reps = shape(match.x), match.a
+    pairs = zip(sizes[::-1], reps[::-1], strict=False)
+    if any(rep != 1 and known(size) != 1 for size, rep in pairs):
+        return None
+    done: Term = broadcast_to(match.x, wanted)
+    return done
+
+
+def repeat_as_broadcast(match: Match, wanted: Shape) -> Term | None:
+    """A repetition along an axis of size 1."""
+    done: Term | None = (
+        broadcast_to(match.x, wanted) if known(shape(match.x)[match.o]) == 1 else None
+    )
+    return done
+
+
+def rolled_once(match: Match) -> Term:
+    """One roll for two."""
+    shifts = [
+        given * len(axes) if len(given) == 1 else given
+        for given, axes in ((match.a, match.o), (match.t, match.u))
+    ]
+    done: Term = roll(match.x, shifts[0] + shifts[1], match.o + match.u)
+    return done
+
+
+def padded_once(match: Match) -> Term:
+    """One padding for two with the same constant."""
+    rank = len(shape(match.x))
+    first, second = (
+        given if isinstance(given, tuple) else ((given, given),) * rank
+        for given in (match.a, match.o)
+    )
+    widths = tuple((i + k, j + n) for (i, j), (k, n) in zip(first, second, strict=True))
+    done: Term = pad(match.x, widths, "constant", match.u)
+    return done
+
+
+def halves(match: Match) -> bool:
+    """Whether the parts of a concat are what a split in two gives back."""
+    axis = match.a
+    return axis < len(shape(match.x)) and same_dim(shape(match.x)[axis], shape(match.y)[axis])
+
+
+def cut_at_seam(match: Match) -> bool:
+    """Whether the one cut of a split is where two tensors were joined."""
+    cuts = match.t
+    return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], shape(match.x)[match.a])
+
+
+def parts(count: int) -> tuple[Any, Any]:
+    """`x` split evenly and joined again, and `x`."""
+    whole = split(x, count, axis=a)
+    return concat(tuple(Project(whole, at) for at in range(count)), axis=a), x
+
+
+def least(match: Match) -> Term:
+    done: Term = tril(match.x, min(match.a, match.o))
+    return done
+
+
+def greatest(match: Match) -> Term:
+    done: Term = triu(match.x, max(match.a, match.o))
+    return done
+
+
+def concat_of_turned(match: Match) -> Term | None:
+    done: Term = transpose(concat((match.x, match.y), axis=match.p[match.a]), match.p)
+    return done
+
+
+two: Final = (1, 0)
+three: Final = (0, 2, 1)
+first_, second_ = (hole(name, rank=2) for name in ("first", "second"))
+
+# fmt: off
+# ruff: noqa: E501
+ARRANGEMENTS: Final = (
+    rule("transpose-axes-explicit",     transpose(x, o),                              with_axes, when=lambda match: not is_order(match.o)),
+    rule("transpose-identity",          transpose(x, hole("p", when=is_identity)),    x),
+    rule("transpose-transpose",         transpose(transpose(x, p), q),                lambda match: transpose(match.x, composed(match.p, match.q)), when=lambda match: is_order(match.q)),
+    rule("transpose-of-ones",           *shaped(transpose(x, p),                      of_ones)),
+    rule("reshape-shape-explicit",      *reshaped(reshape(x, hole("o", when=lambda dims: not is_explicit(dims))))),
+    rule("reshape-same",                *shaped(reshape(x, r),                        same_as_x)),
+    rule("reshape-reshape",             reshape(reshape(x, r), t),                    reshape(x, t)),
+    rule("squeeze-is-reshape",          *reshaped(squeeze(x, a))),
+    rule("expand-dims-is-reshape",      *reshaped(expand_dims(x, a))),
+    rule("stack-of-one",                *reshaped(stack((x,), axis=a))),
+    rule("broadcast-same",              *shaped(broadcast_to(x, t),                   same_as_x)),
+    rule("broadcast-broadcast",         broadcast_to(broadcast_to(x, t), u),          broadcast_to(x, u)),
+    rule("broadcast-of-reshape",        broadcast_to(reshape(x, r), t),               without_new_axes),
+    rule("transpose-of-filled",         *refilled(transpose(broadcast_to(v, t), p))),
+    rule("reshape-of-filled",           reshape(broadcast_to(v, t), r),               broadcast_to(v, r)),
+    rule("flip-of-filled",              flip(broadcast_to(v, t), a),                  broadcast_to(v, t)),
+    rule("roll-of-filled",              roll(broadcast_to(v, t), a, o),               broadcast_to(v, t)),
+    rule("tile-of-filled",              *refilled(tile(broadcast_to(v, t), a))),
+    rule("repeat-of-filled",            *refilled(repeat(broadcast_to(v, t), a, o))),
+    rule("depth-of-space",              depth_to_space(space_to_depth(x, a), a),      x),
+    rule("space-of-depth",              space_to_depth(depth_to_space(x, a), a),      x),
+)
+REPETITIONS: Final = (
+    rule("flip-flip",                   flip(flip(x, a), o),                          flipped_once),
+    rule("flip-of-ones",                flip(x, a),                                   without_ones),
+    rule("tile-once",                   *shaped(tile(x, ones),                        same_as_x)),
+    rule("tile-tile",                   tile(tile(x, a), o),                          tiled_once),
+    rule("tile-of-ones",                *shaped(tile(x, a),                           tile_as_broadcast)),
+    rule("repeat-once",                 repeat(x, 1, a),                              x),
+    rule("repeat-of-one",               *shaped(repeat(x, a, o),                      repeat_as_broadcast)),
+    rule("upsample-once",               upsample(x, 1),                               x),
+    rule("roll-nothing",                roll(x, zeros, a),                            x),
+    rule("roll-roll",                   roll(roll(x, a, o), t, u),                    rolled_once),
+    rule("pad-nothing",                 pad(x, hole("w", when=is_zero), t, u),        x),
+    rule("pad-pad",                     pad(pad(x, a, "constant", u), o, "constant", u), padded_once),
+    rule("tril-tril",                   tril(tril(x, a), o),                          least),
+    rule("triu-triu",                   triu(triu(x, a), o),                          greatest),
+)
+JOINS: Final = (
+    rule("concat-of-one",               concat((x,), axis=a),                         x),
+    rule("concat-first-concat",         concat((concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((Rest("s"), Rest("t")), axis=a)),
+    rule("concat-second-concat",        concat((x, concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((x, Rest("s"), Rest("t")), axis=a)),
+    rule("concat-of-transposes",        concat((transpose(x, p), transpose(y, p)), axis=a), concat_of_turned),
+    *(rule(f"concat-of-{word}-parts",   *parts(count))                                for word, count in (("two", 2), ("three", 3), ("four", 4))),
+    rule("split-in-one",                Project(split(x, 1, axis=a), 0),              x),
+    rule("first-half-of-concat",        Project(split(concat((x, y), axis=a), 2, axis=a), 0), x, when=halves),
+    rule("second-half-of-concat",       Project(split(concat((x, y), axis=a), 2, axis=a), 1), y, when=halves),
+    rule("before-seam-of-concat",       Project(split(concat((x, y), axis=a), t, axis=a), 0), x, when=cut_at_seam),
+    rule("after-seam-of-concat",        Project(split(concat((x, y), axis=a), t, axis=a), 1), y, when=cut_at_seam),
+)
+PRODUCTS: Final = (
+    rule("matmul-of-transposes",        matmul(transpose(first_, two), transpose(second_, two)), transpose(matmul(second_, first_), two)),
+    rule("matmul-transposed-is-dense",  matmul(x, transpose(second_, two)),           dense(x, second_)),
+    rule("dense-transposed-is-matmul",  dense(x, transpose(second_, two)),            matmul(x, second_)),
+    rule("batch-matmul-turns-left",     batch_matmul(transpose(x, three), y, False, a), batch_matmul(x, y, True, a)),
+    rule("batch-matmul-turns-left-back", batch_matmul(transpose(x, three), y, True, a), batch_matmul(x, y, False, a)),
+    rule("batch-matmul-turns-right",    batch_matmul(x, transpose(y, three), a, False), batch_matmul(x, y, a, True)),
+    rule("batch-matmul-turns-right-back", batch_matmul(x, transpose(y, three), a, True), batch_matmul(x, y, a, False)),
+    rule("einsum-is-matmul",            einsum((first_, second_), "ij,jk->ik"),       matmul(first_, second_)),
+    rule("einsum-is-dense",             einsum((first_, second_), "ij,kj->ik"),       dense(first_, second_)),
+    rule("einsum-is-transpose",         einsum((first_,), "ij->ji"),                  transpose(first_, two)),
+)
+# fmt: on
+
+SHAPE: Final[Pack] = pack(
+    "shape",
+    ARRANGEMENTS,
+    REPETITIONS,
+    JOINS,
+    PRODUCTS,
+    version="1",
+    doc="The algebra of arranging, repeating, joining and cutting.",
+)

@@ -1,0 +1,157 @@
+"""Words of the tables: operators by name, holes by kind of dtype, right sides that need a shape.
+
+>>> x.name, [each.name for each in f.constraint.dtypes]
+('x', ['f16', 'bf16', 'f32', 'f64'])
+
+A law that forgets an argument may forget a part of the shape as well: `where(b, x, x)` can be
+larger than `x`.  `spread` makes the right side as large as the left side was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from plica.core.diagnostic import CompilerBug
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known, same_dim
+from plica.ir.dtype import DTYPES, DType, bool_, f32
+from plica.ir.graph import Expr, Function, Var, const
+from plica.ir.infer import type_of
+from plica.ir.interpret import interpret
+from plica.ir.module import module
+from plica.ir.op import Mismatch, find
+from plica.ir.scalar import Scalar
+from plica.ir.type import TensorType
+from plica.rewrite.instantiate import plan
+from plica.rewrite.match import Match
+from plica.rewrite.pattern import constants, hole, holes
+from plica.rewrite.rule import Computed
+
+Shape: TypeAlias = tuple[Scalar, ...]
+
+FLOATS: Final = tuple(each for each in DTYPES if each.is_float)
+INTEGERS: Final = tuple(each for each in DTYPES if each.is_integer)
+SIGNED: Final = tuple(each for each in DTYPES if each.kind in ("int", "float"))
+UNSIGNED: Final = tuple(each for each in DTYPES if each.kind == "uint")
+
+# Any: a hole goes wherever a term or an attribute can, and an operator takes both.
+x, y, z = holes("x y z")
+c, e = constants("c e")
+f, g, h = (hole(name, dtypes=FLOATS) for name in "fgh")
+n, m, k = (hole(name, dtypes=INTEGERS) for name in "nmk")
+i, j = (hole(name, dtypes=(*INTEGERS, bool_)) for name in "ij")
+s: Any = hole("s", dtypes=SIGNED)
+b, d = (hole(name, dtypes=bool_) for name in "bd")
+v: Any = hole("v", rank=0)
+(w,) = holes("w")
+
+
+def op(name: str) -> Any:
+    """The operator of that name."""
+    found = find(name)
+    if found is None:
+        raise CompilerBug(f"A table names the operator {name}, which there is not.")
+    return found
+
+
+def spoken(name: str) -> str:
+    """The name of an operator as a part of the name of a rule."""
+    return name.removeprefix("nn.").replace("_", "-")
+
+
+def admitted(name: str) -> tuple[DType, ...]:
+    """The dtypes an operator takes, as its type relation says."""
+    of = op(name)
+    given = {each.name: f32 if each.required else each.default for each in of.attributes}
+    return tuple(
+        each
+        for each in DTYPES
+        if not isinstance(of.relation(given, *[TensorType((), each)] * len(of.inputs)), Mismatch)
+    )
+
+
+def tensor(of: Expr) -> TensorType:
+    """The type of an argument of an operator."""
+    found = type_of(of)
+    if not isinstance(found, TensorType):
+        raise CompilerBug(f"An argument of an operator is a {found}.")
+    return found
+
+
+def shape(of: Expr) -> Shape:
+    """The shape of an argument of an operator."""
+    return tensor(of).shape
+
+
+def same_shape(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are equal whatever their dims are."""
+    return len(left) == len(right) and all(map(same_dim, left, right))
+
+
+def covers(large: Shape, small: Shape) -> bool:
+    """Whether broadcasting `small` with `large` gives `large`."""
+    skip = len(large) - len(small)
+    return skip >= 0 and all(
+        known(b) == 1 or same_dim(a, b) for a, b in zip(large[skip:], small, strict=True)
+    )
+
+
+def sizes(of: Shape) -> tuple[int, ...] | None:
+    """The numbers a shape consists of, None where one is symbolic."""
+    found = tuple(map(known, of))
+    return None if None in found else tuple(each or 0 for each in found)
+
+
+def ascending(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, in order; None is all of them."""
+    return tuple(range(rank)) if axes is None else tuple(sorted(each % rank for each in axes))
+
+
+def evaluated(right: Any, constant: Any) -> Computed:
+    """A right side in which `w` is a constant term, computed: two constants become one."""
+    whole, part = plan(right), plan(constant)
+
+    def build(match: Match) -> Term:
+        closed = part(match.filling)
+        main = Var(Name("main"), None)
+        value = interpret(module({main: Function((), (), (), None, closed)}, main))
+        done: Term = whole({**match.filling, "w": const(value, tensor(closed).dtype)})
+        return done
+
+    return build
+
+
+def shaped(left: Any, build: Callable[[Match, Shape], Term | None]) -> tuple[Any, Computed]:
+    """A left side, and the right side that `build` makes of the match and the left side's shape."""
+    whole = plan(left)
+
+    def right(match: Match) -> Term | None:
+        return build(match, shape(whole(match.filling)))
+
+    return left, right
+
+
+def spread(left: Any, right: Any) -> tuple[Any, Computed]:
+    """Two sides of which the right one may be smaller: it is broadcast where it is."""
+    part, broadcast_to = plan(right), op("broadcast_to")
+
+    def build(match: Match, wanted: Shape) -> Term:
+        found = part(match.filling)
+        done: Term = found if same_shape(shape(found), wanted) else broadcast_to(found, wanted)
+        return done
+
+    return shaped(left, build)
+
+
+def reshaped(left: Any) -> tuple[Any, Computed]:
+    """A left side that only arranges `x` anew, and `x` reshaped."""
+    reshape = op("reshape")
+    return shaped(left, lambda match, wanted: reshape(match.x, wanted))
+
+
+def refilled(left: Any) -> tuple[Any, Computed]:
+    """A left side whose elements are all `v`, and `v` broadcast."""
+    broadcast_to = op("broadcast_to")
+    return shaped(left, lambda match, wanted: broadcast_to(match.v, wanted))

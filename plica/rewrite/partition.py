@@ -1,0 +1,237 @@
+"""Partition: the regions that a pattern finds become functions, called where they stood.
+
+    before:  def f(x, w, b): return nn.relu(nn.conv(x, w) + b)
+    after:   def f(x, w, b):
+                 def block(a, b, c): return nn.relu(nn.conv(a, b) + c)
+                 return block(x, w, b)             # with the attribute composite="block"
+
+A region is what the structure of a pattern covers, or what a dominator pattern finds; nothing of it
+but its result may be used outside.  Constants come along, everything else is an argument.  Equal
+regions become one function, since parameters are named by their number.  Regions do not overlap: of
+two that would, the outer is taken.  What is inside of a composite is not looked at again.
+
+>>> from plica.ir.script import from_text
+>>> from plica.ir.op import find
+>>> from plica.rewrite.pattern import holes
+>>> x, y = holes("x y")
+>>> module = from_text(
+...     "from __future__ import annotations\\n"
+...     "import plica\\nfrom plica import op\\nfrom plica.script import Tensor, f32\\n"
+...     "@plica.function\\n"
+...     "def f(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:\\n"
+...     "    return op.exp(a * a) + op.exp(a + a)\\n"
+... )
+>>> split = partition(module, find("exp")(x * y), "exp_of_product")
+>>> [len(each.params) for each in composites(split)]
+[1]
+
+Laws: the result means what the module meant; `inline_composites(partition(m, p, n))` has the digest
+of `infer(m)`; no expression is in two composites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph import (
+    Apply,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Project,
+    Tuple,
+    Var,
+    attr,
+)
+from plica.ir.graph import Match as GraphMatch
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.rewrite.dominate import Dataflow, matches
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.rewrite.match import covered
+from plica.rewrite.pattern import Dominator
+from plica.runtime.error import Diagnostic
+
+COMPOSITE: Final = "composite"
+"""The attribute that holds a composite's name."""
+_PLAIN: Final = (Apply, Tuple, Project, Call)
+
+
+def partition(module: Module, pattern: Term, name: str) -> Module:
+    """The module with every region that the pattern finds in a function of its own."""
+    if any(isinstance(node, If | Let | GraphMatch | Function) for node in post_order(pattern)):
+        message = "A composite is made of operators, tuples, projections and calls."
+        hint = "Leave control flow to a hole of the pattern."
+        raise RuleRefused(Diagnostic("unsupported", message, suggestion=hint))
+    known = infer(module)
+    whole = Tuple(tuple(function for _, function in known.functions()))
+    dataflow = Dataflow(whole, opened)
+    taken: set[Expr] = set()
+    found: dict[Expr, frozenset[Expr]] = {}
+    for root, region in _regions(dataflow, pattern, taken):
+        if root is not whole and taken.isdisjoint(region):
+            taken |= region
+            found[root] = region
+    if not found:
+        return known
+    globals_ = frozenset(known.names)
+    cutter = _Cutter(found, globals_, name)
+    return map_functions(known, lambda _, function: cutter.function(function))
+
+
+def opened(node: Expr) -> tuple[Expr, ...]:
+    """What an expression is made of; a composite is one piece."""
+    return () if is_composite(node) else operands(node)
+
+
+def is_composite(node: Expr, name: str | None = None) -> bool:
+    """Whether an expression is a composite, or that of a name."""
+    if not isinstance(node, Function):
+        return False
+    found = attr(node, COMPOSITE)
+    return found is not None if name is None else found == name
+
+
+def composites(module: Module) -> tuple[Function, ...]:
+    """The composites of a module, each once, in the order of a walk."""
+    functions = [function for _, function in module.functions()]
+    found = [node for node in expressions(*functions) if is_composite(node)]
+    return tuple(node for node in found if isinstance(node, Function))
+
+
+def _regions(
+    dataflow: Dataflow, pattern: Term, taken: set[Expr]
+) -> Iterator[tuple[Expr, frozenset[Expr]]]:
+    """The regions of a pattern, wholes before parts; what is taken need not be looked at."""
+    if isinstance(pattern, Dominator):
+        for parent, child in dataflow.ends(pattern):
+            if child not in taken and parent not in taken:
+                yield child, frozenset(dataflow.region(pattern, parent, child).nodes)
+        return
+    for node in dataflow.nodes:
+        if node not in taken and matches(pattern, node):
+            region = frozenset(_plain(covered(pattern, node)))
+            if all(_stays_inside(dataflow, each, node, region) for each in region):
+                yield node, region
+
+
+def _plain(nodes: Iterable[Term]) -> Iterator[Expr]:
+    """The parts of a match that are computed: constants and the like come along anyway."""
+    return (node for node in nodes if isinstance(node, _PLAIN))
+
+
+def _stays_inside(dataflow: Dataflow, node: Expr, root: Expr, region: frozenset[Expr]) -> bool:
+    return node is root or all(user in region for user in dataflow.users[node])
+
+
+class _Cutter:
+    """Functions with their regions replaced by calls."""
+
+    def __init__(
+        self, regions: dict[Expr, frozenset[Expr]], globals_: frozenset[Term], name: str
+    ) -> None:
+        self.regions = regions
+        self.globals = globals_
+        self.name = name
+        self.memo: dict[Expr, Expr] = {}
+
+    def function(self, function: Function) -> Function:
+        if is_composite(function):
+            return function
+        for node in _inside(function):
+            if node in self.memo:
+                continue
+            if node in self.regions:
+                self.memo[node] = self._call(node, self.regions[node])
+            else:
+                parts = opened(node)
+                new = node
+                if parts:
+                    new = with_operands(node, tuple([self.memo[part] for part in parts]))
+                self.memo[node] = new
+        made = self.memo[function]
+        assert isinstance(made, Function)
+        return made
+
+    def _call(self, root: Expr, region: frozenset[Expr]) -> Expr:
+        """The call that stands for a region."""
+        become: dict[Expr, Expr] = {}
+        inputs: list[Expr] = []
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                parts = tuple([become[part] for part in operands(node)])
+                become[node] = with_operands(node, parts)
+            elif node in become:
+                continue
+            elif node in region:
+                stack.append((node, True))
+                stack.extend((part, False) for part in reversed(operands(node)))
+            elif (
+                isinstance(node, Const | Constructor) or node in self.globals or is_composite(node)
+            ):
+                become[node] = node
+            else:
+                become[node] = Var(Name("argument", len(inputs)), type_of(node))
+                inputs.append(node)
+        params = tuple(each for node in inputs if isinstance(each := become[node], Var))
+        attrs = ((COMPOSITE, self.name),)
+        made = Function((), (), params, type_of(root), become[root], attrs)
+        return Call(made, tuple([self.memo[node] for node in inputs]))
+
+
+def _inside(root: Expr) -> list[Expr]:
+    """Every expression below one outside of composites, parts before wholes."""
+    done: set[Expr] = set()
+    order: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack.extend((part, False) for part in reversed(opened(node)))
+    return order
+
+
+def inline_composites(module: Module, name: str | None = None) -> Module:
+    """The module with the calls of composites, or of those of one name, written out."""
+    known = infer(module)
+    memo: dict[Expr, Expr] = {}
+
+    def rewrite(_: Var, function: Function) -> Function:
+        for node in expressions(function):
+            if node not in memo:
+                new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+                memo[node] = _written_out(new, name)
+        made = memo[function]
+        assert isinstance(made, Function)
+        return made
+
+    return map_functions(known, rewrite)
+
+
+def _written_out(node: Expr, name: str | None) -> Expr:
+    """The body of a called composite with its arguments in it."""
+    if not isinstance(node, Call) or not is_composite(node.callee, name):
+        return node
+    function = node.callee
+    assert isinstance(function, Function)
+    become: dict[Expr, Expr] = dict(zip(function.params, node.args, strict=True))
+    for each in _inside(function.body):  # composites in it are closed: nothing to replace there
+        if each not in become:
+            parts = tuple([become[part] for part in opened(each)])
+            become[each] = with_operands(each, parts) if parts else each
+    return become[function.body]

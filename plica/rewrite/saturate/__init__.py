@@ -1,0 +1,33 @@
+"""Equality saturation over the same rules: keep every form, then take the cheapest.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite import holes, rule
+>>> from plica.rewrite.contract import reassociates
+>>> x, y, z = holes("x y z")
+>>> rules = [rule("regroup", (x @ y) @ z, x @ (y @ z), float=reassociates)]
+>>> a, b, v = (Var(Name(n), tensor(s, "f32")) for n, s in zip("abv", ((64, 2), (2, 64), (64, 1))))
+>>> best, derivation = saturate((a @ b) @ v, rules)
+>>> best is a @ (b @ v), [step.rule.name for step in derivation.steps]
+(True, ['regroup'])
+>>> saturate(a @ (b @ v), rules)[1].steps  # greedy or not: what is best stays
+()
+"""
+
+from plica.rewrite.saturate.cost import Cost, elements, total
+from plica.rewrite.saturate.limit import Limits
+from plica.rewrite.saturate.order import OrderDependence, order_dependent
+from plica.rewrite.saturate.run import Saturation, saturate, saturation
+
+__all__ = [
+    "Cost",
+    "Limits",
+    "OrderDependence",
+    "Saturation",
+    "elements",
+    "order_dependent",
+    "saturate",
+    "saturation",
+    "total",
+]

@@ -1,0 +1,123 @@
+"""Proofs as derivations: the way from a source to what was extracted, as ordinary steps.
+
+The source is taken bottom up.  At each distinct subterm, once its children are what was chosen for
+them, come the steps to what was chosen for it; they hold wherever that subterm stands, so that
+sharing costs nothing.  A rule may be used from right to left: such a step carries the rule turned
+round (`backwards`), which says so in its name.
+
+>>> from plica.rewrite import index_holes, rule
+>>> (x,) = index_holes("x")
+>>> backwards(rule("add-zero", x + 0, x)).name
+'add-zero (backwards)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from plica.core.term import Term, rebuild
+from plica.rewrite.derivation import Derivation, Step, Sweep
+from plica.rewrite.pattern import Hole
+from plica.rewrite.rule import Rule
+from plica.rewrite.saturate.egraph import EGraph
+from plica.rewrite.saturate.forest import Edge
+from plica.rewrite.saturate.shape import is_leaf, open_children, with_children
+
+ANY: Final = Hole("whole")
+
+
+def backwards(rule: Rule) -> Rule:
+    """The rule from right to left, as a record of what was done: it matches nothing by itself.
+
+    Its left side is the right side of the rule where that is a term.
+    """
+    left = rule.right if isinstance(rule.right, Term) else ANY
+    name = f"{rule.name} (backwards)"
+    return Rule(name, left, rule.left, rule.contract, None, rule.place, ((None, _never),), None)
+
+
+def _never(term: object, filling: object) -> bool:
+    return False
+
+
+def derivation(
+    graph: EGraph, source: Term, chosen: Mapping[int, Term], limit: int
+) -> Derivation | None:
+    """The derivation from the source to what was chosen; None where it has too many steps."""
+    turned: dict[Rule, Rule] = {}
+    sweep = Sweep("up")
+    steps: list[Step] = []
+    made: dict[Term, Term] = {}
+    stack = [source]
+    while stack:
+        node = stack[-1]
+        if node in made:
+            stack.pop()
+            continue
+        if is_leaf(node) and node is not source:
+            made[node] = node  # a variable stands in binders too: only its users change
+            stack.pop()
+            continue
+        missing = [kid for kid in open_children(node) if kid not in made]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        stack.pop()
+        new = with_children(node, [made[kid] for kid in open_children(node)])
+        number = graph.add(new)
+        goal = chosen.get(number)
+        if goal is None:  # a child chose another node, below which this class is not needed
+            made[node] = new
+            continue
+        graph.add(goal)
+        edges = graph.forest.explain(new, goal, limit - len(steps))
+        if edges is None:
+            return None
+        site = len(steps)
+        steps.extend(
+            Step(
+                edge.rule if edge.forward else turned.setdefault(edge.rule, backwards(edge.rule)),
+                edge.before,
+                edge.after,
+                (),
+                sweep,
+                site,
+                new,
+                edge.path,
+            )
+            for edge in shortened(new, edges)
+        )
+        made[node] = goal
+    return Derivation(source, tuple(steps))
+
+
+def shortened(start: Term, edges: list[Edge]) -> list[Edge]:
+    """The edges less those between two visits of one term."""
+    kept: list[Edge] = []
+    states = [start]
+    places = {start: 0}
+    for edge in edges:
+        state = replaced(states[-1], edge.path, edge.after)
+        back = places.get(state)
+        if back is None:
+            places[state] = len(states)
+            states.append(state)
+            kept.append(edge)
+            continue
+        for gone in states[back + 1 :]:
+            del places[gone]
+        del states[back + 1 :], kept[back:]
+    return kept
+
+
+def replaced(term: Term, path: tuple[int, ...], new: Term) -> Term:
+    """The term with what stands at a path replaced."""
+    spine: list[tuple[Term, int]] = []
+    for number in path:
+        spine.append((term, number))
+        term = term._children[number]
+    for parent, number in reversed(spine):
+        kids = parent._children
+        new = rebuild(parent, (*kids[:number], new, *kids[number + 1 :]))
+    return new

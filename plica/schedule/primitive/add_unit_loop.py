@@ -1,0 +1,44 @@
+"""add_unit_loop: a loop of one iteration around a loop or a block.
+
+    before                      after  add_unit_loop(c)
+    with block("C"): …          for u in range(1):
+                                    with block("C"): …
+
+No precondition.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.ir.dtype import i64
+from plica.ir.loop import For
+from plica.ir.scalar import Lit, ScalarVar
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+from plica.schedule.site import fresh_names, rebuilt, with_body
+
+
+@primitive("add_unit_loop")
+@frozen(eq=False)
+class AddUnitLoop(Instruction):
+    """A loop or a block; gives the new loop around it."""
+
+    target: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.target) if self.target.sort == "loop" else scene.block(self.target)
+        (name,) = fresh_names(scene.kernel, [Name("u")])
+        var = ScalarVar(name, i64)
+        around = For(var, Lit(1, i64), "serial", site.node)
+        return Edited(with_body(scene.kernel, rebuilt(site.above, around)), (var,))
+
+
+def add_unit_loop(target: Handle) -> Instruction:
+    """A loop of one iteration around a loop or a block; gives it."""
+    return AddUnitLoop(target)

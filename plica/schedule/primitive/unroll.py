@@ -1,0 +1,46 @@
+"""unroll: the iterations of a loop are written one after another by the code generator.
+
+    before                      after  unroll(i)
+    for i in range(4): …        for i in unrolled(4): …
+
+Preconditions: `plain-loop` (serial; annotations may stay), `constant-extent`.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.dim import known
+from plica.ir.loop import For
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+from plica.schedule.site import replace
+
+
+@primitive("unroll")
+@frozen(eq=False)
+class Unroll(Instruction):
+    """A loop to be unrolled."""
+
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        loop = scene.loop(self.loop).node
+        where = f"the loop {loop.var.name}"
+        if loop.kind != "serial":
+            return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
+        if known(loop.extent) is None:
+            return Problem("constant-extent", where, "a constant extent", "a symbolic one")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        loop = site.node
+        new = For(loop.var, loop.extent, "unrolled", loop.body, loop.annotations)
+        return Edited(replace(scene.kernel, site, new))
+
+
+def unroll(loop: Handle) -> Instruction:
+    """A loop to be unrolled."""
+    return Unroll(loop)

@@ -1,0 +1,271 @@
+"""Verifiers that prove: every access is inside its buffer, and inside the regions a block declares.
+
+What cannot be proved is a finding, with the point where it fails if one is known.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
+>>> off = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[i + 1])))
+>>> [each.found for each in in_bounds(off)]
+['dimension 0 where i = 2']
+
+Not here: what needs no proof (`plica.ir.verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
+from plica.ir.loop import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    While,
+    substatements,
+)
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Eq,
+    Le,
+    Load,
+    Lt,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
+from plica.ir.vector import store_lanes
+from plica.rewrite.index import EMPTY, Context, Proved, Refuted, can_prove, decide
+from plica.runtime.error import Diagnostic, Place
+
+
+@frozen(eq=False)
+class Access:
+    """A buffer that is touched: where, by whom, and what is known there."""
+
+    buffer: Buffer
+    starts: tuple[Scalar, ...]
+    extents: tuple[Scalar, ...]  # empty for a single element
+    context: Context
+    written: bool
+    blocks: tuple[Block, ...]  # those around, outermost first
+
+    def stays(self, at: int, low: Scalar, high: Scalar) -> Scalar:
+        """The condition that along a dimension the access is in `low <= … < high`."""
+        start = self.starts[at]
+        if not self.extents:
+            return And(Le(low, start), Lt(start, high))
+        return And(Le(low, start), Le(start + self.extents[at], high))
+
+
+def in_bounds(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """The accesses, and the bindings of blocks, that are not shown to stay in their ranges."""
+    found = list(_bindings(kernel))
+    for access in accesses(kernel):
+        for at, size in enumerate(access.buffer.shape):
+            answer = decide(access.stays(at, index(0), size), access.context)
+            if not isinstance(answer, Proved):
+                name = str(access.buffer.name)
+                how = "written" if access.written else "read"
+                message = f"{name!r} is not shown to be {how} inside its bounds."
+                point = f" where {_at(answer.point)}" if isinstance(answer, Refuted) else ""
+                found.append(
+                    Diagnostic(
+                        "index-out-of-bounds",
+                        message,
+                        Place(node=name),
+                        None,
+                        f"dimension {at}{point}",
+                    )
+                )
+    return tuple(dict.fromkeys(found))
+
+
+def regions_cover(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """The accesses that are not shown to be inside the regions that blocks declare."""
+    found: list[Diagnostic] = []
+    for access in accesses(kernel):
+        for block in access.blocks:
+            if block.writes if access.written else block.reads:
+                declared = block.writes if access.written else (*block.reads, *block.writes)
+                if access.buffer in _made_inside(block):
+                    continue
+                if not _is_covered(access, declared):
+                    label, name = str(block.label), str(access.buffer.name)
+                    how = "writes" if access.written else "reads"
+                    message = f"The block {label!r} {how} {name!r} outside what it declares."
+                    found.append(Diagnostic("region-uncovered", message, Place(node=label)))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_covered(access: Access, declared: Sequence[Region]) -> bool:
+    any_of: Scalar | None = None
+    for region in declared:
+        if region.buffer is not access.buffer:
+            continue
+        inside: Scalar | None = None
+        for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+            here = access.stays(at, start, start + extent)
+            inside = here if inside is None else And(inside, here)
+        if inside is None or can_prove(inside, access.context):
+            return True
+        any_of = inside if any_of is None else Or(any_of, inside)
+    return any_of is not None and can_prove(any_of, access.context)
+
+
+def _bindings(kernel: Kernel) -> Iterator[Diagnostic]:
+    for stmt, context, _ in _places(kernel):
+        if not isinstance(stmt, Block):
+            continue
+        here = context.where(stmt.predicate)
+        for var, place, extent in zip(stmt.vars, stmt.bindings, stmt.extents, strict=True):
+            answer = decide(And(Le(index(0), place), Lt(place, extent)), here)
+            if not isinstance(answer, Proved):
+                label = str(stmt.label)
+                message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
+                point = _at(answer.point) if isinstance(answer, Refuted) else None
+                yield Diagnostic("binding-out-of-range", message, Place(node=label), None, point)
+
+
+@lru_cache(maxsize=64)
+def accesses(kernel: Kernel) -> tuple[Access, ...]:
+    """Every access of a kernel, in the order of the text, with what is known there."""
+    found: list[Access] = []
+    for stmt, context, blocks in _places(kernel):
+        scalars: tuple[Scalar, ...] = ()
+        match stmt:
+            case For(_, extent):
+                scalars = (extent,)
+            case Block():
+                scalars = (stmt.predicate, *stmt.bindings)
+            case Branch(condition) | While(condition):
+                scalars = (condition,)
+            case Bind(_, value):
+                scalars = (value,)
+            case Store(buffer):
+                scalars = store_lanes(stmt)
+                width = len(stmt.indices) + 1
+                for at in range(0, len(scalars), width):
+                    indices = scalars[at : at + width - 1]
+                    found.append(Access(buffer, indices, (), context, True, blocks))
+            case Invoke(_, operands):
+                for each in operands:
+                    if isinstance(each, Region):
+                        for written in (False, True):
+                            found.append(
+                                Access(each.buffer, each.starts, each.extents, context,
+                                       written, blocks)
+                            )  # fmt: skip
+            case _:
+                pass
+        for load, inside in _loads(scalars, context):
+            found.append(Access(load.buffer, load.indices, (), inside, False, blocks))
+    return tuple(found)
+
+
+def _places(kernel: Kernel) -> Iterator[tuple[Stmt, Context, tuple[Block, ...]]]:
+    """Every statement with what is known around it."""
+    start = EMPTY.where(*[Le(index(0), each) for each in kernel.dims])
+    stack: list[tuple[Stmt, Context, tuple[Block, ...]]] = [(kernel.body, start, ())]
+    while stack:
+        stmt, context, blocks = stack.pop()
+        yield stmt, context, blocks
+        inside = context
+        match stmt:
+            case For(var, extent):
+                inside = context.loop(var, extent)
+            case Block():
+                inside = _where(context, stmt.predicate)
+                for var, extent in zip(stmt.vars, stmt.extents, strict=True):
+                    inside = inside.loop(var, extent)
+                blocks = (*blocks, stmt)
+            case Bind(var, value):
+                inside = context.without((var,))
+                if not _reads(value) and var not in free_vars(value):
+                    inside = inside.where(Eq(var, value))
+            case While(condition):
+                inside = _where(context, condition)
+            case Branch(condition, then, orelse):
+                other = context if _reads(condition) else context.unless(condition)
+                stack.append((orelse, other, blocks))
+                stack.append((then, _where(context, condition), blocks))
+                continue
+            case _:
+                pass
+        stack.extend((each, inside, blocks) for each in reversed(substatements(stmt)))
+
+
+def _where(context: Context, condition: Scalar) -> Context:
+    """A condition that reads memory is not relied on: it may be written before it is used."""
+    return context if _reads(condition) else context.where(condition)
+
+
+def _reads(term: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+def _loads(roots: Sequence[Scalar], context: Context) -> Iterator[tuple[Load, Context]]:
+    """The loads inside some scalars, each with the guards around it."""
+    seen: set[tuple[Scalar, Context]] = set()
+    stack: list[tuple[Scalar, Context]] = [(root, context) for root in reversed(roots)]
+    while stack:
+        node, known = stack.pop()
+        if (node, known) in seen or not _reads(node):
+            continue
+        seen.add((node, known))
+        match node:
+            case Load(_, indices):
+                yield node, known
+                stack.extend((each, known) for each in reversed(indices))
+            case Select(condition, then, orelse):
+                stack.append((orelse, known.unless(condition)))
+                stack.append((then, known.where(condition)))
+                stack.append((condition, known))
+            case And(left, right):
+                stack += [(right, known.where(left)), (left, known)]
+            case Or(left, right):
+                stack += [(right, known.unless(left)), (left, known)]
+            case Reduce(_, axes, extents, body):
+                inside = known
+                for axis, extent in zip(axes, extents, strict=True):
+                    inside = inside.loop(axis, extent)
+                stack.append((body, inside))
+            case _:
+                kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+                stack.extend((kid, known) for kid in reversed(kids))
+
+
+@lru_cache(maxsize=256)
+def _made_inside(block: Block) -> frozenset[Buffer]:
+    found = set()
+    stack: list[Stmt] = [block]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Alloc):
+            found.add(stmt.buffer)
+        stack.extend(substatements(stmt))
+    return frozenset(found)
+
+
+def _at(point: tuple[tuple[Scalar, int], ...]) -> str:
+    named = []
+    for var, value in point:
+        if not isinstance(var, ScalarVar):
+            raise CompilerBug("A point of a refutation gives numbers to variables.")
+        named.append(f"{var.name} = {value}")
+    return ", ".join(named)

@@ -1,0 +1,28 @@
+"""Statements that lowering removes must not reach the fold that writes LLVM's text."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.codegen.llvm.kernel import emit
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import f32
+from plica.ir.loop import NOTHING, TRUE, Barrier, Bind, Invoke, Kernel, Stmt, While, block
+from plica.ir.scalar import index
+from plica.ir.tensor import axis, buffer
+
+
+@pytest.mark.parametrize(
+    "stmt",
+    [
+        block("b", (), (), "", (), NOTHING),
+        Bind(axis("i"), index(0), NOTHING),
+        While(TRUE, NOTHING),
+        Invoke("any", ()),
+        Barrier("shared"),
+    ],
+)
+def test_what_lowering_left_is_a_bug(stmt: Stmt) -> None:
+    kernel = Kernel((), (buffer("x", (1,), f32),), 0, stmt)
+    with pytest.raises(CompilerBug, match=type(stmt).__name__):
+        emit(kernel, "left")

@@ -1,0 +1,72 @@
+"""Every reason for which an edge is fused or not has its case."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from plica.core.name import Name
+from plica.ir.graph import Expr, Tuple, Var
+from plica.ir.type import tensor
+from plica.rewrite.fuse import REASONS, Limits, Reason, explain
+from tests.rewrite.fuse.graph import AT, PARAMS, X, Z, module_of, op
+
+W = Var(Name("w"), tensor((3, 3, 2, 2), "f32"))
+ROW = Var(Name("row"), tensor((4,), "f32"))
+
+NEXT = X + 1.0
+TURNED = op("transpose", X, (3, 2, 1, 0))
+# fmt: off
+CASES: dict[Reason, tuple[Expr, str, str]] = {
+    "inlined":        (op("exp", X + 1.0),                         "add.0",       "exp.1"),
+    "epilogue":       (op("exp", op("sum", X)),                    "sum.0",       "exp.1"),
+    "opaque":         (op("nn.softmax", X + 1.0),                  "add.0",       "nn.softmax.1"),
+    "view":           (op("exp", op("reshape", X, (-1,))),         "reshape.0",   "exp.1"),
+    "may-fail":       (op("exp", op("take", X, AT, axis=1)),       "take.0",      "exp.1"),
+    "escapes":        (Tuple((X + 1.0, op("exp", X + 1.0))),       "add.0",       "exp.1"),
+    "shared":         (Tuple((op("sum", NEXT), op("exp", NEXT))),  "add.0",       "sum.1"),
+    "unread":         (op("zeros_like", X + 1.0),                  "add.0",       "zeros_like.1"),
+    "data-dependent": (op("take", X + 1.0, AT, axis=1),            "add.0",       "take.1"),
+    "repeated":       (X + op("exp", ROW),                         "exp.0",       "add.1"),
+    "reread":         (op("nn.conv", X + 1.0, W),                  "add.0",       "nn.conv.1"),
+    "reordered":      (op("sum", TURNED, axis=(1,)),               "transpose.0", "sum.1"),
+    "moved":          (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
+    "two-reductions": (op("sum", op("matmul", X, Z), axis=(3,)),   "matmul.0",    "sum.1"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_reasons(reason: Reason) -> None:
+    body, producer, consumer = CASES[reason]
+    edges = explain(module_of(body, *PARAMS, W, ROW))
+    found = {(str(each.producer), str(each.consumer)): each for each in edges}
+    assert (producer, consumer) in found, sorted(found)
+    edge = found[producer, consumer]
+    assert edge.reason == reason
+    assert edge.fused == (reason in ("inlined", "epilogue"))
+    assert REASONS[reason] in str(edge)
+
+
+def test_every_word_has_a_meaning_and_a_case() -> None:
+    limited = {"stopped", "size", "depth"}  # with the limits, in test_group
+    assert set(get_args(Reason)) == set(REASONS) == set(CASES) | limited
+
+
+def test_cheap_work_may_be_done_again() -> None:
+    (edge,) = explain(module_of(X + (ROW + 1.0), X, ROW))
+    assert edge.fused
+    assert edge.kinds == ("broadcast", "broadcast")
+
+
+def test_a_read_at_two_places_is_no_read() -> None:
+    twice = op("exp", Z)
+    edges = explain(module_of(twice + op("transpose", twice), Z))
+    assert {str(each.producer): each.reason for each in edges}["exp.0"] == "repeated"
+
+
+def test_the_use_in_the_way_is_named() -> None:
+    (edge,) = explain(module_of(Tuple((X + 1.0, op("exp", X + 1.0))), X))
+    assert edge.because == "tuple"
+    assert explain(module_of(op("exp", X), X), Limits()) == ()

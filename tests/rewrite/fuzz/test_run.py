@@ -1,0 +1,158 @@
+"""Fuzzing finds what is planted, names it, and shows a small test; right stages are left alone."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plica.core.fold import post_order
+from plica.ir.graph import Apply, Function
+from plica.ir.infer import infer
+from plica.ir.module import Module
+from plica.ir.op import find
+from plica.ir.passes import Pass
+from plica.ir.script import from_text
+from plica.rewrite import Pack, exact, hole, holes, pack, reassociates, rule
+from plica.rewrite.fuzz import Finding, fuzz
+from plica.rewrite.fuzz.difference import Meaning, unlike
+from plica.rewrite.fuzz.report import literal
+from plica.rewrite.graph import find_pass
+from plica.rewrite.packs.algebra import ALGEBRA
+
+x, y = holes("x y")
+f: Any = hole("f", dtypes="f32")
+
+
+def op(name: str) -> Any:
+    found = find(name)
+    assert found is not None
+    return found
+
+
+# fmt: off
+RULES = (
+    rule("negative-subtract",  -(f - y),           f - y),
+    rule("absolute-nothing",   op("absolute")(f),  f),
+    rule("relu-is-absolute",   op("nn.relu")(f),   op("absolute")(f)),
+    rule("exact-add-zero",     f + 0,              f),
+)
+# fmt: on
+WRONG = {each.name: pack("w", each, version="0") for each in RULES}
+"""A pack for each; the last rule is right but for the sign of a zero, which its contract hides."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_planted_rule_is_found_and_named(name: str) -> None:
+    wrong = WRONG[name]
+    stages = (find_pass("to-dataflow"), wrong, find_pass("remove-dead"))
+    found = fuzz(stages, examples=150, focus=wrong.rules).finding
+    assert found is not None
+    assert (found.kind, found.stage, found.rule) == ("meaning", "w", name)
+    assert not passes(found)
+
+
+def passes(found: Finding) -> bool:
+    """Whether the printed test passes; it stands by itself."""
+    space: dict[str, Any] = {}
+    exec(compile(ast.parse(found.pytest), "finding", "exec"), space)
+    (test,) = [value for key, value in space.items() if key.startswith("test_")]
+    try:
+        test()
+    except AssertionError:
+        return False
+    return True
+
+
+def test_a_counterexample_is_small() -> None:
+    found = fuzz([WRONG["absolute-nothing"]], examples=100, focus=WRONG["absolute-nothing"].rules)
+    assert found.finding is not None
+    before = found.finding.pytest.split('BEFORE = """')[1].split('"""')[0]
+    applied = [node for node in post_order(from_text(before)) if isinstance(node, Apply)]
+    assert [node.op for node in applied] == ["absolute"]
+
+
+def test_right_stages_are_left_alone() -> None:
+    stages = (find_pass("to-dataflow"), ALGEBRA.within(exact), find_pass("fold-constants"))
+    report = fuzz(stages, examples=25)
+    assert report.finding is None
+    assert report.examples == 25
+    assert sum(report.fired.values()) > 0
+
+
+def test_rounding_is_no_mistake_under_a_looser_contract() -> None:
+    z = hole("z", dtypes="f32")
+    loose = rule("distribute", x * y + x * z, x * (y + z), float=reassociates)
+    report = fuzz([pack("loose", loose, version="0")], 40, contract=reassociates, focus=[loose])
+    assert report.finding is None
+    assert report.fired.get("distribute")
+
+
+def broken(module: Module) -> Module:
+    """Doubles what main gives, where that is a tensor of f32."""
+    main = module.main_function()
+    if str(main.ret).endswith("f32]"):
+        new = Function(main.dims, main.types, main.params, main.ret, main.body + main.body)
+        values = tuple(new if value is main else value for value in module.values)
+        return infer(Module(module.names, values, module.main))
+    return module
+
+
+def test_a_wrong_pass_is_named() -> None:
+    stages = (find_pass("to-anf"), Pass("broken", "Wrong.", broken), find_pass("to-dataflow"))
+    found = fuzz(stages, examples=60).finding
+    assert found is not None
+    assert (found.kind, found.stage, found.rule) == ("meaning", "broken", None)
+    assert not passes(found)
+
+
+def test_a_pass_that_fails_is_named() -> None:
+    def fails(module: Module) -> Module:
+        raise ValueError(f"{len(module.names)} definitions are too many")
+
+    found = fuzz((find_pass("to-anf"), Pass("fails", "Wrong.", fails)), examples=5).finding
+    assert found is not None
+    assert (found.kind, found.stage) == ("crash", "fails")
+    assert "too many" in found.reason
+
+
+def test_a_pass_that_breaks_types_is_named() -> None:
+    def untyped(module: Module) -> Module:
+        main = module.main_function()
+        new = Function(main.dims, main.types, main.params, None, main.body)
+        values = tuple(new if value is main else value for value in module.values)
+        return Module(module.names, values, module.main)
+
+    found = fuzz((Pass("untyped", "Wrong.", untyped),), examples=5).finding
+    assert found is not None
+    assert (found.kind, found.stage) == ("ill-formed", "untyped")
+
+
+def test_native_code_that_differs_is_a_finding() -> None:
+    def nonsense(module: Module, inputs: tuple[Any, ...]) -> Any:
+        value = Meaning(module, inputs, exact).value
+        return value + np.asarray(3, value.dtype) if isinstance(value, np.ndarray) else None
+
+    found = fuzz((), examples=40, native=nonsense, every=1).finding
+    assert found is None or found.kind == "native"
+    assert fuzz((), examples=10, native=lambda module, inputs: None, every=1).compiled == 0
+
+
+def test_the_same_seed_gives_the_same_report() -> None:
+    packs: tuple[Pack, ...] = (ALGEBRA.within(exact), WRONG["relu-is-absolute"])
+    assert fuzz(packs, 30, seed=3) == fuzz(packs, 30, seed=3)
+
+
+def test_results_are_compared_part_by_part() -> None:
+    one, other = np.array([0.0], np.float32), np.array([-0.0], np.float32)
+    assert unlike((one, (one,)), (one, (one,)), exact) is None
+    assert "element (0,)" in str(unlike((one, (one,)), (one, (other,)), exact))
+    assert unlike(one, other, reassociates) is None
+
+
+def test_arrays_print_as_python() -> None:
+    value = (np.array([[1, -2]], np.int8), (np.array(-np.inf),))
+    again = eval(literal(value), {"np": np})
+    assert unlike(value, again, exact) is None

@@ -1,0 +1,54 @@
+"""The population of shipped rules: every one fires, and both its sides mean the same.
+
+A rule needs no test of its own: what a table holds is tested here.  The budget follows the profile.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+
+from plica.rewrite import Rule
+from plica.rewrite.check.run import check
+from plica.rewrite.check.verdict import Proved, Refuted, Tested
+from plica.rewrite.packs import OWN, find_pack
+from tests.conftest import PROFILE
+
+EXAMPLES: Final = {"ci": 6, "dev": 60, "deep": 1_000}[PROFILE]
+SEEDS: Final = {"ci": (0,), "dev": (0,), "deep": (0, 1, 2)}[PROFILE]
+UNIONS: Final = ("simplify",)
+TABLES: Final = sorted(set(OWN) - set(UNIONS))
+RARE: Final = 200
+"""Examples asked for where a rule fired on none of a few."""
+
+
+def population() -> dict[str, Rule]:
+    """Every shipped rule by its name."""
+    return {rule.name: rule for name in TABLES for rule in find_pack(name)}
+
+
+def test_names_are_unique_and_speak() -> None:
+    names = [rule.name for name in TABLES for rule in find_pack(name)]
+    assert len(names) == len(set(names))
+    assert [name for name in names if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
+    assert len(names) >= 400
+
+
+@pytest.mark.parametrize("name", UNIONS)
+def test_unions_hold_rules_of_the_tables(name: str) -> None:
+    rules = population()
+    assert all(rules[rule.name] is rule for rule in find_pack(name))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_rule_fires_and_keeps_the_meaning(name: str) -> None:
+    for rule in find_pack(name):
+        for seed in SEEDS:
+            verdict = check(rule, examples=EXAMPLES, seed=seed)
+            if isinstance(verdict, Tested) and not verdict.cases:
+                verdict = check(rule, examples=RARE, seed=seed)
+            if isinstance(verdict, Refuted):
+                pytest.fail(verdict.counterexample.pytest)
+            assert isinstance(verdict, Proved) or verdict.cases > 0, rule.name

@@ -1,0 +1,78 @@
+"""Laws of all the tables together: they end, in one normal form, and keep meaning in any order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.core.diagnostic import EvaluationError
+from plica.ir.check import check
+from plica.ir.infer import infer
+from plica.ir.interpret import interpret
+from plica.ir.module import Module
+from plica.ir.value import Closure, Native
+from plica.rewrite import exact, pack, rewrite
+from plica.rewrite.check.compare import difference
+from plica.rewrite.packs.simplify import SIMPLIFY
+from tests.rewrite.packs.dense import dense_modules
+from tests.strategies import EXTERNS, inputs_for, modules, static_modules
+
+STRICT = SIMPLIFY.within(exact)  # a zero's sign may grow: 1 / 0.0 is not 1 / -0.0
+FEW = settings(max_examples=max(8, settings().max_examples // 3))
+
+
+def simplified(before: Module, rules: Any = SIMPLIFY) -> Module:
+    """The module in normal form, inferred again."""
+    after, _ = rewrite(before, rules)
+    assert isinstance(after, Module)
+    return infer(after)
+
+
+def means_the_same(before: Module, after: Module, args: tuple[Any, ...]) -> None:
+    """Where the first module has a value the second has the same."""
+    try:
+        expected = interpret(before, *args, externs=EXTERNS)
+    except EvaluationError:
+        return
+    found = interpret(after, *args, externs=EXTERNS)
+    pairs = [(expected, found)]
+    for left, right in pairs:
+        if isinstance(left, tuple):
+            assert isinstance(right, tuple)
+            pairs.extend(zip(left, right, strict=True))
+        elif not isinstance(left, Closure | Native) and hasattr(left, "dtype"):
+            assert difference(left, right, exact, 0) is None
+
+
+@FEW
+@given(st.data())
+def test_exact_rules_keep_the_meaning_of_any_module(data: st.DataObject) -> None:
+    before = infer(data.draw(st.one_of(dense_modules(symbolic=True), modules())))
+    after = simplified(before, STRICT)
+    assert not check(after)
+    means_the_same(before, after, data.draw(inputs_for(before)))
+
+
+@FEW
+@given(st.data())
+def test_exact_rules_keep_the_meaning_in_any_order(data: st.DataObject) -> None:
+    before = infer(data.draw(st.one_of(dense_modules(), static_modules())))
+    rules = list(STRICT)
+    random.Random(data.draw(st.integers(0, 2**16))).shuffle(rules)
+    args = data.draw(inputs_for(before))
+    means_the_same(before, simplified(before, pack("shuffled", rules, version="0")), args)
+    means_the_same(before, simplified(before, STRICT), args)
+
+
+@FEW
+@given(st.data())
+def test_all_rules_end_in_a_normal_form(data: st.DataObject) -> None:
+    before = infer(data.draw(st.one_of(dense_modules(symbolic=True), modules())))
+    after = simplified(before)
+    again, derivation = rewrite(after, SIMPLIFY)
+    assert [step.rule.name for step in derivation.steps] == []
+    assert again is after
+    assert simplified(before) is after

@@ -1,0 +1,172 @@
+"""Do-blocks: what is recorded, what they receive, and how they go on after a refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.ir.loop import Kernel
+from plica.schedule import (
+    Handle,
+    ScheduleRefused,
+    Step,
+    Trace,
+    block,
+    do,
+    fuse,
+    loops,
+    record,
+    replay,
+    sample_categorical,
+    sample_tile,
+    split,
+    trace_of,
+    unroll,
+)
+from plica.schedule.do import Body
+from plica.schedule.replay import scheduled
+from plica.schedule.site import map_of
+from tests.schedule.kernel import matmul, same_function
+
+
+@do
+def tiled(factor: int = 3) -> Body:
+    c = yield block("C")
+    i, j, _ = yield loops(c)
+    i0, i1 = yield split(i, sample_tile(2, max_inner=4))
+    _, j1 = yield split(j, (None, factor))
+    yield unroll(j1)
+    return i0, i1
+
+
+def names(kernel: Kernel) -> list[str]:
+    return [str(var.name) for var in map_of(kernel).loops]
+
+
+def test_a_trace_replays_to_what_was_recorded() -> None:
+    recorded = record(tiled(2), matmul())
+    assert replay(recorded.trace, matmul()) is recorded.module
+    assert recorded.trace is trace_of(tiled(2), matmul())
+    assert [step.instruction.kind for step in recorded.trace.steps] == [
+        "block", "loops", "sample_perfect_tile", "split", "split", "unroll",
+    ]  # fmt: skip
+    assert recorded.result == (Handle(3, 0, "loop"), Handle(3, 1, "loop"))
+
+
+def test_the_kernel_means_the_same() -> None:
+    after = scheduled(trace_of(tiled, matmul()), matmul())
+    assert same_function(matmul(), after)
+
+
+def test_seeds_and_decisions() -> None:
+    drawn = {trace_of(tiled, matmul(24), seed=seed).steps[2].decision for seed in range(40)}
+    assert len(drawn) > 2
+    assert all(a * b == 24 and b <= 4 for a, b in (each for each in drawn if each))
+    fixed = trace_of(tiled, matmul(24), decisions={2: (12, 2)})
+    assert fixed.decisions() == {2: (12, 2)}
+    assert fixed.with_decision(2, (6, 4)).decisions() == {2: (6, 4)}
+    with pytest.raises(ScheduleRefused, match="support"):
+        replay(fixed.with_decision(2, (5, 4)), matmul(24))
+    with pytest.raises(ValueError, match="decides nothing"):
+        fixed.with_decision(0, (1,))
+
+
+def test_a_do_block_is_an_instruction() -> None:
+    @do
+    def outer() -> Body:
+        first, second = yield tiled(2)
+        (one,) = yield fuse(first, second)
+        return one
+
+    recorded = record(outer, matmul())
+    assert recorded.trace.prefix(6) is trace_of(tiled(2), matmul())
+    assert isinstance(recorded.result, Handle)
+
+
+def test_a_refusal_can_be_caught_and_leaves_all_as_it_was() -> None:
+    @do
+    def hopeful() -> Body:
+        c = yield block("C")
+        i, j, _ = yield loops(c)
+        try:
+            yield fuse(j, i)
+        except ScheduleRefused as refused:
+            assert refused.problem.precondition == "chain"
+        yield fuse(i, j)
+
+    trace = trace_of(hopeful, matmul())
+    assert [step.instruction.kind for step in trace.steps] == ["block", "loops", "fuse"]
+
+
+def test_a_refusal_passes_through_an_inner_block() -> None:
+    @do
+    def outer() -> Body:
+        c = yield block("C")
+        try:
+            yield inner(c)
+        except ScheduleRefused:
+            return "caught"
+        return "not caught"
+
+    @do
+    def inner(c: Handle) -> Body:
+        i, _, _ = yield loops(c)
+        yield split(i, (0, 3))
+
+    assert record(outer, matmul()).result == "caught"
+
+
+def test_a_wrong_name_is_answered_with_the_right_ones() -> None:
+    @do
+    def wrong() -> Body:
+        yield block("c")
+
+    with pytest.raises(ScheduleRefused) as refused:
+        trace_of(wrong, matmul())
+    assert "one of C" in str(refused.value)
+    assert refused.value.step == 0
+
+
+def test_a_loop_that_was_split_is_there_no_longer() -> None:
+    @do
+    def twice() -> Body:
+        c = yield block("C")
+        i, _, _ = yield loops(c)
+        yield split(i, (2, 3))
+        yield split(i, (3, 2))
+
+    with pytest.raises(ScheduleRefused, match="alive"):
+        trace_of(twice, matmul())
+
+
+def test_a_handle_of_another_trace() -> None:
+    trace = Trace((Step(loops(Handle(7, 0, "block"))),))
+    with pytest.raises(ScheduleRefused, match="known-handle"):
+        replay(trace, matmul())
+
+
+def test_names_do_not_matter() -> None:
+    from plica.core.binding import rename, substitute  # noqa: PLC0415  # only here
+    from plica.core.digest import digest  # noqa: PLC0415
+    from plica.core.name import Name  # noqa: PLC0415
+
+    kernel = matmul()
+    trace = trace_of(tiled, kernel)
+    loop = kernel.body
+    var = rename(loop.var, Name("row"))  # type: ignore[union-attr]  # the outermost loop
+    body = substitute(loop.body, {loop.var: var})  # type: ignore[union-attr]
+    other = Kernel((), kernel.params, 2, type(loop)(var, loop.extent, "serial", body))  # type: ignore
+    assert digest(scheduled(trace, other)) == digest(scheduled(trace, kernel))
+
+
+def test_sampling_one_of_several() -> None:
+    @do
+    def chosen() -> Body:
+        c = yield block("C")
+        i, _, _ = yield loops(c)
+        (n,) = yield sample_categorical((2, 3, 6), (0.0, 1.0, 0.0))
+        yield split(i, (None, n))
+
+    trace = trace_of(chosen, matmul())
+    assert trace.decisions() == {2: (3,)}
+    with pytest.raises(ScheduleRefused, match="support"):
+        replay(trace.with_decision(2, (4,)), matmul())

@@ -1,0 +1,67 @@
+"""`plica fuzz graph`: the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plica.cli import main
+from plica.cli.fuzz import stages
+from plica.rewrite.contract import approx, exact
+from plica.rewrite.graph import PASSES
+from plica.rewrite.packs import OWN
+
+RULES = """
+from plica import op
+from plica.rewrite import holes, rule
+
+x, y = holes("x y")
+WRONG = rule("maximum-is-minimum", op.maximum(x, y), op.minimum(x, y))
+"""
+
+
+def test_every_pass_and_every_pack_is_a_stage() -> None:
+    names = {each.name for each in stages(approx(1e-4), ())}
+    assert names >= {each.name for each in PASSES}
+    assert names >= set(OWN)
+
+
+def test_modules_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--examples", "12", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["examples"] == 12
+    assert report["contract"] == str(exact)
+    assert report["finding"] is None
+
+
+def test_a_planted_rule_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--examples", "60", "--plant", "--json"]) == 1
+    finding = json.loads(capsys.readouterr().out)["finding"]
+    assert finding["rule"] == "planted-absolute-of-difference"
+    assert "def test_planted_absolute_of_difference() -> None:" in finding["pytest"]
+
+
+def test_rules_of_a_file_are_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(RULES)
+    assert main(["fuzz", "graph", "--examples", "60", "--rules", str(file)]) == 1
+    shown = capsys.readouterr().out
+    assert "maximum-is-minimum" in shown
+    assert "A smallest case, as a test" in shown
+
+
+def test_native_code_is_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--examples", "6", "--native", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compiled"] >= 0
+
+
+def test_an_unknown_contract_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--contract", "roughly"]) == 1
+    assert "does not know this float contract" in capsys.readouterr().err
+
+
+def test_no_examples_are_refused() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["fuzz", "graph", "--examples", "0"])
