@@ -1,7 +1,8 @@
 """The pipeline: from a module to something one can call.
 
-The rules a user asks for come first.  `PASSES` is data: what is done to a module before it is
-sequenced into a program, in order.  Then come the memory plan, the fold into LLVM, the toolchain.
+First the graph is optimised (`plica.rewrite.optimise`), with the rules a user asks for.  `PASSES` is
+data: what is then done to a module before it is sequenced into a program, in order.  Then come the
+memory plan, the fold into LLVM, the toolchain.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -38,13 +39,15 @@ from plica.core.collector import paused
 from plica.ir.graph import Const, Function
 from plica.ir.infer import infer
 from plica.ir.module import Module
-from plica.ir.passes import Pass, Pipeline, run
+from plica.ir.passes import Pass, Pipeline
 from plica.ir.script import Scripted, as_module
 from plica.ir.show import show_kernel
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import Contract, approx, named
+from plica.rewrite.contract import Contract, named
+from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
-from plica.rewrite.pack import Pack, rewrite
+from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
+from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
@@ -80,8 +83,6 @@ PASSES: Final = Pipeline(
 )
 """What is done to a module, in order."""
 
-DEFAULT_CONTRACT: Final = approx(1e-4)
-
 _compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 
 
@@ -90,6 +91,7 @@ class Lowered:
     """Everything known before native code is made: a value, the same on every machine."""
 
     module: Module
+    derivation: Derivation
     program: Program
     plan: Plan
 
@@ -107,20 +109,22 @@ def compile(  # noqa: PLR0917  # the public surface says so
 
     The code runs on one thread for now, whatever `threads` allows.  `cache` lets a module that is
     still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
-    they are, rewrite the module first, those within the `contract` (`approx(1e-4)` if none is
-    given); the code itself neither contracts nor reassociates floats.  A tuning `database` is
-    refused until there is something it would change.
+    they are, rewrite the module first, then Plica's own; only rules within the `contract` are
+    used (`approx(1e-4)` if none is given), and the code itself neither contracts nor reassociates
+    floats.  A tuning `database` is refused until there is something it would change.
     """
     _check_options(threads, database)
     machine = find_target(target)
-    chosen = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
-    module = rewritten(infer(as_module(mod)), chosen, contract_of(contract))
-    key = (module, machine)
+    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
+    kept = contract_of(contract)
+    module = as_module(mod)
+    key = (module, machine, kept, chosen)
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
     with paused():  # nothing the compiler makes is cyclic
-        made = build(lower(module), machine)
+        made = build(lower(module, kept, chosen), machine)
     if cache:
         _compiled[key] = made
     return made
@@ -138,21 +142,16 @@ def contract_of(given: Contract | str | None) -> Contract:
     raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
 
 
-def rewritten(module: Module, packs: Sequence[str | Pack], contract: Contract) -> Module:
-    """The module in normal form under the rules of the packs that keep the contract."""
-    for each in packs:
-        rules = find_pack(each) if isinstance(each, str) else each
-        term, _ = rewrite(module, rules, contract)
-        assert isinstance(term, Module)  # no rule speaks of modules
-        module = infer(term)
-    return module
-
-
-def lower(module: Module) -> Lowered:
+def lower(
+    module: Module, contract: Contract = DEFAULT_CONTRACT, packs: Sequence[Pack] = ()
+) -> Lowered:
     """The program of a module and its memory plan."""
-    done = run(PASSES, module)
-    program = sequence(done)
-    return Lowered(module, program, place(program))
+    module = infer(module)
+    history = optimise(module, contract, packs)
+    for each in PASSES:
+        history = history.through(each)
+    program = sequence(history.module)
+    return Lowered(module, history.derivation, program, place(program))
 
 
 def build(lowered: Lowered, target: Target) -> Executable:

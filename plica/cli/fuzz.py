@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.rules import count, named_packs
+from plica.ir.passes import Pass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,18 +81,17 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
 
 
 def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
-    """Every structural pass, with the packs where rules see whole expressions and at the end."""
+    """The stages of the pipeline, then every structural pass, then the packs it does not use."""
     from plica.rewrite.graph import PASSES
+    from plica.rewrite.optimise import stages as optimising
     from plica.rewrite.packs import OWN, find_pack
 
-    packs = [*(find_pack(name) for name in sorted(OWN)), *extra]
-    kept = [each for each in (pack.within(contract) for pack in packs) if len(each)]
-    found: list[Stage] = []
-    for each in PASSES:
-        found.append(each)
-        if each.name == "to-dataflow":
-            found.extend(kept)
-    return (*found, *kept)
+    first = optimising(tuple(extra))
+    used = {each.name for each in first}
+    others = [find_pack(name) for name in sorted(OWN) if name not in used]
+    found = [*first, *(each for each in PASSES if each.name not in used), *others, *extra]
+    kept = [each if isinstance(each, Pass) else each.within(contract) for each in found]
+    return tuple(each for each in kept if isinstance(each, Pass) or len(each))
 
 
 def planted() -> Pack:

@@ -53,6 +53,7 @@ CODES: Final[dict[str, str]] = {
     "unknown-attribute": "The operator has no attribute of this name.",
     "bad-attribute": "An attribute has a value the operator does not accept.",
     "bad-layout": "A word is no layout of the axes it is for.",
+    "bad-combiner": "A combiner breaks a law that reductions rely on.",
     # types
     "shape-conflict": "Two shapes that must agree do not.",
     "dtype-conflict": "Two element types that must agree do not.",
@@ -107,6 +108,7 @@ CODES: Final[dict[str, str]] = {
     "region-uncovered": "A block touches elements outside the regions it declares.",
     "host-access": "A kernel for a device touches its memory outside all threads.",
     "target-limit": "A kernel asks for more than the target has.",
+    "illegal-lowering": "A kernel asks lowering for what would change its meaning.",
 }
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
 

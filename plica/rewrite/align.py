@@ -42,8 +42,8 @@ def aligned(old: Term, new: Term, known: Container[Term] = ()) -> Iterator[tuple
 
 def _inside(before: Term, after: Term) -> list[tuple[Term, Term]]:
     """The children of the new node, each with the old node it is to be compared with."""
-    if isinstance(after, Call) and isinstance(after.func, Function):
-        return _called(before, after, after.func)
+    if isinstance(after, Call) and isinstance(after.callee, Function):
+        return _called(before, after, after.callee)
     kids, theirs = after._children, before._children
     if _same_head(before, after) and len(kids) == len(theirs):
         return list(zip(theirs, kids, strict=True))

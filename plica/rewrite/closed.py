@@ -38,6 +38,19 @@ def closed(name: str, **demands: Any) -> Any:
     return hole(name, when=is_closed, **demands)
 
 
+def is_varying(value: object) -> bool:
+    """Whether a value is an expression that is not closed."""
+    return isinstance(value, Expr) and not is_closed(value)
+
+
+def varying(name: str, **demands: Any) -> Any:
+    """A hole that no closed term fills: without it, rules that join constants could turn in circles.
+
+    Any: a hole goes wherever a term can.
+    """
+    return hole(name, when=is_varying, **demands)
+
+
 def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
     """The array that a closed term is, None where computing it fails or might not end."""
     if isinstance(term, Const):

@@ -13,7 +13,9 @@ there and among Plica's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Final
 
@@ -39,15 +41,18 @@ class Pack:
     rules: tuple[Rule, ...]
     version: str
     doc: str = ""
-    index: Index = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        names = [rule.name for rule in self.rules]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        counted = Counter(rule.name for rule in self.rules)
+        twice = sorted(name for name, count in counted.items() if count > 1)
         if twice:
             message = f"The pack {self.name} has two rules of one name: {', '.join(twice)}."
             raise RuleRefused(Diagnostic("duplicate-name", message))
-        object.__setattr__(self, "index", Index(self.rules))
+
+    @cached_property
+    def index(self) -> Index:
+        """The rules by what their left sides look like; made when they are first used."""
+        return Index(self.rules)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
@@ -65,8 +70,13 @@ class Pack:
 
     def within(self, contract: Contract) -> Pack:
         """The rules that keep at least this contract."""
-        kept = tuple(rule for rule in self.rules if rule.contract <= contract)
-        return Pack(self.name, kept, self.version, self.doc)
+        return _within(self, contract)
+
+
+@lru_cache(maxsize=256)  # so that the index of what is kept is made once
+def _within(of: Pack, contract: Contract) -> Pack:
+    kept = tuple(rule for rule in of.rules if rule.contract <= contract)
+    return of if len(kept) == len(of.rules) else Pack(of.name, kept, of.version, of.doc)
 
 
 def pack(name: str, *rules: Rule | Iterable[Rule], version: str, doc: str = "") -> Pack:

@@ -160,8 +160,11 @@ def hole_names(pattern: Term) -> frozenset[str]:
 
 def alternatives(pattern: Term) -> tuple[Term, ...]:
     """The patterns without `Either` that together match what `pattern` matches, in order."""
+    order = post_order(pattern)
+    if not any(isinstance(node, Either) for node in order):
+        return (pattern,)
     memo: dict[Term, tuple[Term, ...]] = {}
-    for node in post_order(pattern):
+    for node in order:
         if isinstance(node, Either):
             memo[node] = tuple(dict.fromkeys(a for each in node.patterns for a in memo[each]))
         else:

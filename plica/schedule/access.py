@@ -23,7 +23,8 @@ from attrs import frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.intrinsic import intrinsics
+from plica.ir.dtype import i64
+from plica.ir.invocation import find_intrinsic
 from plica.ir.loop import (
     Alloc,
     Bind,
@@ -98,7 +99,7 @@ def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
         match stmt:
             case For(var, extent):
                 scalars = (extent,)
-                deeper = _Place(here.known, (*here.inner, (var, _meant(extent, here))), here.own)
+                deeper = _looped(here, (var,), (extent,))
             case Block():
                 scalars = (stmt.predicate, *stmt.bindings)
                 values = zip(stmt.vars, stmt.bindings, strict=True)
@@ -118,7 +119,9 @@ def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
                     found.append(_element(buffer, indices, here, written=True))
             case Invoke():
                 found += _invoked(stmt, here)
-                scalars = tuple(each for each in stmt.operands if isinstance(each, Scalar))
+                for each in stmt.operands:
+                    parts = (each,) if isinstance(each, Scalar) else each.starts + each.extents
+                    scalars += parts
             case _:
                 pass
         found += _loads(scalars, here)
@@ -141,9 +144,7 @@ def _loads(roots: tuple[Scalar, ...], here: _Place) -> list[Access]:
                     found.append(_element(buffer, indices, place, written=False))
                 stack.extend([(each, place) for each in reversed(indices)])
             case Reduce(_, axes, extents, body):
-                sizes = [_meant(each, place) for each in extents]
-                inner = (*place.inner, *zip(axes, sizes, strict=True))
-                stack.append((body, _Place(place.known, inner, place.own)))
+                stack.append((body, _looped(place, axes, extents)))
             case _:
                 kids = [kid for kid in node._children if isinstance(kid, Scalar)]
                 stack.extend([(kid, place) for kid in reversed(kids)])
@@ -160,7 +161,7 @@ def _element(
         start: Scalar | None = each
         match each:
             case Ramp(base, stride, lanes):
-                lane = ScalarVar(_unused(indices, inner), index(0).dtype)  # type: ignore[attr-defined]
+                lane = ScalarVar(_unused(indices, inner), i64)
                 inner = (*inner, (lane, index(lanes)))
                 start = base + stride * lane
             case Broadcast(value, _):
@@ -173,7 +174,7 @@ def _element(
 
 def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
     found = []
-    meaning = intrinsics().get(stmt.name)
+    meaning = find_intrinsic(stmt.name)
     params = None if meaning is None else meaning.meaning.params
     for at, each in enumerate(stmt.operands):
         if not isinstance(each, Region):
@@ -182,8 +183,14 @@ def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
         if params is not None and meaning is not None and at < len(params):
             of = [a.written for a in accesses(meaning.meaning.body) if a.buffer is params[at]]
             modes = sorted(set(of))
-        starts = [_value(start, here.known) for start in each.starts]
-        extents = [_meant(extent, here) for extent in each.extents]
+        if each.buffer in here.own:
+            continue
+        starts: list[Scalar | None] = []
+        extents: list[Scalar] = []
+        for start, extent in zip(each.starts, each.extents, strict=True):
+            size = _value(extent, here.known)
+            starts.append(None if size is None else _value(start, here.known))
+            extents.append(ONE if size is None else size)
         for written in modes:
             found.append(_box(each.buffer, starts, extents, here.inner, written=written))
     return found
@@ -222,9 +229,17 @@ def _value(term: Scalar, known: Known) -> Scalar | None:
     return found
 
 
-def _meant(extent: Scalar, here: _Place) -> Scalar:
-    value = _value(extent, here.known)
-    return extent if value is None else value  # a name of its own: nothing is known of it
+def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ...]) -> _Place:
+    """The place inside loops; a loop whose extent depends on data is itself such."""
+    known, inner = dict(here.known), list(here.inner)
+    for var, extent in zip(axes, extents, strict=True):
+        size = _value(extent, here.known)
+        if size is None:
+            known[var] = None
+        else:
+            known.pop(var, None)
+            inner.append((var, size))
+    return _Place(known, tuple(inner), here.own)
 
 
 def _reads(term: Scalar) -> bool:

@@ -1,9 +1,49 @@
-"""Poses: questions about loops and blocks that many primitives ask before they edit."""
+"""Poses: questions about loops and blocks that many primitives ask before they edit.
+
+Each answers None, or the precondition that is broken, so that a check is a chain of them:
+
+    return complete(scene, site) or affine(scene, site) or stage_pipeline(scene, site)
+
+    word               what it asks for
+    plain-loop         a serial loop without annotations
+    rectangular        loops whose extents do not depend on one another, and nothing else around
+    injective          bindings such that no instance of the block runs twice
+    affine             injective bindings, and every instance of the block runs
+    spatial-only       spatial variables, nothing else
+    sole-writer        no other block of the scope writes the same buffer
+    no-self-read       the block does not read what it writes
+    distinct-writes    instances that differ in spatial variables write different elements
+    reduce-kinds       spatial and reduce variables, at least one of them reduce
+    same-element       what is written does not depend on reduce variables; only that is read back
+    reducer            updates by one operation whose order does not matter
+    starts             the init stores each element that is updated, before the first update
+    stage-pipeline     only loops and blocks; who writes a buffer comes before who reads it
+    covered            what a block reads in a shared loop was written in the same iteration
+    intermediate       a buffer made inside the kernel
+    independent        iterations that do not meet in memory
+    spatial-loop       a loop that feeds only spatial variables
+    same-scope         two blocks in one scope
+"""
 
 from __future__ import annotations
 
-from plica.ir.loop import For
+from collections.abc import Sequence
+from functools import lru_cache
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.loop import Alloc, Block, For, Seq, Stmt, Store
+from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.rewrite.index.iteration import IterationMap, iteration_map
+from plica.schedule.access import inside as accesses_inside
+from plica.schedule.around import context_of
+from plica.schedule.dependence import children, conflicts, scope_of, stranger
+from plica.schedule.instruction import Scene
 from plica.schedule.problem import Problem
+from plica.schedule.reduction import reducer
+from plica.schedule.region import Box, block_boxes, boxes_under, covers
+from plica.schedule.site import Site
 
 
 def plain_loop(loop: For) -> Problem | None:
@@ -15,3 +55,334 @@ def plain_loop(loop: For) -> Problem | None:
         said = ", ".join(key for key, _ in loop.annotations)
         return Problem("plain-loop", where, "a loop without annotations", said)
     return None
+
+
+def rectangular(site: Site[Block]) -> Problem | None:
+    """A block in loops whose extents do not depend on one another, and in nothing else."""
+    where = f"the block {site.node.label}"
+    variables: set[ScalarVar] = set()
+    for stmt in _around(site):
+        if isinstance(stmt, For):
+            if not free_vars(stmt.extent).isdisjoint(variables):
+                found = f"the extent of {stmt.var.name} depends on a loop around it"
+                return Problem("rectangular", where, "loops with extents of their own", found)
+            variables.add(stmt.var)
+        elif not isinstance(stmt, Seq | Alloc):
+            found = f"a {type(stmt).__name__}"
+            return Problem("rectangular", where, "nothing but loops around it", found)
+    return None
+
+
+def bindings_of(site: Site[Block]) -> IterationMap:
+    """How the variables of a block follow from the loops of its scope."""
+    block = site.node
+    loops = [(loop.var, loop.extent) for loop in site.loops]
+    return iteration_map(loops, block.bindings, block.extents, block.predicate)
+
+
+def injective(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block of which no instance runs twice."""
+    problem = rectangular(site)
+    if problem is not None:
+        return problem
+    if bindings_of(site).injective:
+        return None
+    where, found = f"the block {site.node.label}", "bindings that are not shown to be such"
+    return Problem("injective", where, "bindings by which no instance runs twice", found)
+
+
+def affine(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block of which each instance runs exactly once."""
+    problem = rectangular(site)
+    if problem is not None:
+        return problem
+    if bindings_of(site).bijective:
+        return None
+    expected = "bindings by which each instance runs exactly once"
+    found = "bindings that are not shown to be such"
+    return Problem("affine", f"the block {site.node.label}", expected, found)
+
+
+def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A scope in which only loops, blocks and allocations stand."""
+    found = stranger(scope_of(scene.kernel, site))
+    if found is None:
+        return None
+    expected = "only loops and blocks in the scope"
+    there = f"a {type(found).__name__} outside any block"
+    return Problem("stage-pipeline", f"the block {site.node.label}", expected, there)
+
+
+def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block whose buffers no other one of its scope writes."""
+    problem = only_loops(scene, site)
+    if problem is not None:
+        return problem
+    every = children(scope_of(scene.kernel, site))
+    mine = next(each for each in every if each.block is site.node)
+    for other in every:
+        if other is not mine and not set(other.writes).isdisjoint(mine.writes):
+            where, found = f"the block {site.node.label}", f"{other.block.label} writes it too"
+            return Problem("sole-writer", where, "the only writer of its buffer", found)
+    return None
+
+
+def complete(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block all of whose instances may run in any order, the only writer of what it writes."""
+    return sole_writer(scene, site) or _complete(site.node)
+
+
+def reduction(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block that combines over reduce variables into elements it alone begins and updates."""
+    return sole_writer(scene, site) or _reduction(site.node)
+
+
+def complete_or_reduction(scene: Scene, site: Site[Block]) -> Problem | None:
+    """Either; the problem is that of the one it looks like."""
+    reduces = site.node.init is not None or "reduce" in site.node.kinds
+    return reduction(scene, site) if reduces else complete(scene, site)
+
+
+@lru_cache(maxsize=2048)
+def _complete(block: Block) -> Problem | None:
+    where = f"the block {block.label}"
+    for var, kind in zip(block.vars, block.kinds, strict=True):
+        if kind != "spatial":
+            found = f"{var.name} is {kind}"
+            return Problem("spatial-only", where, "spatial variables only", found)
+    reads, writes = block_boxes(block)
+    again = {each.buffer for each in reads}
+    for each in writes:
+        if each.buffer in again:
+            found = f"it reads {each.buffer.name} too"
+            return Problem("no-self-read", where, "a block that does not read its output", found)
+    return _distinct(block, writes)
+
+
+@lru_cache(maxsize=2048)
+def _reduction(block: Block) -> Problem | None:
+    where = f"the block {block.label}"
+    kinds = set(block.kinds)
+    if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
+        found = ", ".join(block.kinds) or "none"
+        return Problem("reduce-kinds", where, "spatial and reduce variables", found)
+    return _one_element(block) or _distinct(block, block_boxes(block)[1]) or _begins(block)
+
+
+def _one_element(block: Block) -> Problem | None:
+    """The element an instance updates is one for all values of the reduce variables."""
+    where = f"the block {block.label}"
+    pairs = zip(block.vars, block.kinds, strict=True)
+    reduce = {var for var, kind in pairs if kind == "reduce"}
+    touched = accesses_inside(block)
+    places: dict[Buffer, tuple[Scalar | None, ...]] = {
+        each.buffer: each.starts for each in touched if each.written
+    }
+    expected = "one element for all values of the reduce variables"
+    for each in touched:
+        place = places.get(each.buffer)
+        if place is None:
+            continue
+        for start in each.starts:
+            if start is None or not free_vars(start).isdisjoint(reduce):
+                found = f"an element of {each.buffer.name} that depends on them, or on data"
+                return Problem("same-element", where, expected, found)
+        if each.starts != place and (not each.written or not each.inner):
+            found = f"another element of {each.buffer.name}"
+            return Problem("same-element", where, expected, found)
+    return None
+
+
+def _begins(block: Block) -> Problem | None:
+    """An update whose order does not matter, and an init that stores what is updated."""
+    where = f"the block {block.label}"
+    if reducer(block) is None:
+        expected = "updates of the form y = y + e, with + * min max and the like"
+        return Problem("reducer", where, expected, "something else")
+    if block.init is None:
+        return Problem("starts", where, "an init", "none")
+    if isinstance(block.init, Store) and isinstance(block.body, Store):
+        same = block.init.buffer is block.body.buffer and block.init.indices == block.body.indices
+        if same and accesses_inside(block)[0].buffer not in _loaded(block.init):
+            return None
+    starts, updates = block_of(block.init), block_of(block.body)
+    if starts is not None and updates is not None and not _loaded(block.init) & updates.keys():
+        if starts.keys() == updates.keys() and all(
+            starts[buffer] == box for buffer, box in updates.items()
+        ):
+            return None
+    return Problem("starts", where, "an init that stores each element it updates", "another")
+
+
+def block_of(stmt: Stmt) -> dict[Buffer, tuple[tuple[Scalar, ...], tuple[Scalar, ...]]] | None:
+    """The boxes a statement writes, by buffer; None where one is more than what is written."""
+    from plica.schedule.region import boxes
+
+    _, writes = boxes(stmt)
+    if not all(each.exact for each in writes):
+        return None
+    return {each.buffer: (each.starts, each.extents) for each in writes}
+
+
+def _loaded(stmt: Stmt) -> set[Buffer]:
+    from plica.schedule.region import boxes
+
+    return {each.buffer for each in boxes(stmt)[0]}
+
+
+def _distinct(block: Block, writes: Sequence[Box]) -> Problem | None:
+    """Instances that differ in spatial variables write different elements."""
+    sizes = dict(zip(block.vars, block.extents, strict=True))
+    spatial = [v for v, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
+    for box in writes:
+        loops = [(var, sizes[var]) for var in spatial]
+        bindings: list[Scalar] = []
+        for number, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):
+            offset = start
+            if known(extent) != 1:
+                var = ScalarVar(Name("an offset", number), box.starts[0].dtype)  # type: ignore[attr-defined]
+                loops.append((var, extent))
+                offset = start + var
+            bindings.append(offset)
+        found = iteration_map(loops, bindings, box.buffer.shape).recovered(tuple(bindings))
+        lost = [var for var in spatial if known(sizes[var]) != 1 and var not in found]
+        if lost:
+            names = ", ".join(str(var.name) for var in lost)
+            expected = "different elements for different spatial variables"
+            found_text = f"{box.buffer.name} does not tell {names}"
+            return Problem("distinct-writes", f"the block {block.label}", expected, found_text)
+    return None
+
+
+def stage_pipeline(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A scope where each buffer's writers come before its readers, in the same iterations."""
+    problem = only_loops(scene, site)
+    if problem is not None:
+        return problem
+    scope = scope_of(scene.kernel, site)
+    problem = _in_stages(scope)
+    if problem is not None:
+        return problem
+    for child in children(scope):
+        problem = covered(scene, scene.map.blocks[child.block.label])
+        if problem is not None:
+            return problem
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _in_stages(scope: Stmt) -> Problem | None:
+    read_by: dict[Buffer, Block] = {}
+    for child in children(scope):
+        for buffer in child.writes:
+            reader = read_by.get(buffer)
+            if reader is not None:
+                where, found = f"the block {child.block.label}", f"{reader.label} reads it before"
+                expected = f"{buffer.name} to be written before it is read"
+                return Problem("stage-pipeline", where, expected, found)
+        for buffer in child.reads:
+            if buffer not in child.writes:
+                read_by.setdefault(buffer, child.block)
+    return None
+
+
+def covered(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block that reads, in each iteration of a loop it shares, what was written in the same."""
+    scope = scope_of(scene.kernel, site)
+    mine = {loop.var for loop in site.loops}
+    for child in children(scope):
+        if child.block is site.node:
+            break
+        other = scene.map.blocks[child.block.label]
+        shared = [loop for loop in other.loops if loop.var in mine]
+        if shared and not _covered(other, site, shared[-1]):
+            where = f"the block {site.node.label}"
+            expected = f"what {child.block.label} wrote in the same iteration"
+            found = "elements that are not shown to be among these"
+            return Problem("covered", where, expected, found)
+    return None
+
+
+def _covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
+    at = next(at for at, (stmt, _) in enumerate(reader.above) if stmt is shared)
+    context = context_of(reader.above[: at + 1])
+    _, written = boxes_under(writer, shared.var, context)
+    reads, _ = boxes_under(reader, shared.var, context)
+    there = {each.buffer: each for each in written}
+    for each in reads:
+        box = there.get(each.buffer)
+        if box is not None and not (box.exact and covers(box, each, context)):
+            return False
+    return True
+
+
+def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
+    """A buffer that nobody outside the kernel sees."""
+    if buffer not in scene.kernel.params:
+        return None
+    expected, found = "a buffer made inside the kernel", "a parameter"
+    return Problem("intermediate", f"the buffer {buffer.name}", expected, found)
+
+
+def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop whose iterations may run in any order, or at once."""
+    met = conflicts(site.node)
+    if not met:
+        return None
+    names = ", ".join(str(each.name) for each in met)
+    expected = "iterations that do not meet in memory"
+    found = f"they are not shown to be apart in {names}"
+    return Problem("independent", f"the loop {site.node.var.name}", expected, found)
+
+
+def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop that feeds only spatial variables of the blocks inside it."""
+    loop = site.node
+    for child in children(loop.body):
+        block = child.block
+        for var, kind, value in zip(block.vars, block.kinds, block.bindings, strict=True):
+            if kind != "spatial" and loop.var in free_vars(value):
+                where, found = f"the loop {loop.var.name}", f"{var.name} of {block.label} is {kind}"
+                return Problem("spatial-loop", where, "a loop of spatial variables only", found)
+    return None
+
+
+def reorderable(scene: Scene, sites: Sequence[Site[For]]) -> Problem | None:
+    """Loops directly inside one another that may be put in any order.
+
+    At most one of them has iterations that meet; or they meet in what one reduction updates.
+    """
+    meeting = [site for site in sites if conflicts(site.node)]
+    if len(meeting) < 2:
+        return None
+    innermost = max(sites, key=lambda site: len(site.above))
+    inside = children(innermost.node.body)
+    for site in meeting:
+        for buffer in conflicts(site.node):
+            users = [each for each in inside if buffer in each.reads or buffer in each.writes]
+            if (
+                len(users) != 1
+                or stranger(innermost.node.body) is not None
+                or _reduction(users[0].block) is not None
+                or injective(scene, scene.map.blocks[users[0].block.label]) is not None
+            ):
+                return independent_iterations(scene, site)
+    return None
+
+
+def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:
+    """Two blocks whose nearest block around is the same."""
+    if a.scope is b.scope:
+        return None
+    where = f"the blocks {a.node.label} and {b.node.label}"
+    return Problem("same-scope", where, "blocks in one scope", "they are in two")
+
+
+def _around(site: Site[Block]) -> list[Stmt]:
+    """What stands around a block inside its scope, outermost first."""
+    found: list[Stmt] = []
+    for stmt, _ in reversed(site.above):
+        if isinstance(stmt, Block):
+            break
+        found.append(stmt)
+    return found[::-1]

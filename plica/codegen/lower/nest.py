@@ -18,7 +18,7 @@ finish) is done as soon as its sum is complete, while it is at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
@@ -28,19 +28,14 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.combiner import MEANING
 from plica.ir.dim import known, polynomial
-from plica.ir.dtype import DType, bool_
 from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store
 from plica.ir.scalar import (
-    Add,
     And,
     Buffer,
-    Combiner,
     Lit,
     Load,
-    Max,
-    Min,
-    Mul,
     Or,
     Reduce,
     Scalar,
@@ -289,24 +284,3 @@ def _loops(around: Sequence[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:
     for var, extent in reversed(around):
         inside = For(var, extent, "serial", inside)
     return inside
-
-
-def _least(of: DType) -> Scalar:
-    return Lit(float("-inf") if of.is_float else of.bounds[0], of)
-
-
-def _greatest(of: DType) -> Scalar:
-    return Lit(float("inf") if of.is_float else of.bounds[1], of)
-
-
-MEANING: Final[
-    dict[Combiner, tuple[Callable[[DType], Scalar], Callable[[Scalar, Scalar], Scalar]]]
-] = {
-    "sum": (lambda of: Lit(0, of), Add),
-    "prod": (lambda of: Lit(1, of), Mul),
-    "max": (_least, Max),
-    "min": (_greatest, Min),
-    "all": (lambda _: Lit(True, bool_), And),
-    "any": (lambda _: Lit(False, bool_), Or),
-}
-"""Each combiner's identity at a dtype, and how it joins two values."""

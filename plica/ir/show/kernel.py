@@ -53,6 +53,9 @@ __all__ = ["kernel_lines", "show_kernel"]
 DEEPEST: Final = 40
 """Statements nested deeper than this stand in a region of their own."""
 
+WIDTH: Final = 100
+"""The header of a kernel or a block that is longer has its parts on lines of their own."""
+
 LINKS: Final = 20
 """So many conditions are in one chain of `elif`."""
 
@@ -78,7 +81,7 @@ def kernel_lines(kernel: Kernel, name: str, supply: Supply) -> tuple[Lines, set[
         f"{printer.names.bind(each)}: {type}"
         for each, type in zip(kernel.params, types, strict=True)
     ]
-    lines = [_decorator(kernel, printer), f"def {name}({', '.join(params)}):"]
+    lines = [_decorator(kernel, printer), *_wrapped(f"def {name}(", params, "):")]
     return [*lines, *printer.body(kernel.body)], printer.scalars.words
 
 
@@ -93,6 +96,15 @@ def _decorator(kernel: Kernel, printer: _Printer) -> str:
     if kernel.annotations:
         options.append(f"annotations={dict_text(kernel.annotations)}")
     return f"@plica.kernel({', '.join(options)})" if options else "@plica.kernel"
+
+
+def _wrapped(head: str, items: list[str], tail: str) -> Lines:
+    """Items in parentheses; one on a line where one line would be too long."""
+    line = f"{head}{', '.join(items)}{tail}"
+    if len(line) <= WIDTH:
+        return [line]
+    pad = " " * (len(head) - len(head.lstrip()))
+    return [head, *[f"{pad}    {item}," for item in items], f"{pad}{tail}"]
 
 
 class _Printer:
@@ -320,7 +332,7 @@ class _Printer:
             parts.append(f"where={texts[-1]}")
         if stmt.annotations:
             parts.append(f"annotations={dict_text(stmt.annotations)}")
-        out.append(f"{pad}with block({', '.join(parts)}):")
+        out.extend(_wrapped(f"{pad}with block(", parts, "):"))
         self.extents |= dict(zip(stmt.vars, stmt.extents, strict=True))
         self.work.append(lambda: _restore(self.extents, saved))
         self.work.append(lambda: self.names.leave(mark))

@@ -22,6 +22,7 @@ ZERO: Final = Lit(0, i64)
 
 
 def is_plain(loop: For) -> bool:
+    """Whether a loop is serial, with nothing said about it."""
     return loop.kind == "serial" and not loop.annotations
 
 
@@ -57,12 +58,14 @@ def stop(start: Scalar, extent: Scalar) -> Scalar:
 
 
 def slice_text(start: str, end: str, extent: Scalar, whole: bool) -> str:
+    """A slice; one element is an index unless `whole` asks for slices."""
     if extent is ONE and not whole:
         return start
     return f"{start} : {end}" if " " in start or " " in end else f"{start}:{end}"
 
 
 def keywords(annotations: Annotations) -> list[str]:
+    """Annotations as keywords where all their keys can be, otherwise as a dict."""
     if all(key.isidentifier() and key.isascii() and _is_free(key) for key, _ in annotations):
         return [f"{key}={value_text(value, TypePrinter())}" for key, value in annotations]
     return [f"annotations={dict_text(annotations)}"]
@@ -73,6 +76,7 @@ def _is_free(key: str) -> bool:
 
 
 def dict_text(annotations: Annotations) -> str:
+    """Annotations as a dict."""
     inside = [
         f"{string_text(key)}: {value_text(value, TypePrinter())}" for key, value in annotations
     ]

@@ -87,7 +87,7 @@ class IterationMap:
     @cached_property
     def injective(self) -> bool:
         """Whether different points of the loops are shown to have different values."""
-        values = self._values(tuple([ZERO for _ in self.bindings]))
+        values = self.recovered(tuple([ZERO for _ in self.bindings]))
         return all(var in values or extent is ONE for var, extent in self.loops)
 
     @cached_property
@@ -124,7 +124,7 @@ class IterationMap:
         """The point of the loops whose bindings have these values; None unless injective."""
         if not self.injective:
             return None
-        found = self._values(values)
+        found = self.recovered(values)
         return {var: found.get(var, ZERO) for var, _ in self.loops}
 
     def _independent(self, source: Scalar, used: list[Digit]) -> bool:
@@ -153,7 +153,7 @@ class IterationMap:
         rest = quotient(extent, low)
         return rest is not None and (rest is ONE or (known(rest) or 0) > 0)
 
-    def _values(self, values: tuple[Scalar, ...]) -> dict[Scalar, Scalar]:
+    def recovered(self, values: tuple[Scalar, ...]) -> dict[Scalar, Scalar]:
         """The sources that follow from the values of the bindings, as terms over these."""
         digits: dict[Digit, Scalar] = {}
         for each, value in zip(self.sums, values, strict=True):

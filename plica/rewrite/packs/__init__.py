@@ -21,6 +21,7 @@ OWN: Final[dict[str, str]] = {
     "cut": "plica.rewrite.packs.cut:CUT",
     "fastmath": "plica.rewrite.packs.fastmath:FASTMATH",
     "inference": "plica.rewrite.packs.inference:INFERENCE",
+    "layout": "plica.rewrite.layout.rules:LAYOUT",
     "logic": "plica.rewrite.packs.logic:LOGIC",
     "motion": "plica.rewrite.packs.motion:MOTION",
     "padding": "plica.rewrite.packs.padding:PADDING",

@@ -64,10 +64,10 @@ class Joint:
 
 # fmt: off
 JOINTS: Final = (
-    Joint("conv",         conv,         (3, 4, 5), lambda settings: 0,                             1),
-    Joint("dense",        dense,        (2,),      lambda settings: 0,                            -1),
-    Joint("matmul",       matmul,       (2,),      lambda settings: 1,                            -1),
-    Joint("batch-matmul", batch_matmul, (3,),      lambda settings: 2 - settings["transpose_y"],   2),
+    Joint("conv",         conv,         (3, 4, 5), lambda given: 0,                           1),
+    Joint("dense",        dense,        (2,),      lambda given: 0,                          -1),
+    Joint("matmul",       matmul,       (2,),      lambda given: 1,                          -1),
+    Joint("batch-matmul", batch_matmul, (3,),      lambda given: 2 - given["transpose_y"],    2),
 )
 # fmt: on
 

@@ -28,7 +28,7 @@ from plica.ir.op.normalize import (
     rms_norm,
 )
 from plica.ir.operator import Operator
-from plica.rewrite.closed import closed
+from plica.rewrite.closed import closed, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import rule
 from plica.rewrite.match import Match
@@ -36,7 +36,8 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes
 from plica.rewrite.rule import Rule
 
-x, r = holes("x r")
+x = varying("x")
+(r,) = holes("r")
 m, s, b = map(closed, "msb")
 
 
@@ -59,7 +60,7 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
     return rule(f"unpack-{slug}", record(*args, *settings), right)
 
 
-unshifted = x * s + (b - m * s)
+shifted = either((x - m) * s + b, b + (x - m) * s)
 
 # fmt: off
 INFERENCE: Final[Pack] = pack(
@@ -72,7 +73,7 @@ INFERENCE: Final[Pack] = pack(
     unpacked(group_norm,    x=(3, 4, 5), gamma=1, beta=1),
     unpacked(l2_normalize),
     rule("join-scales",     either((x * m) * s, s * (x * m)), x * (m * s),     float=reassociates),
-    rule("unshift-scaled",  either((x - m) * s + b, b + (x - m) * s), unshifted, float=reassociates),
+    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates),
     version="1",
     doc="What training needed is written out or dropped.",
 )

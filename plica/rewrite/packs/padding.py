@@ -142,13 +142,14 @@ def counts_alone(m: Match) -> Expr | None:
 in_lowest = pad(x, widths, "constant", value)
 in_zeros_relu = pad(relu(f), widths, "constant", zero)
 slides = (kernel, strides, padding)
+greatest = max_pool(in_lowest, *slides, dilation, ceil)
 counted = avg_pool(in_zeros, *slides, count_include_pad=True)
 
 # fmt: off
 PADDING: Final[Pack] = pack(
     "padding",
     rule("conv-pad", conv(in_zeros, w, strides, padding, dilation, groups), into_conv),
-    rule("max-pool-pad", max_pool(in_lowest, *slides, dilation, ceil), into_max_pool, when=is_lowest),
+    rule("max-pool-pad", greatest, into_max_pool, when=is_lowest),
     rule("max-pool-pad-relu", max_pool(in_zeros_relu, *slides), behind_relu, float=signless_zero),
     rule("avg-pool-pad", counted, into_avg_pool),
     rule("avg-pool-pad-alone", avg_pool(in_zeros, *slides), counts_alone),

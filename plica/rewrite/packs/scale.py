@@ -33,7 +33,8 @@ from plica.ir.graph import Apply, Expr, Function, Var
 from plica.ir.infer import type_of
 from plica.ir.module import Module
 from plica.ir.op.activation import leaky_relu, relu
-from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.convolution import conv
+from plica.ir.op.convolution import conv_transpose as transposed
 from plica.ir.op.elementwise import multiply, reciprocal
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import sum_
@@ -44,7 +45,7 @@ from plica.ir.operator import Operator, Values
 from plica.ir.passes import Pass
 from plica.ir.scalar import index
 from plica.ir.type import TensorType
-from plica.rewrite.closed import closed, is_closed, value_of
+from plica.rewrite.closed import closed, is_closed, value_of, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
@@ -110,38 +111,40 @@ def turned(attribute: str, plain: int) -> Axis:
     return lambda values: -3 - plain if values[attribute] else plain
 
 
-def over_window(weight: Expr, rank: int) -> Expr:
+def window_sum(weight: Expr, rank: int) -> Expr:
     """What a convolution makes of ones, as a tensor of channels."""
     whole = sum_(weight, axis=tuple(range(1, rank)))
     return reshape(whole, (shape_of(whole)[0], *(index(1) for _ in range(2, rank))))
 
 
-def over_row(weight: Expr, rank: int) -> Expr:
+def row_sum(weight: Expr, rank: int) -> Expr:
     """What a dense layer makes of ones."""
     return sum_(weight, axis=(1,))
 
 
-def over_rows(weight: Expr, rank: int) -> Expr:
+def column_sum(weight: Expr, rank: int) -> Expr:
     """What a product with a matrix makes of ones."""
     return sum_(weight, axis=(-2,), keepdims=rank > 1)
 
 
+outer, inner, last, row = map(at, (0, 1, -1, -2))
+turned_x, turned_y = turned("transpose_x", -1), turned("transpose_y", -1)
+turned_rows = turned("transpose_y", -2)
+
 # fmt: off
-_inputs = turned("transpose_x", -1), turned("transpose_y", -2)
-_outputs = at(-1), turned("transpose_y", -1)
 LAYERS: Final = (
-    #     name              operator     data, weight    channels before   channels after
-    Layer("conv",           conv,           0, (3, 4, 5), (at(1), at(1)),   (at(1), at(0)), over_window),
-    Layer("conv-transpose", conv_transpose, 0, (3, 4, 5), (at(1), at(0)),   (at(1), at(1))),
-    Layer("dense",          dense,          0, (2,),      (at(-1), at(-1)), (at(-1), at(-2)), over_row),
-    Layer("matmul",         matmul,         0, (2, 3, 4), (at(-1), at(-2)), (at(-1), at(-1)), over_rows),
-    Layer("matmul-left",    matmul,         1, (2, 3, 4), (at(-2), at(-1)), (at(-2), at(-2))),
-    Layer("batch-matmul",   batch_matmul,   0, (3,),      _inputs,          _outputs),
+    #     name              operator  data, weight      channels before, after
+    Layer("conv",           conv,         0, (3, 4, 5), (inner, inner), (inner, outer), window_sum),
+    Layer("conv-transpose", transposed,   0, (3, 4, 5), (inner, outer), (inner, inner)),
+    Layer("dense",          dense,        0, (2,),      (last, last),   (last, row),    row_sum),
+    Layer("matmul",         matmul,       0, (2, 3, 4), (last, row),    (last, last),   column_sum),
+    Layer("matmul-left",    matmul,       1, (2, 3, 4), (row, last),    (row, row)),
+    Layer("batch-matmul",   batch_matmul, 0, (3,),      (turned_x, turned_rows), (last, turned_y)),
 )
 # fmt: on
 
 (alpha,) = holes("alpha")
-x: Any = hole("x", dtypes=NUMBER)
+x: Any = varying("x", dtypes=NUMBER)
 s, a, b = (closed(name, dtypes=NUMBER) for name in "sab")
 divisor = closed("divisor", dtypes=FLOAT)
 
@@ -180,8 +183,8 @@ def scaled(weight: Expr, axis: int, factor: Expr, groups: int) -> Expr:
         return multiply(
             weight, shaped(factor, [size if n == axis else 1 for n in range(len(shape))])
         )
-    first, own, *rest = shape
-    apart = reshape(weight, (groups, first // groups, own, *rest))
+    whole, own, *rest = shape
+    apart = reshape(weight, (groups, whole // groups, own, *rest))
     return reshape(multiply(apart, shaped(factor, [groups, 1, own, *(1 for _ in rest)])), shape)
 
 
@@ -213,7 +216,8 @@ def around(layer: Layer) -> Iterator[Rule]:
     """The rules of one layer."""
     slides = any(each.name == "groups" for each in layer.record.attributes)
     data, floats = (
-        hole("x", dtypes=dtypes, rank=layer.ranks if slides else None) for dtypes in (NUMBER, FLOAT)
+        varying("x", dtypes=dtypes, rank=layer.ranks if slides else None)
+        for dtypes in (NUMBER, FLOAT)
     )
     channel_in, weight_in = layer.inputs
     channel_out, weight_out = layer.outputs

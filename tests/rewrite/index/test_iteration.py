@@ -1,0 +1,132 @@
+"""Iteration maps: what is claimed is so at every point, and schedules' maps are recognised."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.ir.dim import dim_var
+from plica.ir.scalar import And, FloorDiv, FloorMod, Lt, Scalar, ScalarVar, index
+from plica.rewrite.index.context import TRUE
+from plica.rewrite.index.iteration import IterationMap, iteration_map
+from plica.rewrite.index.point import value
+
+n, m, i, j, k, f = (dim_var(name) for name in "nmijkf")
+LETTERS = tuple(dim_var(Name) for Name in "abcd")
+
+
+def points(of: IterationMap, sizes: dict[Scalar, int]) -> list[dict[Scalar, int]]:
+    extents = [value(extent, sizes) for _, extent in of.loops]
+    found = []
+    for point in product(*[range(each) for each in extents]):
+        here = sizes | {var: at for (var, _), at in zip(of.loops, point, strict=True)}
+        if value(of.predicate, here):
+            found.append(here)
+    return found
+
+
+def agrees(of: IterationMap, sizes: dict[Scalar, int]) -> None:
+    """What the map says of itself is so when its dims have these sizes."""
+    every = points(of, sizes)
+    images = [tuple(value(each, here) for each in of.bindings) for here in every]
+    if of.injective:
+        assert len(set(images)) == len(images)
+        for here, image in zip(every, images, strict=True):
+            back = of.inverse(tuple(index(each) for each in image))
+            assert back is not None
+            assert {var: value(term, sizes) for var, term in back.items()} == {
+                var: here[var] for var, _ in of.loops
+            }
+    if of.surjective:
+        box = product(*[range(value(each, sizes)) for each in of.extents])
+        assert set(box) == set(images)
+
+
+@st.composite
+def terms(draw: DrawFn, variables: tuple[ScalarVar, ...]) -> Scalar:
+    """A term such as schedules make, now and then an odd one."""
+    term: Scalar = draw(st.sampled_from(variables))
+    for _ in range(draw(st.integers(0, 4))):
+        number = draw(st.sampled_from((1, 2, 3, 4, 6)))
+        other = draw(st.sampled_from(variables))
+        term = draw(
+            st.sampled_from(
+                (term * number + other, term // number, term % number, term + number, other)
+            )
+        )
+    return term
+
+
+@st.composite
+def maps(draw: DrawFn) -> IterationMap:
+    sizes = draw(st.lists(st.sampled_from((1, 2, 3, 4, 6)), min_size=1, max_size=3))
+    variables = LETTERS[: len(sizes)]
+    bindings = draw(st.lists(terms(variables), min_size=1, max_size=3))
+    predicate: Scalar = TRUE
+    for _ in range(draw(st.integers(0, 2))):
+        condition = Lt(draw(terms(variables)), index(draw(st.integers(1, 12))))
+        predicate = condition if predicate is TRUE else And(predicate, condition)
+    loops = tuple(zip(variables, map(index, sizes), strict=True))
+    whole = iteration_map(loops, bindings, [index(0) for _ in bindings], predicate)
+    images = [tuple(value(each, here) for each in bindings) for here in points(whole, {})]
+    extents = [max((each[at] for each in images), default=0) + 1 for at in range(len(bindings))]
+    return iteration_map(loops, bindings, map(index, extents), predicate)
+
+
+@given(maps())
+def test_what_is_claimed_of_a_map_is_so(of: IterationMap) -> None:
+    agrees(of, {})
+
+
+@st.composite
+def scheduled(draw: DrawFn) -> tuple[IterationMap, dict[Scalar, int]]:
+    """Loops of one or two dims after random splits and fusions, and sizes for the dims."""
+    sizes: dict[Scalar, int] = {n: draw(st.integers(0, 7)), m: draw(st.integers(0, 5))}
+    extents: list[Scalar] = draw(st.sampled_from(([n], [n, m], [n, index(6)], [index(7), m])))
+    loops: list[tuple[ScalarVar, Scalar]] = [(LETTERS[at], e) for at, e in enumerate(extents)]
+    bindings: list[Scalar] = [var for var, _ in loops]
+    predicates: list[Scalar] = []
+    names = iter([dim_var(f"x{number}") for number in range(20)])
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(loops) - 1))
+        if len(loops) > at + 1 and draw(st.booleans()):
+            (outer, size), (inner, step) = loops[at : at + 2]
+            new = next(names)
+            loops[at : at + 2] = [(new, size * step)]
+            values: dict[ScalarVar, Scalar] = {outer: new // step, inner: new % step}
+        else:
+            var, size = loops[at]
+            factor = draw(st.sampled_from((2, 3, 4)))
+            outer, inner = next(names), next(names)
+            loops[at : at + 1] = [(outer, (size + (factor - 1)) // factor), (inner, index(factor))]
+            values = {var: outer * factor + inner}
+            predicates.append(Lt(var, size))
+        bindings = [replaced(each, values) for each in bindings]
+        predicates = [replaced(each, values) for each in predicates]
+    predicate: Scalar = TRUE
+    for each in predicates:
+        predicate = each if predicate is TRUE else And(predicate, each)
+    return iteration_map(loops, bindings, extents, predicate), sizes
+
+
+def replaced(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
+    from plica.core.binding import substitute
+
+    found = substitute(term, values)
+    assert isinstance(found, Scalar)
+    return found
+
+
+@given(scheduled())
+def test_what_splits_and_fusions_make_is_recognised(
+    made: tuple[IterationMap, dict[Scalar, int]],
+) -> None:
+    of, sizes = made
+    if prod(value(extent, sizes) for _, extent in of.loops) <= 4000:
+        agrees(of, sizes)
+    assert of.injective
+    assert of.surjective

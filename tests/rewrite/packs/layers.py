@@ -1,0 +1,32 @@
+"""What the tests of packs about layers share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph import Apply
+from plica.ir.interpret import interpret
+from plica.ir.module import Module
+
+
+def operators(term: Term) -> Counter[str]:
+    """How many distinct nodes each operator has in a term."""
+    return Counter(node.op for node in post_order(term) if isinstance(node, Apply))
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    """Some numbers of both signs."""
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+def agree(before: Module, after: Module, *inputs: Any, rel: float = 1e-5) -> None:
+    """Fail where two modules differ by more than `rel` in max-norm."""
+    left, right = interpret(before, *inputs), interpret(after, *inputs)
+    pairs = zip(left, right, strict=True) if isinstance(left, tuple) else [(left, right)]
+    for a, b in pairs:
+        assert np.abs(a - b).max(initial=0) <= rel * np.abs(a).max(initial=0)
