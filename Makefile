@@ -68,6 +68,7 @@ demo: $(VENV)/.runtime-stamp
 	$(BIN)/plica demo
 
 fuzz: $(VENV)/.dev-stamp
+	$(BIN)/plica fuzz graph --examples 2000
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
 
 bench: $(VENV)/.bench-stamp

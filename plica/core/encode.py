@@ -156,22 +156,28 @@ def _term(value: Any, terms: list[Term], used: set[int], row: int) -> Any:
 
 
 def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
-    checks = _check_table.get(cls)
-    if checks is None:
-        hints = typing.get_type_hints(cls)
-        checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))
-    if len(values) != len(checks):
-        message = f"{cls.__name__} has {len(checks)} fields, row {row} has {len(values)}."
-        _refuse("bad-json", message, row)
-    for i, check in enumerate(checks):
-        if not check(values[i]):
-            name = field_names(cls)[i]
-            _refuse("bad-json", f"{cls.__name__}.{name} cannot be {_brief(values[i])}.", row)
+    wrong = misfit(cls, values)
+    if wrong is not None:
+        _refuse("bad-json", wrong, row)
     try:
         return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
     except IllFormed as reason:
         message = reason.diagnostics[0].message
         _refuse("bad-json", f"{cls.__name__} refuses its fields: {message}", row)
+
+
+def misfit(cls: TermMeta, values: list[Any]) -> str | None:
+    """What keeps the values from being the fields of a term class as it declares them."""
+    checks = _check_table.get(cls)
+    if checks is None:
+        hints = typing.get_type_hints(cls)
+        checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))
+    if len(values) != len(checks):
+        return f"{cls.__name__} has {len(checks)} fields, not {len(values)}."
+    for name, value, check in zip(field_names(cls), values, checks, strict=True):
+        if not check(value):
+            return f"{cls.__name__}.{name} cannot be {_brief(value)}."
+    return None
 
 
 _check_table: Final[dict[TermMeta, tuple[Callable[[Any], bool], ...]]] = {}

@@ -38,7 +38,6 @@ from typing import Any, TypeAlias, cast
 from plica.core.binding import free_vars, rename, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
-from plica.core.term import Term
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known
 from plica.ir.loop import (
@@ -63,16 +62,21 @@ from plica.ir.tensor import Compute
 Iteration: TypeAlias = tuple[ScalarVar, Scalar, str]  # an axis, its extent, the letter of its kind
 
 
-def define(*stages: Stage, outputs: Iterable[Buffer] | None = None, empty: bool = False) -> Kernel:
+def define(
+    *stages: Stage,
+    inputs: Iterable[Buffer] | None = None,
+    outputs: Iterable[Buffer] | None = None,
+    empty: bool = False,
+) -> Kernel:
     """The kernel that computes some stages, each from placeholders and stages before it."""
     made = {out: None for each in stages for out in each.outs}
     read = _reads(stages)
-    inputs = [each for each in read if each not in made]
+    given = [each for each in read if each not in made] if inputs is None else list(inputs)
     if outputs is None:  # what only its own stage reads: a scan reads itself
         wanted = [each for each in made if all(each in one.outs for one in read[each])]
     else:
         wanted = list(outputs)
-    return _Writer([*inputs, *wanted], empty).kernel(stages, inputs, wanted)
+    return _Writer([*given, *wanted], empty).kernel(stages, given, wanted)
 
 
 def defined(of: Compute | Sequence[Compute], name: str = "out", *, empty: bool = False) -> Kernel:
@@ -241,7 +245,7 @@ class _Writer:
             rename(axis, self.name(Name(f"v{axis.name.hint}", axis.name.index)))
             for axis, _, _ in around
         ]
-        own: dict[Term, Term] = {
+        own: dict[ScalarVar, ScalarVar] = {
             axis: var for (axis, _, _), var in zip(around, inside, strict=True)
         }
         parts: list[Any] = [

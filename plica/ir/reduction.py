@@ -8,11 +8,11 @@ where the guard does not hold, so that nothing is read there.  One over an empty
 
 A reduction that stands under several guards, or whose extents depend on axes, stays where it is.
 
->>> from plica.ir.dtype import f32, i64
+>>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import axis, buffer, reduce
 >>> x, i, j = buffer("x", (2, 3), f32), axis("i"), axis("j")
 >>> share = x[i, j] / reduce("sum", (3,), lambda k: x[i, k])
->>> value, (found,) = taken_out(share, {i: Lit(2, i64), j: Lit(3, i64)}, lambda hint: hint)
+>>> value, (found,) = taken_out(share, dict(zip((i, j), x.shape)), lambda hint: hint)
 >>> str(found.buffer.name), [str(each.name) for each in found.axes]
 ('sum', ['i'])
 >>> value is x[i, j] / found.buffer[i]

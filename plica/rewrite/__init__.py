@@ -10,12 +10,14 @@ from plica.rewrite.contract import (
     signless_zero,
 )
 from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
+from plica.rewrite.dominate import regions, rewrite_dominated
 from plica.rewrite.make import rule
 from plica.rewrite.match import Match, match
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.pattern import (
     Rest,
     constants,
+    dominates,
     either,
     hole,
     holes,
@@ -24,6 +26,7 @@ from plica.rewrite.pattern import (
     optional,
 )
 from plica.rewrite.rule import Rule
+from plica.rewrite.saturate import saturate
 from plica.rewrite.strategy import (
     Strategy,
     all_,
@@ -60,6 +63,7 @@ __all__ = [
     "bottom_up",
     "choice",
     "constants",
+    "dominates",
     "either",
     "exact",
     "fail",
@@ -77,9 +81,12 @@ __all__ = [
     "optional",
     "pack",
     "reassociates",
+    "regions",
     "repeat",
     "rewrite",
+    "rewrite_dominated",
     "rule",
+    "saturate",
     "seq",
     "signless_zero",
     "some",

@@ -44,7 +44,7 @@ def is_varying(value: object) -> bool:
 
 
 def varying(name: str, **demands: Any) -> Any:
-    """A hole that no closed term fills: without it, rules that join constants could turn in circles.
+    """A hole that no closed term fills, or rules that join constants could turn in circles.
 
     Any: a hole goes wherever a term can.
     """

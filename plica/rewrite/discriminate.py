@@ -66,23 +66,23 @@ class Index:
 
     def candidates(self, term: Term) -> tuple[Entry, ...]:
         """The rules whose left side may be `term`, in their order."""
-        cls = term.__class__
-        key: Key = term.op if cls is Apply else cls  # type: ignore[attr-defined]  # as just seen
+        key = _head(term)
         entries = self.rows.get(key, self._general)
         if not entries:
             return entries
         kids = term._children
         if len(kids) > MOST:
             kids = kids[:MOST]
-        heads = (
-            key,
-            *[kid.op if kid.__class__ is Apply else kid.__class__ for kid in kids],  # type: ignore[attr-defined]
-        )
+        heads: tuple[Key, ...] = (key, *[_head(kid) for kid in kids])
         found = self._found.get(heads)
         if found is None:
             found = tuple(each for each in entries if _fits(self._wanted[each], heads[1:]))
             self._found[heads] = found
         return found
+
+
+def _head(term: Any) -> Key:
+    return term.op if term.__class__ is Apply else term.__class__
 
 
 def _below(pattern: Any) -> tuple[Key | None, ...]:

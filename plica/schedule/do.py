@@ -30,7 +30,7 @@ from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
 from plica.schedule.trace import Step, Trace
 
-Request: TypeAlias = "Instruction | Find | Block"
+Request: TypeAlias = "Instruction | Step | Find | Block"
 # Any: what a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
 
@@ -73,6 +73,11 @@ class Recorded:
 def do(body: Callable[..., Body]) -> Block:
     """A do-block from a generator function."""
     return Block(body)
+
+
+def decided(instruction: Sampling, *decision: int) -> Step:
+    """A step whose decision is given, in a do-block: nothing is drawn."""
+    return Step(instruction, decision)
 
 
 def trace_of(
@@ -130,13 +135,17 @@ def run(
         if isinstance(asked, Block):
             stack.append(asked.start())
             continue
+        given = decisions
+        if isinstance(asked, Step):
+            given = decisions if asked.decision is None else {len(steps): asked.decision}
+            asked = asked.instruction
         instruction = asked.resolve(state.scene) if isinstance(asked, Find) else asked
         if isinstance(instruction, Problem):
             error = ScheduleRefused(instruction, asked.kind, len(steps))
             continue
         if not isinstance(instruction, Instruction):
             raise TypeError(f"A do-block yields instructions, not {asked!r}.")
-        step = _decided(instruction, state, len(steps), seed, decisions)
+        step = _decided(instruction, state, len(steps), seed, given)
         after = step if isinstance(step, Problem) else taken(state, step)
         if isinstance(after, Problem):
             error = ScheduleRefused(after, instruction.kind, len(steps))

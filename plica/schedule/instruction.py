@@ -101,6 +101,9 @@ class Instruction(Term):
 
     kind: ClassVar[str] = ""
 
+    pure: ClassVar[bool] = False
+    """Whether steps of this kind only look: they change no kernel, and unused ones can go."""
+
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""
         raise AssertionError(f"{type(self).__name__} checks nothing.")
@@ -112,6 +115,8 @@ class Instruction(Term):
 
 class Sampling(Instruction):
     """A step that decides numbers: they are recorded in the trace, and given to later steps."""
+
+    pure = True
 
     def decide(self, scene: Scene, random: Random) -> Decision:
         """A decision of its support, drawn at random."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from plica.core.term import Term
 from plica.ir.dim import DimLike, dim
 from plica.ir.dtype import f32
 from plica.ir.loop import For, Kernel, Store, block
@@ -29,7 +30,7 @@ def matmul(m: DimLike = 6, n: DimLike = 5, k: DimLike = 4) -> Kernel:
 
 def same_function(before: Kernel, after: Kernel, seed: int = 0, **sizes: int) -> bool:
     """Whether both write the same, bit by bit, on small whole numbers."""
-    known = {var: sizes[str(var.name)] for var in before.dims}
+    known: dict[Term, int] = {var: sizes[str(var.name)] for var in before.dims}
     random = np.random.default_rng(seed)
     arrays = []
     for each in before.params[: before.inputs]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from plica.ir.loop import Kernel
+from plica.core.binding import rename, substitute
+from plica.core.digest import digest
+from plica.core.name import Name
+from plica.ir.loop import For, Kernel
 from plica.schedule import (
     Handle,
     ScheduleRefused,
@@ -90,10 +95,12 @@ def test_a_refusal_can_be_caught_and_leaves_all_as_it_was() -> None:
         try:
             yield fuse(j, i)
         except ScheduleRefused as refused:
-            assert refused.problem.precondition == "chain"
+            caught.append(refused.problem.precondition)
         yield fuse(i, j)
 
+    caught: list[str] = []
     trace = trace_of(hopeful, matmul())
+    assert caught == ["chain"]
     assert [step.instruction.kind for step in trace.steps] == ["block", "loops", "fuse"]
 
 
@@ -145,16 +152,13 @@ def test_a_handle_of_another_trace() -> None:
 
 
 def test_names_do_not_matter() -> None:
-    from plica.core.binding import rename, substitute  # noqa: PLC0415  # only here
-    from plica.core.digest import digest  # noqa: PLC0415
-    from plica.core.name import Name  # noqa: PLC0415
-
     kernel = matmul()
     trace = trace_of(tiled, kernel)
     loop = kernel.body
-    var = rename(loop.var, Name("row"))  # type: ignore[union-attr]  # the outermost loop
-    body = substitute(loop.body, {loop.var: var})  # type: ignore[union-attr]
-    other = Kernel((), kernel.params, 2, type(loop)(var, loop.extent, "serial", body))  # type: ignore
+    assert isinstance(loop, For)
+    var = rename(loop.var, Name("row"))
+    body: Any = substitute(loop.body, {loop.var: var})
+    other = Kernel((), kernel.params, 2, For(var, loop.extent, "serial", body))
     assert digest(scheduled(trace, other)) == digest(scheduled(trace, kernel))
 
 

@@ -15,7 +15,7 @@ from plica.codegen.llvm.scalar import operate, pack, unpack
 from plica.codegen.llvm.word import literal, memory, register
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import FACTS, Interval, facts_of, implied, interval
-from plica.codegen.lower.nest import MEANING
+from plica.ir.combiner import MEANING
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.dim import known

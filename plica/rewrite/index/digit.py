@@ -92,18 +92,16 @@ class Digits:
         chain = compact(found)
         if chain is None:
             return False
-        total = times(*[digit.extent for _, digit in chain])
-        if at_least(below, total):
-            return True  # it says nothing
-        if not at_least(total, below):
+        whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE
+        source = chain[0][1].source if whole else self._source(found)
+        if at_least(below, self.extents[source]):
+            return True  # it says nothing new
+        if not at_least(self.extents[source], below):
             return False
+        if source in self.composites and source not in self.restricted:
+            self.restricted.append(source)
+        self.extents[source] = below
         self._memo.clear()
-        if len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE:
-            self.extents[chain[0][1].source] = below
-            return True
-        term = self._source(found)
-        self.extents[term] = below
-        self.restricted.append(term)
         return True
 
     def is_constant(self, term: Scalar) -> bool:

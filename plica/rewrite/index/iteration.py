@@ -88,7 +88,7 @@ class IterationMap:
     def injective(self) -> bool:
         """Whether different points of the loops are shown to have different values."""
         values = self.recovered(tuple([ZERO for _ in self.bindings]))
-        return all(var in values or extent is ONE for var, extent in self.loops)
+        return all(var in values or size is ONE for var, size in self._digits.loops.items())
 
     @cached_property
     def surjective(self) -> bool:

@@ -25,7 +25,7 @@ from plica.core.term import Term, rebuild
 from plica.ir.dtype import bool_, i64
 from plica.ir.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
 from plica.rewrite.derivation import Derivation, Step, at
-from plica.rewrite.engine import Index
+from plica.rewrite.discriminate import Index
 from plica.rewrite.index.context import EMPTY, FALSE, TRUE, Context
 from plica.rewrite.index.guard import Within
 from plica.rewrite.index.knowledge import Knowledge, knowledge

@@ -8,7 +8,7 @@ library does not; they pay once they are fused.  They are off unless asked for b
     tanh              x P(x²) / Q(x²), ±1 beyond 9.1              4e-7 of the value
     erf               x P(x²) / Q(x²), ±1 beyond 3.95             3.5e-6 of the value
     sigmoid, silu     (1 + tanh(x / 2)) / 2                       2e-7 of the greatest
-    gelu              by erf, or by tanh where it was             2e-6 of |x|
+    gelu              by erf, or by tanh where it was             2e-6, 5e-7 of |x|
     softmax           its definition with this exp                5e-5 of the value
 
 The coefficients are fits of least relative error on the stated ranges.  An exponential below

@@ -89,7 +89,7 @@ def pad_of(m: Match, data: Expr) -> Expr:
 
 def spatial(m: Match) -> Sides:
     """How much is padded along each of the axes a window slides over."""
-    of = type_of(m.filling.get("x", m.filling.get("f")))
+    of = type_of(m.x if "x" in m.filling else m.f)
     assert isinstance(of, TensorType)
     return ((0, 0),) * (len(of.shape) - 2) if m.widths == 0 else m.widths[2:]
 

@@ -228,7 +228,9 @@ def around(layer: Layer) -> Iterator[Rule]:
         whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
         if "a" in m.filling:
             return whole + m.a * m.s
-        return whole - m.b * m.s if "b" in m.filling else whole
+        if "b" in m.filling:
+            return whole - m.b * m.s
+        return whole
 
     def bent(m: Match) -> Expr:
         return leaky_relu(after(m), alpha=m.alpha) if "alpha" in m.filling else relu(after(m))

@@ -23,6 +23,7 @@ from plica.schedule.problem import Problem
 class GetBlock(Instruction):
     """The block at a place; gives it."""
 
+    pure = True
     number: int
     role: str
 
@@ -31,7 +32,7 @@ class GetBlock(Instruction):
         if not 0 <= self.number < len(blocks):
             expected, found = f"a block number {self.number}", f"{len(blocks)} blocks"
             return Problem("exists", "the kernel", expected, found)
-        found = role(blocks[self.number].node)
+        found = role_of(blocks[self.number].node)
         if found != self.role:
             where = f"the block {blocks[self.number].node.label}"
             return Problem("exists", where, f"a block of the role {self.role!r}", repr(found))
@@ -41,8 +42,13 @@ class GetBlock(Instruction):
         return Edited(scene.kernel, (list(scene.map.blocks)[self.number],))
 
 
-def block(name: str | int) -> Find:
-    """The block of that name, or the one at that place in the order of the text."""
+def block(name: str | int, role: str | None = None) -> Find | Instruction:
+    """The block of that name, or the one at that place in the order of the text.
+
+    With a place and a role there is nothing to resolve: that is how traces are printed.
+    """
+    if isinstance(name, int) and role is not None:
+        return GetBlock(name, role)
 
     def resolve(scene: Scene) -> Instruction | Problem:
         blocks = scene.map.blocks
@@ -52,12 +58,12 @@ def block(name: str | int) -> Find:
             expected = f"one of {', '.join(names)}" if names else "a kernel with blocks"
             hint = did_you_mean(str(name), names)
             return Problem("exists", "the kernel", expected, repr(name), hint)
-        return GetBlock(number, role(list(blocks.values())[number].node))
+        return GetBlock(number, role_of(list(blocks.values())[number].node))
 
     return Find(resolve, "block")
 
 
-def role(of: Block) -> str:
+def role_of(of: Block) -> str:
     """What a block is apart from names and sizes: `ssr+init` for a matrix product."""
     letters = "".join(kind[0] if kind != "opaque" else "q" for kind in of.kinds)
     return f"{letters}+init" if of.init is not None else letters

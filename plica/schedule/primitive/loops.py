@@ -19,6 +19,7 @@ from plica.schedule.problem import Problem
 class GetLoops(Instruction):
     """The loops around a block; gives them."""
 
+    pure = True
     block: Handle
 
     def check(self, scene: Scene) -> Problem | None:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from plica.core.fold import post_order
+from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Apply
+from plica.ir.graph import Apply, Expr, Function, Var
+from plica.ir.infer import infer
 from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.module import Module, module
+from plica.ir.op import find
 
 
 def operators(term: Term) -> Counter[str]:
@@ -30,3 +33,16 @@ def agree(before: Module, after: Module, *inputs: Any, rel: float = 1e-5) -> Non
     pairs = zip(left, right, strict=True) if isinstance(left, tuple) else [(left, right)]
     for a, b in pairs:
         assert np.abs(a - b).max(initial=0) <= rel * np.abs(a).max(initial=0)
+
+
+def call(name: str, *args: Any, **attributes: Any) -> Expr:
+    """An operator by its name."""
+    record = find(name)
+    assert record is not None
+    return record(*args, **attributes)
+
+
+def of(body: Expr, *params: Var) -> Module:
+    """A module of one function."""
+    main = Var(Name("main"), None)
+    return infer(module({main: Function((), (), params, None, body)}, main))

@@ -54,7 +54,8 @@ def test_too_few_branches_stay() -> None:
 def test_layers_behind_layers() -> None:
     before = text("""
 @plica.function
-def main(x: Tensor[(3, 2), f32], w: Tensor[(2, 2), f32], v: Tensor[(2, 2), f32]) -> Tensor[(3, 2), f32]:
+def main(x: Tensor[(3, 2), f32], w: Tensor[(2, 2), f32], v: Tensor[(2, 2), f32]) \
+        -> Tensor[(3, 2), f32]:
     a, b = x @ w, x @ v
     return (a @ w) * (a @ v) + (b @ w) * (b @ v)
 """)
@@ -74,7 +75,8 @@ def main(x: Tensor[(3, 2), f32], w: Tensor[(2, 2), f32], v: Tensor[(2, 2), f32])
 def test_what_does_not_go_together_stays(result: str) -> None:
     module = text(f"""
 @plica.function
-def main(x: Tensor[(2, 2), f32], y: Tensor[(2, 2), f32], w: Tensor[(2, 2), f32], v: Tensor[(2, 2), f32]) \
+def main(x: Tensor[(2, 2), f32], y: Tensor[(2, 2), f32],
+         w: Tensor[(2, 2), f32], v: Tensor[(2, 2), f32]) \
         -> Tensor[(2, 2), f32]:
     return {result}
 """)

@@ -6,6 +6,7 @@ import pytest
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph import Expr
 from plica.ir.interpret import interpret
+from plica.ir.module import Module
 from plica.ir.op.convolution import conv
 from plica.rewrite.contract import exact
 from plica.rewrite.graph.fold import fold_constants
@@ -31,6 +32,7 @@ def test_no_norm_is_left_and_nothing_changes() -> None:
     after, derivation = rewrite(before, INFERENCE)
     assert not {name for name in operators(after) if "norm" in name or "dropout" in name}
     assert derivation.contract is exact
+    assert isinstance(after, Module)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(2, 2, 3)).astype(np.float32)
     g, t = x[0, :, 0], x[0, 0, :]
@@ -45,6 +47,7 @@ def main(x: Tensor[("n", 2, "h"), f32]) -> Tensor[("n", 2, "h"), f32]:
     return nn.batch_norm(x, g, g, g, const([4.0, 1.0], f32), epsilon=0.0)
 """)
     term, _ = rewrite(fold_constants(module), INFERENCE)
+    assert isinstance(term, Module)
     golden(str(fold_constants(term)))
 
 

@@ -27,14 +27,15 @@ from plica.rewrite.packs.precision import (
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
 from tests.rewrite.graph.law import text
-from tests.rewrite.packs.layers import numbers, operators
+from tests.rewrite.packs.layers import call, numbers, of, operators
 
 CHAIN = """
 @plica.function
 def main(x: Tensor[("n", 2), f32]) -> Tensor[("n", 3), f32]:
     a = nn.dense(x, const([[1.0, 2.0], [3.0, -4.0]], f32)) + const([0.5, 0.25], f32)
     b = op.concat([nn.relu(a), a * const(2.0, f32)], axis=1)
-    c = nn.dense(b, const([[1.0, 2.0, 0.5, 0.5], [3.0, 4.0, -1.0, 0.0], [5.0, -6.0, 1.0, 1.0]], f32))
+    w = const([[1.0, 2.0, 0.5, 0.5], [3.0, 4.0, -1.0, 0.0], [5.0, -6.0, 1.0, 1.0]], f32)
+    c = nn.dense(b, w)
     return nn.softmax(c)
 """
 NETWORK = """
@@ -87,12 +88,6 @@ def test_what_is_delicate_stays_and_the_error_of_each_output_is_told() -> None:
 def _twice() -> str:
     one = "[[1.0, 0.5, 2.0], [2.0, -1.0, 0.0]]"
     return f"[{one}, {one}]"
-
-
-def call(name: str, *args: Expr) -> Expr:
-    record = find(name)
-    assert record is not None
-    return record(*args)
 
 
 def test_constants_that_would_overflow_are_not_narrowed() -> None:
@@ -154,8 +149,6 @@ def test_f16_keeps_its_bound_within_its_range(name: str) -> None:
     after = rules[name].at(term)
     assert isinstance(after, Expr)
     assert rules[name].contract.rel == 4 * 2.0**-11
-    from tests.rewrite.packs.test_scale import of
-
     params = [x, square] if name == "f16-dense" else [x, y]
     inputs = [numbers(*(3,) * (2 if each is square else 3)) for each in params]
     heavy = max(float(np.abs(each).sum()) for each in inputs)
@@ -164,6 +157,4 @@ def test_f16_keeps_its_bound_within_its_range(name: str) -> None:
 
 
 def _from(x: Expr) -> Expr:
-    record = find("cast")
-    assert record is not None
-    return record(record(x, f16), f32)
+    return call("cast", call("cast", x, f16), f32)
