@@ -26,7 +26,6 @@ from plica.rewrite.pattern import (
     optional,
 )
 from plica.rewrite.rule import Rule
-from plica.rewrite.saturate import saturate
 from plica.rewrite.strategy import (
     Strategy,
     all_,
@@ -86,7 +85,6 @@ __all__ = [
     "rewrite",
     "rewrite_dominated",
     "rule",
-    "saturate",
     "seq",
     "signless_zero",
     "some",
