@@ -1,0 +1,100 @@
+"""Spelling: an instruction as the word of its kind and its fields by name, and back.
+
+JSON and Python text are two ways of writing the same spelling, so both read every kind of
+instruction, those of other packages too, and refuse the same mistakes.
+
+>>> from plica.schedule.handle import Handle
+>>> from plica.schedule.primitive import split
+>>> spelled(split(Handle(1, 0, "loop"), (None, 4)))
+('split', {'loop': Handle(1, 0, 'loop'), 'factors': (None, 4)})
+>>> instruction("split", loop=Handle(1, 0, "loop"), factors=(None, 4))
+Split(Handle(1, 0, 'loop'), (None, 4))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, cast
+
+import attrs
+
+from plica.core.diagnostic import IllFormed, Malformed, did_you_mean
+from plica.core.encode import misfit
+from plica.core.term import field_names
+from plica.runtime.error import Diagnostic, Place
+from plica.schedule.instruction import Decision, Instruction, Sampling, kinds
+from plica.schedule.trace import Step, Trace, handles
+
+
+def spelled(of: Instruction) -> tuple[str, dict[str, Any]]:
+    """The kind of an instruction, and its fields in order."""
+    return of.kind, {name: getattr(of, name) for name in field_names(type(of))}
+
+
+def instruction(kind: str, **fields: Any) -> Instruction:
+    """The instruction of a kind with these fields; raises `Malformed` where there is none."""
+    return read(kind, fields, None)
+
+
+def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instruction:
+    """The instruction that is spelled so; fields with a default may be left out."""
+    known = kinds()
+    if not isinstance(kind, str) or kind not in known:
+        hint = did_you_mean(kind, known) if isinstance(kind, str) else None
+        expected = "a kind of instruction that is installed"
+        refuse("unknown-class", "No instruction has this kind.", place, expected, repr(kind), hint)
+    cls = known[kind]
+    names = field_names(cls)
+    unknown = [name for name in fields if name not in names]
+    if unknown:
+        hint = did_you_mean(unknown[0], names)
+        expected = f"the fields {', '.join(names)}" if names else "no fields"
+        message = f"{kind} has no field {unknown[0]!r}."
+        refuse("bad-json", message, place, expected, ", ".join(unknown), hint)
+    values = []
+    for field in attrs.fields(cast(Any, cls)):
+        if field.name not in fields and field.default is attrs.NOTHING:
+            refuse("bad-json", f"{kind} misses the field {field.name!r}.", place)
+        values.append(fields.get(field.name, field.default))
+    wrong = misfit(cls, values)
+    if wrong is not None:
+        refuse("bad-json", wrong, place)
+    try:
+        return cls(*values)
+    except IllFormed as reason:
+        message = f"{kind} refuses its fields: {reason.diagnostics[0].message}"
+        refuse("bad-json", message, place)
+
+
+def trace_from(steps: Iterable[tuple[Instruction, Decision | None, Place]]) -> Trace:
+    """The trace of steps that were read, once they fit together."""
+    found: list[Step] = []
+    ended = False
+    for what, decision, place in steps:
+        late = next((each for each in handles(what) if not 0 <= each.step < len(found)), None)
+        if late is not None:
+            message = f"A step uses what step {late.step} gives, which does not come before it."
+            refuse("cyclic-data", message, place)
+        if (decision is not None) is not isinstance(what, Sampling):
+            expected = "a decision" if isinstance(what, Sampling) else "no decision"
+            found_there = "none" if decision is None else str(decision)
+            message = f"{what.kind} {'decides' if decision is None else 'does not decide'} numbers."
+            refuse("bad-json", message, place, expected, found_there)
+        if what.kind == "enter_postproc":
+            if ended:
+                refuse("bad-json", "enter_postproc comes once in a trace.", place)
+            ended = True
+        found.append(Step(what, decision))
+    return Trace(tuple(found))
+
+
+def refuse(  # the parts of a diagnostic, in its order
+    code: str,
+    message: str,
+    place: Place | None = None,
+    expected: str | None = None,
+    found: str | None = None,
+    hint: str | None = None,
+) -> NoReturn:
+    """Raise `Malformed`."""
+    raise Malformed(Diagnostic(code, message, place, expected, found, hint))
