@@ -1,4 +1,4 @@
-"""`plica fuzz`: random programs through passes and packs, held against the interpreter."""
+"""`plica fuzz`: random programs through passes, packs and schedules, held to the interpreter."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plica.rewrite.contract import Contract
     from plica.rewrite.fuzz import Report, Stage
     from plica.rewrite.pack import Pack
+    from plica.schedule.fuzz import Report as ScheduleReport
 
 EPILOG: Final = """\
 examples:
@@ -24,10 +25,15 @@ examples:
   plica fuzz graph --rules my_rules.py --seed 7
   plica fuzz graph --plant              a wrong rule is planted, and must be found
 """
+SCHEDULE_EPILOG: Final = """\
+examples:
+  plica fuzz schedule --examples 3000
+  plica fuzz schedule --focus split --focus fuse --length 12
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica fuzz graph`."""
+    """`plica fuzz graph`, `plica fuzz schedule`."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     graph = verbs.add_parser(
         "graph",
@@ -47,6 +53,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="plant a wrong rule: it must be found and named")  # fmt: skip
     graph.add_argument("--json", action="store_true", help="print JSON")
     graph.set_defaults(verb=fuzz_graph)
+    schedule = verbs.add_parser(
+        "schedule",
+        help="kernels through random traces of every kind of instruction",
+        epilog=SCHEDULE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    schedule.add_argument("--examples", type=count, default=200, help="how many kernels (200)")
+    schedule.add_argument("--seed", type=int, default=0, help="the same seed, the same kernels")
+    schedule.add_argument("--length", type=count, default=8, help="steps tried for each (8)")
+    schedule.add_argument("--focus", action="append", default=[], metavar="KIND",
+                          help="try this kind of instruction more often; repeatable")  # fmt: skip
+    schedule.add_argument("--json", action="store_true", help="print JSON")
+    schedule.set_defaults(verb=fuzz_schedule)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,6 +96,28 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print(report)
+    return 0 if report.finding is None else 1
+
+
+def fuzz_schedule(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where a trace changes what a kernel means, crashes, or is refused in silence."""
+    from plica.core.diagnostic import did_you_mean
+    from plica.runtime.error import Diagnostic, InputError
+    from plica.schedule.fuzz import fuzz
+    from plica.schedule.instruction import kinds
+
+    for each in arguments.focus:
+        if each not in kinds():
+            message = f"There is no instruction {each!r}."
+            hint = did_you_mean(each, kinds())
+            raise InputError(Diagnostic("unbound-name", message, suggestion=hint))
+    report = fuzz(
+        arguments.examples, arguments.seed, length=arguments.length, focus=arguments.focus
+    )
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        _print_schedule(report)
     return 0 if report.finding is None else 1
 
 
@@ -134,6 +175,36 @@ def _print(report: Report) -> None:
         return
     name = f"the rule {found.rule} of {found.stage}" if found.rule else found.stage
     console.print(f"[red]Wrong:[/] {name}: {found.reason}", markup=True)
+    console.print("A smallest case, as a test:\n")
+    print(found.pytest)
+
+
+def _print_schedule(report: ScheduleReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    done = sum(report.taken.values())
+    words = sum(map(len, report.refused.values()))
+    console.print(
+        f"{report.examples} kernels, seed {report.seed}: {done} steps of {len(report.taken)} kinds "
+        f"taken, {sum(sum(each.values()) for each in report.refused.values())} refused "
+        f"for {words} preconditions."
+    )
+    table = Table("instruction", "taken", "refused", box=None)
+    for kind in sorted({*report.taken, *report.refused}):
+        why = ", ".join(f"{word} {n}" for word, n in report.refused.get(kind, {}).items())
+        table.add_row(kind, str(report.taken.get(kind, 0)), why)
+    console.print(table)
+    if report.untried:
+        console.print(f"[yellow]Never tried:[/] {', '.join(report.untried)}")
+    found = report.finding
+    if found is None:
+        console.print("[green]All mean afterwards what they meant before.[/]")
+        return
+    console.print(f"[red]Wrong:[/] {found.step} in case {found.case}: ", end="")
+    print(found.reason)
+    print("\n".join(found.trace))
     console.print("A smallest case, as a test:\n")
     print(found.pytest)
 

@@ -83,6 +83,8 @@ CODES: Final[dict[str, str]] = {
     "unknown-pack": "No rule pack has this name.",
     # schedules
     "illegal-step": "A step of a schedule breaks a precondition where it is to be taken.",
+    "other-trace": "A difference is applied to a trace that it was not made from.",
+    "not-good": "A trace is to be minimised that is not good itself.",
     # placing
     "device-conflict": "A value is bound to two devices at once.",
     # running and compiling

@@ -1,4 +1,4 @@
-"""Accesses: the places of buffers that a statement reads and writes, in terms of its free variables.
+"""Accesses: the places of buffers that a statement reads and writes, in terms of what is around.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.loop import For, Store
@@ -26,6 +26,7 @@ from plica.core.term import Term
 from plica.ir.dtype import i64
 from plica.ir.invocation import find_intrinsic
 from plica.ir.loop import (
+    TRUE,
     Alloc,
     Bind,
     Block,
@@ -65,6 +66,7 @@ class Access:
     extents: tuple[Scalar, ...]
     inner: Inner
     written: bool
+    certain: bool  # no guard is in the way inside the statement
 
 
 @frozen(eq=False)
@@ -74,6 +76,7 @@ class _Place:
     known: Known
     inner: Inner
     own: frozenset[Buffer]
+    certain: bool = True
 
 
 @lru_cache(maxsize=1024)
@@ -104,15 +107,17 @@ def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
                 scalars = (stmt.predicate, *stmt.bindings)
                 values = zip(stmt.vars, stmt.bindings, strict=True)
                 meant = {var: _value(value, here.known) for var, value in values}
-                deeper = _Place({**here.known, **meant}, here.inner, here.own)
+                certain = here.certain and stmt.predicate is TRUE
+                deeper = _Place({**here.known, **meant}, here.inner, here.own, certain)
             case Bind(var, value):
                 scalars = (value,)
                 new = {**here.known, var: _value(value, here.known)}
-                deeper = _Place(new, here.inner, here.own)
+                deeper = _Place(new, here.inner, here.own, here.certain)
             case Branch(condition) | While(condition):
                 scalars = (condition,)
+                deeper = _Place(here.known, here.inner, here.own, False)
             case Alloc(buffer):
-                deeper = _Place(here.known, here.inner, here.own | {buffer})
+                deeper = _Place(here.known, here.inner, here.own | {buffer}, here.certain)
             case Store(buffer, indices, value):
                 scalars = (value, *indices)
                 if buffer not in here.own:
@@ -151,9 +156,7 @@ def _loads(roots: tuple[Scalar, ...], here: _Place) -> list[Access]:
     return found
 
 
-def _element(
-    buffer: Buffer, indices: tuple[Scalar, ...], here: _Place, *, written: bool
-) -> Access:
+def _element(buffer: Buffer, indices: tuple[Scalar, ...], here: _Place, *, written: bool) -> Access:
     """An element, or the elements that an index of several lanes means."""
     inner = here.inner
     starts: list[Scalar | None] = []
@@ -169,7 +172,7 @@ def _element(
             case _:
                 pass
         starts.append(None if start is None or _has_lanes(start) else _value(start, here.known))
-    return _box(buffer, starts, [ONE] * len(starts), inner, written=written)
+    return _box(buffer, starts, [ONE] * len(starts), inner, here, written=written)
 
 
 def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
@@ -192,7 +195,7 @@ def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
             starts.append(None if size is None else _value(start, here.known))
             extents.append(ONE if size is None else size)
         for written in modes:
-            found.append(_box(each.buffer, starts, extents, here.inner, written=written))
+            found.append(_box(each.buffer, starts, extents, here.inner, here, written=written))
     return found
 
 
@@ -201,6 +204,7 @@ def _box(
     starts: list[Scalar | None],
     extents: list[Scalar],
     inner: Inner,
+    here: _Place,
     *,
     written: bool,
 ) -> Access:
@@ -208,7 +212,7 @@ def _box(
         size if start is None else extent
         for start, extent, size in zip(starts, extents, buffer.shape, strict=True)
     ]
-    return Access(buffer, tuple(starts), tuple(sizes), inner, written)
+    return Access(buffer, tuple(starts), tuple(sizes), inner, written, here.certain)
 
 
 def _value(term: Scalar, known: Known) -> Scalar | None:
@@ -239,7 +243,7 @@ def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ..
         else:
             known.pop(var, None)
             inner.append((var, size))
-    return _Place(known, tuple(inner), here.own)
+    return _Place(known, tuple(inner), here.own, here.certain)
 
 
 def _reads(term: Scalar) -> bool:

@@ -79,8 +79,10 @@ def stranger(scope: Stmt) -> Stmt | None:
 
 def scope_of(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
     """The body in which a block or a loop stands: that of the block around, or the kernel's."""
-    block = site.scope
-    return kernel.body if block is None else block.body
+    for stmt, position in reversed(site.above):
+        if isinstance(stmt, Block):
+            return substatements(stmt)[position]
+    return kernel.body
 
 
 def producers(scope: Stmt, label: Name) -> tuple[Block, ...]:

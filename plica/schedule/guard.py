@@ -6,6 +6,8 @@ predicate of the blocks inside them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plica.ir.loop import TRUE, Alloc, Block, For, Seq, Stmt, substatements
 from plica.ir.scalar import And, Scalar
 from plica.schedule.problem import Problem
@@ -32,6 +34,15 @@ def guarded(root: Stmt, condition: Scalar) -> Stmt:
             stack.append((stmt, True))
             stack.extend((each, False) for each in reversed(inside))
     return done[0]
+
+
+def all_of(conditions: Iterable[Scalar]) -> Scalar:
+    """All conditions at once, without those that always hold."""
+    whole: Scalar = TRUE
+    for each in conditions:
+        if each is not TRUE:
+            whole = each if whole is TRUE else And(whole, each)
+    return whole
 
 
 def unguardable(loop: For) -> Problem | None:

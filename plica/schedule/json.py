@@ -11,6 +11,7 @@ A step has the fields its kind declares.  A handle is written `sort step.output`
 key (`text`, `name`, `float`, `bytes`).
 
 >>> from plica.schedule.primitive import loops
+>>> from plica.schedule.spelling import instruction
 >>> from plica.schedule.trace import Step
 >>> of = Trace((Step(instruction("block", number=0, role="s")), Step(loops(Handle(0, 0, "block")))))
 >>> print(to_json(of))
@@ -36,11 +37,9 @@ from plica.core.term import Term
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
-from plica.schedule.spelling import instruction, read, refuse, spelled, trace_from
+from plica.schedule.spelling import read, refuse, spelled, trace_from
 from plica.schedule.trace import Trace
 from plica.schedule.upgrade import VERSION, upgraded
-
-__all__ = ["FORMAT", "from_json", "instruction", "to_json"]
 
 FORMAT: Final = "plica-trace"
 LONGEST: Final = 1 << 28  # characters of a document that is read

@@ -11,10 +11,11 @@ Each answers None, or the precondition that is broken, so that a check is a chai
     affine             injective bindings, and every instance of the block runs
     spatial-only       spatial variables, nothing else
     sole-writer        no other block of the scope writes the same buffer
+    no-barrier         no barrier inside a block
     no-self-read       the block does not read what it writes
     distinct-writes    instances that differ in spatial variables write different elements
     reduce-kinds       spatial and reduce variables, at least one of them reduce
-    same-element       what is written does not depend on reduce variables; only that is read back
+    same-element       what is updated does not depend on reduce variables
     reducer            updates by one operation whose order does not matter
     starts             the init stores each element that is updated, before the first update
     stage-pipeline     only loops and blocks; who writes a buffer comes before who reads it
@@ -23,6 +24,7 @@ Each answers None, or the precondition that is broken, so that a check is a chai
     independent        iterations that do not meet in memory
     spatial-loop       a loop that feeds only spatial variables
     same-scope         two blocks in one scope
+    scope              a memory scope that somebody declared
 """
 
 from __future__ import annotations
@@ -31,18 +33,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from plica.core.binding import free_vars
-from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.loop import Alloc, Block, For, Seq, Stmt, Store
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop import Alloc, Block, For, Seq, Stmt
+from plica.ir.memory import is_scope, scopes
+from plica.ir.scalar import Buffer, ScalarVar
 from plica.rewrite.index.iteration import IterationMap, iteration_map
-from plica.schedule.access import inside as accesses_inside
-from plica.schedule.around import context_of
+from plica.schedule.block_class import complete_body, reduction_body
+from plica.schedule.cover import is_covered
 from plica.schedule.dependence import children, conflicts, scope_of, stranger
 from plica.schedule.instruction import Scene
 from plica.schedule.problem import Problem
-from plica.schedule.reduction import reducer
-from plica.schedule.region import Box, block_boxes, boxes_under, covers
 from plica.schedule.site import Site
 
 
@@ -55,6 +54,14 @@ def plain_loop(loop: For) -> Problem | None:
         said = ", ".join(key for key, _ in loop.annotations)
         return Problem("plain-loop", where, "a loop without annotations", said)
     return None
+
+
+def serial(loop: For) -> Problem | None:
+    """A loop that runs its iterations in order, whatever was said of it."""
+    if loop.kind == "serial":
+        return None
+    where = f"the loop {loop.var.name}"
+    return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
 
 
 def rectangular(site: Site[Block]) -> Problem | None:
@@ -129,129 +136,18 @@ def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def complete(scene: Scene, site: Site[Block]) -> Problem | None:
     """A block all of whose instances may run in any order, the only writer of what it writes."""
-    return sole_writer(scene, site) or _complete(site.node)
+    return sole_writer(scene, site) or complete_body(site.node)
 
 
 def reduction(scene: Scene, site: Site[Block]) -> Problem | None:
     """A block that combines over reduce variables into elements it alone begins and updates."""
-    return sole_writer(scene, site) or _reduction(site.node)
+    return sole_writer(scene, site) or reduction_body(site.node)
 
 
 def complete_or_reduction(scene: Scene, site: Site[Block]) -> Problem | None:
     """Either; the problem is that of the one it looks like."""
     reduces = site.node.init is not None or "reduce" in site.node.kinds
     return reduction(scene, site) if reduces else complete(scene, site)
-
-
-@lru_cache(maxsize=2048)
-def _complete(block: Block) -> Problem | None:
-    where = f"the block {block.label}"
-    for var, kind in zip(block.vars, block.kinds, strict=True):
-        if kind != "spatial":
-            found = f"{var.name} is {kind}"
-            return Problem("spatial-only", where, "spatial variables only", found)
-    reads, writes = block_boxes(block)
-    again = {each.buffer for each in reads}
-    for each in writes:
-        if each.buffer in again:
-            found = f"it reads {each.buffer.name} too"
-            return Problem("no-self-read", where, "a block that does not read its output", found)
-    return _distinct(block, writes)
-
-
-@lru_cache(maxsize=2048)
-def _reduction(block: Block) -> Problem | None:
-    where = f"the block {block.label}"
-    kinds = set(block.kinds)
-    if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
-        found = ", ".join(block.kinds) or "none"
-        return Problem("reduce-kinds", where, "spatial and reduce variables", found)
-    return _one_element(block) or _distinct(block, block_boxes(block)[1]) or _begins(block)
-
-
-def _one_element(block: Block) -> Problem | None:
-    """The element an instance updates is one for all values of the reduce variables."""
-    where = f"the block {block.label}"
-    pairs = zip(block.vars, block.kinds, strict=True)
-    reduce = {var for var, kind in pairs if kind == "reduce"}
-    touched = accesses_inside(block)
-    places: dict[Buffer, tuple[Scalar | None, ...]] = {
-        each.buffer: each.starts for each in touched if each.written
-    }
-    expected = "one element for all values of the reduce variables"
-    for each in touched:
-        place = places.get(each.buffer)
-        if place is None:
-            continue
-        for start in each.starts:
-            if start is None or not free_vars(start).isdisjoint(reduce):
-                found = f"an element of {each.buffer.name} that depends on them, or on data"
-                return Problem("same-element", where, expected, found)
-        if each.starts != place and (not each.written or not each.inner):
-            found = f"another element of {each.buffer.name}"
-            return Problem("same-element", where, expected, found)
-    return None
-
-
-def _begins(block: Block) -> Problem | None:
-    """An update whose order does not matter, and an init that stores what is updated."""
-    where = f"the block {block.label}"
-    if reducer(block) is None:
-        expected = "updates of the form y = y + e, with + * min max and the like"
-        return Problem("reducer", where, expected, "something else")
-    if block.init is None:
-        return Problem("starts", where, "an init", "none")
-    if isinstance(block.init, Store) and isinstance(block.body, Store):
-        same = block.init.buffer is block.body.buffer and block.init.indices == block.body.indices
-        if same and accesses_inside(block)[0].buffer not in _loaded(block.init):
-            return None
-    starts, updates = block_of(block.init), block_of(block.body)
-    if starts is not None and updates is not None and not _loaded(block.init) & updates.keys():
-        if starts.keys() == updates.keys() and all(
-            starts[buffer] == box for buffer, box in updates.items()
-        ):
-            return None
-    return Problem("starts", where, "an init that stores each element it updates", "another")
-
-
-def block_of(stmt: Stmt) -> dict[Buffer, tuple[tuple[Scalar, ...], tuple[Scalar, ...]]] | None:
-    """The boxes a statement writes, by buffer; None where one is more than what is written."""
-    from plica.schedule.region import boxes
-
-    _, writes = boxes(stmt)
-    if not all(each.exact for each in writes):
-        return None
-    return {each.buffer: (each.starts, each.extents) for each in writes}
-
-
-def _loaded(stmt: Stmt) -> set[Buffer]:
-    from plica.schedule.region import boxes
-
-    return {each.buffer for each in boxes(stmt)[0]}
-
-
-def _distinct(block: Block, writes: Sequence[Box]) -> Problem | None:
-    """Instances that differ in spatial variables write different elements."""
-    sizes = dict(zip(block.vars, block.extents, strict=True))
-    spatial = [v for v, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
-    for box in writes:
-        loops = [(var, sizes[var]) for var in spatial]
-        bindings: list[Scalar] = []
-        for number, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):
-            offset = start
-            if known(extent) != 1:
-                var = ScalarVar(Name("an offset", number), box.starts[0].dtype)  # type: ignore[attr-defined]
-                loops.append((var, extent))
-                offset = start + var
-            bindings.append(offset)
-        found = iteration_map(loops, bindings, box.buffer.shape).recovered(tuple(bindings))
-        lost = [var for var in spatial if known(sizes[var]) != 1 and var not in found]
-        if lost:
-            names = ", ".join(str(var.name) for var in lost)
-            expected = "different elements for different spatial variables"
-            found_text = f"{box.buffer.name} does not tell {names}"
-            return Problem("distinct-writes", f"the block {block.label}", expected, found_text)
-    return None
 
 
 def stage_pipeline(scene: Scene, site: Site[Block]) -> Problem | None:
@@ -295,25 +191,12 @@ def covered(scene: Scene, site: Site[Block]) -> Problem | None:
             break
         other = scene.map.blocks[child.block.label]
         shared = [loop for loop in other.loops if loop.var in mine]
-        if shared and not _covered(other, site, shared[-1]):
+        if shared and not is_covered(other, site, shared[-1]):
             where = f"the block {site.node.label}"
             expected = f"what {child.block.label} wrote in the same iteration"
             found = "elements that are not shown to be among these"
             return Problem("covered", where, expected, found)
     return None
-
-
-def _covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
-    at = next(at for at, (stmt, _) in enumerate(reader.above) if stmt is shared)
-    context = context_of(reader.above[: at + 1])
-    _, written = boxes_under(writer, shared.var, context)
-    reads, _ = boxes_under(reader, shared.var, context)
-    there = {each.buffer: each for each in written}
-    for each in reads:
-        box = there.get(each.buffer)
-        if box is not None and not (box.exact and covers(box, each, context)):
-            return False
-    return True
 
 
 def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
@@ -322,6 +205,14 @@ def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
         return None
     expected, found = "a buffer made inside the kernel", "a parameter"
     return Problem("intermediate", f"the buffer {buffer.name}", expected, found)
+
+
+def known_scope(scope: str, where: str) -> Problem | None:
+    """A memory scope that somebody declared."""
+    if is_scope(scope):
+        return None
+    names = ", ".join(each.name for each in scopes())
+    return Problem("scope", where, f"one of the memory scopes {names}", repr(scope))
 
 
 def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
@@ -363,7 +254,7 @@ def reorderable(scene: Scene, sites: Sequence[Site[For]]) -> Problem | None:
             if (
                 len(users) != 1
                 or stranger(innermost.node.body) is not None
-                or _reduction(users[0].block) is not None
+                or reduction_body(users[0].block) is not None
                 or injective(scene, scene.map.blocks[users[0].block.label]) is not None
             ):
                 return independent_iterations(scene, site)

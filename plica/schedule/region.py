@@ -104,9 +104,7 @@ def boxes_under(
 
 
 @lru_cache(maxsize=2048)
-def _under(
-    block: Block, inner: Inner, context: Context
-) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+def _under(block: Block, inner: Inner, context: Context) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     values = dict(zip(block.vars, block.bindings, strict=True))
     return _both(accesses_inside(block), values, inner, context)
 
@@ -127,9 +125,7 @@ def relaxed(
     access: Access, values: Mapping[Term, Scalar], inner: Inner, context: Context = EMPTY
 ) -> Box:
     """The box of an access over all points of some loops, where variables have these values."""
-    sizes = dict(inner) | {
-        var: _substituted(extent, values) for var, extent in access.inner
-    }
+    sizes = dict(inner) | {var: _substituted(extent, values) for var, extent in access.inner}
     starts: list[Scalar] = []
     extents: list[Scalar] = []
     exact = True

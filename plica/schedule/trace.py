@@ -12,12 +12,17 @@ something carries its decision.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
+
+if TYPE_CHECKING:
+    from plica.schedule.replay import Program
 
 
 @frozen(eq=False)
@@ -67,6 +72,33 @@ class Trace(Term):
                 return None
             steps.append(renumbered(step, place))
         return Trace(tuple(steps))
+
+
+    def to_json(self) -> str:
+        """The trace as versioned JSON; `Trace.from_json` reads it."""
+        from plica.schedule.json import to_json  # it stands on traces
+
+        return to_json(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Trace:
+        """The trace that a JSON text holds; raises `Malformed`."""
+        from plica.schedule.json import from_json
+
+        return from_json(text)
+
+    def to_python(self, program: Program | None = None, kernel: str | None = None) -> str:
+        """The trace as a do-block; with a program, in the names of its loops and blocks."""
+        from plica.schedule.python_text import to_python
+
+        return to_python(self, program, kernel)
+
+    @staticmethod
+    def from_python(text: str, file: str = "<trace>") -> Trace:
+        """The trace that a printed do-block makes, without running it; raises `Malformed`."""
+        from plica.schedule.python_text import from_python
+
+        return from_python(text, file)
 
 
 def handles(instruction: Instruction) -> tuple[Handle, ...]:

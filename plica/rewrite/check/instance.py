@@ -36,6 +36,8 @@ Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence
 Shape: TypeAlias = tuple[int, ...]
 TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
+REPEATS: Final = 3
+"""How often the same choice may come again in a row."""
 SIZES: Final = (1, 2, 3, 0)
 WORDS: Final = (
     "constant", "edge", "reflect", "symmetric", "wrap", "raise", "clip", "none", "tanh",
@@ -100,6 +102,7 @@ class _Making:
     def _operator(self, node: Apply, made: dict[Term, Any]) -> Expr | None:
         operator = find(node.op)
         assert operator is not None
+        last, repeats = None, 0
         for _ in range(TRIES):
             trial: dict[str, Any] = {}
             context = [type_of(each) for each in self._beside(node, made)]
@@ -113,6 +116,10 @@ class _Making:
             if values is None:
                 return None
             term = settled(Apply(node.op, tuple(args), values))
+            # The same again and again: all choices are used up.
+            last, repeats = term, repeats + 1 if term is last else 0
+            if repeats == REPEATS:
+                return None
             if any(isinstance(arg, Literal) for arg in term.args):
                 continue
             types = [type_of(arg) for arg in term.args]

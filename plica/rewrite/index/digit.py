@@ -174,7 +174,7 @@ class Digits:
             upper = pending.pop()
             if upper not in scales or upper.lower is ONE:
                 continue
-            for under in scales:
+            for under in list(scales):
                 if under.top or under.source is not upper.source:
                     continue
                 if same_dim(times(under.lower, under.extent), upper.lower) and same_dim(
@@ -214,10 +214,12 @@ class Digits:
         if base is None:
             base, rest = ZERO, of.base
         upper, under = self._sum(high, base), self._sum(low, rest)
-        if not under.parts and rest is ZERO:
-            if not at_least(by, ONE):
+        if not under.parts:
+            if of.parts and not at_least(by, ONE):
                 return None
-            return upper if whole else Sum((), ZERO)
+            if not whole:
+                return Sum((), normal_dim(rest % by))
+            return Sum(upper.parts, plus(upper.base, normal_dim(rest // by)))
         last = reach(under)
         if last is None:
             return None
@@ -411,4 +413,3 @@ def comparison(of: Scalar) -> tuple[Scalar, Scalar] | None:
             return left, normal_dim(right + 1)
         case _:
             return None
-

@@ -84,11 +84,15 @@ class IterationMap:
         """The places of the bindings that depend on a loop."""
         return tuple([at for at, each in enumerate(self.bindings) if loop in free_vars(each)])
 
+    def term(self, of: Sum) -> Scalar:
+        """A sum of digits of this map as a term."""
+        return self._digits.term(of)
+
     @cached_property
     def injective(self) -> bool:
         """Whether different points of the loops are shown to have different values."""
         values = self.recovered(tuple([ZERO for _ in self.bindings]))
-        return all(var in values or size is ONE for var, size in self._digits.loops.items())
+        return all(var in values or self._digits.extents[var] is ONE for var, _ in self.loops)
 
     @cached_property
     def surjective(self) -> bool:

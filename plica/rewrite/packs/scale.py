@@ -35,7 +35,7 @@ from plica.ir.module import Module
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.convolution import conv_transpose as transposed
-from plica.ir.op.elementwise import multiply, reciprocal
+from plica.ir.op.elementwise import add, multiply, reciprocal, subtract
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import sum_
 from plica.ir.op.relation import FLOAT, NUMBER, Shape
@@ -227,9 +227,9 @@ def around(layer: Layer) -> Iterator[Rule]:
         values = layer.settings(m)
         whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
         if "a" in m.filling:
-            return whole + m.a * m.s
+            return add(whole, multiply(m.a, m.s))
         if "b" in m.filling:
-            return whole - m.b * m.s
+            return subtract(whole, multiply(m.b, m.s))
         return whole
 
     def bent(m: Match) -> Expr:

@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.core.binding import substitute
 from plica.ir.dim import dim_var
-from plica.ir.scalar import And, FloorDiv, FloorMod, Lt, Scalar, ScalarVar, index
+from plica.ir.scalar import And, Lt, Scalar, ScalarVar, index
 from plica.rewrite.index.context import TRUE
+from plica.rewrite.index.division import divided
 from plica.rewrite.index.iteration import IterationMap, iteration_map
 from plica.rewrite.index.point import value
 
-n, m, i, j, k, f = (dim_var(name) for name in "nmijkf")
-LETTERS = tuple(dim_var(Name) for Name in "abcd")
+n, m = dim_var("n"), dim_var("m")
+LETTERS = tuple(dim_var(name) for name in "abcd")
 
 
 def points(of: IterationMap, sizes: dict[Scalar, int]) -> list[dict[Scalar, int]]:
@@ -114,8 +116,6 @@ def scheduled(draw: DrawFn) -> tuple[IterationMap, dict[Scalar, int]]:
 
 
 def replaced(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
-    from plica.core.binding import substitute
-
     found = substitute(term, values)
     assert isinstance(found, Scalar)
     return found
@@ -130,3 +130,39 @@ def test_what_splits_and_fusions_make_is_recognised(
         agrees(of, sizes)
     assert of.injective
     assert of.surjective
+
+
+@given(maps(), st.integers(0, 3))
+def test_a_divided_map_puts_together_what_it_took_apart(of: IterationMap, cut: int) -> None:
+    inner = {var for var, _ in of.loops[cut:]}
+    found = divided(of, inner)
+    if found is None:
+        return
+    for here in points(of, {}):
+        for binding, part in zip(of.bindings, found.parts, strict=True):
+            outer, within = value(part.outer, here), value(part.inner, here)
+            size = value(part.inner_extent, here)
+            assert outer * size + within == value(binding, here)
+            assert 0 <= within < size
+            assert outer < value(part.outer_extent, here)
+        assert value(found.outer_predicate, here)
+        assert value(found.inner_predicate, here)
+
+
+def test_tiles_divide_and_a_window_does_not() -> None:
+    a, b, c, d = LETTERS
+    loops = ((a, n), (b, m), (c, index(4)), (d, index(8)))
+    tiles = iteration_map(loops, (a * 4 + c, b * 8 + d), (n * 4, m * 8))
+    found = divided(tiles, {c, d})
+    assert found is not None
+    assert [(part.outer, part.inner) for part in found.parts] == [(a, c), (b, d)]
+    assert [part.outer_extent for part in found.parts] == [n, m]
+    assert divided(iteration_map(loops, (a + c,), (n + 3,)), {c, d}) is None
+    assert divided(iteration_map(loops, (a * 4 + c,), (n * 4,), a * 4 + c < n), {c, d}) is None
+
+
+def test_which_bindings_a_loop_feeds() -> None:
+    a, b, c, _ = LETTERS
+    of = iteration_map(((a, n), (b, m), (c, index(2))), (a // 2, b, a % 2), (n, m, index(2)))
+    assert (of.feeds(a), of.feeds(b), of.feeds(c)) == ((0, 2), (1,), ())
+    assert not of.injective  # c is nowhere

@@ -1,0 +1,193 @@
+"""Compact: a buffer is as large as the region that is touched while it lives.
+
+    with alloc(T[64, 64]):                      with alloc(T[1, 16]):
+        for j in range(16):           -->           for j in range(16):
+            T[i, j * 1 + k] = …                         T[0, j] = …
+
+Along each axis the places are `start + offset`, the start in terms of what is outside; the offsets
+lie between numbers, or dims.  Where that cannot be seen, the axis stays as it is.
+
+Laws: the kernel means the same; no buffer becomes larger.  Conditions are not looked at, so the
+region holds all that is touched and maybe more, never more than the buffer held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from plica.codegen.lower.reach import reach
+from plica.codegen.lower.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.dim import Polynomial, from_polynomial, known, polynomial
+from plica.ir.loop import Alloc, Bind, Block, For, Kernel, Region, Stmt, Store, substatements
+from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
+from plica.rewrite.index import Context, can_prove
+from plica.schedule.around import simple
+
+
+def compact(kernel: Kernel) -> Kernel:
+    """The kernel with buffers no larger than they need be."""
+    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+
+
+def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+    return stmt, contexts(stmt, context)
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+    if not isinstance(stmt, Alloc) or stmt.buffer.strides:
+        return with_substatements(stmt, parts)
+    body, buffer = parts[0], stmt.buffer
+    if any(isinstance(each, Block) for each in _all_statements(body)):
+        return with_substatements(stmt, parts)
+    spans = _spans(buffer, body, context)
+    if spans is None or all(each is None for each in spans):
+        return Alloc(buffer, body)
+    shape = [
+        size if each is None else each.extent
+        for each, size in zip(spans, buffer.shape, strict=True)
+    ]
+    small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, (), buffer.align)
+    starts = [None if each is None else each.start for each in spans]
+    return Alloc(small, _moved(body, buffer, small, starts))
+
+
+@frozen(eq=False)
+class Span:
+    """Along an axis: from `start`, `extent` places."""
+
+    start: Scalar
+    extent: Scalar
+
+
+def _all_statements(root: Stmt) -> Iterator[Stmt]:
+    seen: set[Stmt] = set()
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        if stmt not in seen:
+            seen.add(stmt)
+            yield stmt
+            stack.extend(substatements(stmt))
+
+
+@frozen(eq=False)
+class _Place:
+    """Where a buffer is touched along its axes: first and last places, and what is known."""
+
+    first: tuple[Scalar, ...]
+    last: tuple[Scalar, ...]
+    context: Context
+
+
+def _places(root: Stmt, buffer: Buffer, start: Context) -> list[_Place] | None:
+    """All places of a buffer in a statement; None where one is not understood."""
+    found: list[_Place] = []
+    seen: set[tuple[Stmt, Context]] = set()
+    stack: list[tuple[Stmt, Context]] = [(root, start)]
+    while stack:
+        stmt, context = stack.pop()
+        if (stmt, context) in seen or buffer not in free_vars(stmt):
+            continue
+        seen.add((stmt, context))
+        inside = substatements(stmt)
+        own: list[Term] = [each for each in stmt._children if each not in inside]
+        for node in post_order(*own):
+            match node:
+                case Load(target, indices) if target is buffer:
+                    found.append(_Place(indices, indices, context))
+                case Region(target, starts, extents) if target is buffer:
+                    ends = [s + e - 1 for s, e in zip(starts, extents, strict=True)]
+                    found.append(_Place(starts, tuple(ends), context))
+                case Reduce() if buffer in free_vars(node):
+                    return None
+                case _:
+                    pass
+        if isinstance(stmt, Store) and stmt.buffer is buffer:
+            found.append(_Place(stmt.indices, stmt.indices, context))
+        stack.extend(zip(inside, contexts(stmt, context), strict=True))
+    return found
+
+
+def _spans(buffer: Buffer, body: Stmt, context: Context) -> list[Span | None] | None:
+    places = _places(body, buffer, context)
+    if not places:
+        return None
+    inner = {each.var for each in _all_statements(body) if isinstance(each, For | Bind)}
+    spans: list[Span | None] = []
+    for at, size in enumerate(buffer.shape):
+        spans.append(
+            _span([(p.first[at], p.last[at], p.context) for p in places], inner, size, context)
+        )
+    return spans
+
+
+def _span(
+    places: Sequence[tuple[Scalar, Scalar, Context]],
+    inner: set[ScalarVar],
+    size: Scalar,
+    context: Context,
+) -> Span | None:
+    """The span of one axis, None where it stays as it is."""
+    low: Polynomial | None = None
+    high: Polynomial | None = None
+    for first, last, here in places:
+        below, above = reach(first, inner, here, False), reach(last, inner, here, True)
+        if below is None or above is None:
+            return None
+        low = below if low is None else _extreme(low, below, False)
+        high = above if high is None else _extreme(high, above, True)
+        if low is None or high is None:
+            return None
+    assert low is not None
+    assert high is not None
+    start = simple(from_polynomial(low), context)
+    extent = simple(from_polynomial(high) - start + 1, context)
+    count, whole = known(extent), known(size)
+    if count is not None and count < 1:
+        return None  # nothing is touched, or nothing is known
+    if count is not None and whole is not None:
+        return Span(start, extent) if count < whole else None
+    if extent is simple(size, context):
+        return None
+    if can_prove(Le(extent, size), context):
+        return Span(start, extent)
+    return Span(start, Min(extent, size)) if can_prove(Le(index(0), start), context) else None
+
+
+def _extreme(a: Polynomial, b: Polynomial, upper: bool) -> Polynomial | None:
+    """The lesser or greater of two places that differ by a number."""
+    apart = polynomial(from_polynomial(a) - from_polynomial(b))
+    if any(atoms for atoms, _ in apart.values()):
+        return None
+    difference = sum(factor for _, factor in apart.values())
+    return a if (difference >= 0) == upper else b
+
+
+def _moved(body: Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | None]) -> Stmt:
+    """The statement with places counted from the starts."""
+
+    def places(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        return tuple(
+            [
+                each if start is None else simple(each - start)
+                for each, start in zip(indices, starts, strict=True)
+            ]
+        )
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer is old:
+                return Load(new, places(indices))
+            case Store(buffer, indices, value) if buffer is old:
+                return Store(new, places(indices), value)
+            case Region(buffer, first, extents) if buffer is old:
+                return Region(new, places(first), extents)
+            case _:
+                return node
+
+    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives a statement

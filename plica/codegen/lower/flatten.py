@@ -1,0 +1,79 @@
+"""Flatten: buffers of several axes become buffers of one.
+
+    with alloc(T[4, 8]):                        with alloc(T[32]):
+        T[i, j] = T[i, j - 1]         -->           T[i * 8 + j] = T[i * 8 + j - 1]
+
+Strides become part of the places.  Parameters stay as they are unless asked for: their shapes are
+the kernel's interface.  A buffer that an intrinsic is given a region of stays, too.
+
+Law: the kernel means the same (parameters that were flattened are given flat).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.dim import known, product
+from plica.ir.loop import Alloc, Kernel, Region, Store
+from plica.ir.scalar import Add, Buffer, Load, Scalar, index
+
+
+def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
+    """The kernel over flat buffers: those it allocates, with `params` all."""
+    kept = set() if params else set(kernel.params)
+    kept |= {node.buffer for node in post_order(kernel.body) if isinstance(node, Region)}
+    made: dict[Buffer, Buffer | None] = dict.fromkeys(kept)
+
+    def flat(buffer: Buffer) -> Buffer | None:
+        if buffer not in made:
+            made[buffer] = flat_buffer(buffer)
+        return made[buffer]
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices):
+                new = flat(buffer)
+                return node if new is None else Load(new, (address(buffer, indices),))
+            case Store(buffer, indices, value):
+                new = flat(buffer)
+                return node if new is None else Store(new, (address(buffer, indices),), value)
+            case Alloc(buffer, body):
+                new = flat(buffer)
+                return node if new is None else Alloc(new, body)
+            case _:
+                return node
+
+    body = map_bottom_up(change, kernel.body)
+    own = tuple([flat(each) or each for each in kernel.params])
+    return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)  # type: ignore[arg-type]
+
+
+def flat_buffer(buffer: Buffer) -> Buffer | None:
+    """The buffer of one axis with the same elements; None where it is one, or cannot be."""
+    if len(buffer.shape) == 1 and not buffer.strides:
+        return None
+    if not buffer.strides:
+        size = product(buffer.shape)
+    else:
+        steps = [known(each) for each in buffer.strides]
+        if any(each is None or each < 0 for each in steps):
+            return None  # a place would be negative, or its sign is not known
+        if any(known(each) is None or known(each) == 0 for each in buffer.shape):
+            return None
+        last = [(each - 1) * step for each, step in zip(buffer.shape, buffer.strides, strict=True)]
+        size = product([reduce(Add, last, index(1))])
+    return Buffer(buffer.name, (size,), buffer.dtype, buffer.scope, (), buffer.align)
+
+
+def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
+    """Where in a flat buffer an element stands."""
+    total: Scalar | None = None
+    for at, place in enumerate(indices):
+        step = buffer.strides[at] if buffer.strides else product(buffer.shape[at + 1 :])
+        if known(step) == 0 or known(place) == 0:
+            continue
+        part = place if known(step) == 1 else place * step
+        total = part if total is None else total + part
+    return index(0) if total is None else total

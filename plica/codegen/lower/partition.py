@@ -1,0 +1,204 @@
+"""Partition: a loop is cut where a guard inside it begins to hold or ceases to.
+
+    before                                      after
+    for i in range((n + 3) // 4):               for i in range(n // 4):
+        for j in range(4):                          for j in range(4):
+            if i * 4 + j < n: …                         …
+                                                for i in range((n + 3) // 4 - n // 4):
+                                                    for j in range(4):
+                                                        if (i + n // 4) * 4 + j < n: …
+
+The part in the middle, where most iterations are, asks no guard that the cut is about.  A guard
+`i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
+so the inner ones of the middle part have nothing left to cut.
+
+Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial, reduce
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.lower.reach import reach
+from plica.codegen.lower.statement import (
+    contexts,
+    mapped,
+    outermost,
+    reads_memory,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.codegen.lower.tidy import decided
+from plica.core.binding import free_vars, substitute
+from plica.ir.dim import from_polynomial, known, polynomial
+from plica.ir.dtype import i64
+from plica.ir.loop import Bind, Branch, For, Kernel, Seq, Stmt, substatements
+from plica.ir.scalar import And, Eq, Le, Lt, Max, Min, Scalar, ScalarVar, dtype_of, index
+from plica.rewrite.index import Context
+from plica.rewrite.index.context import FALSE, TRUE, conjuncts
+from plica.schedule.around import simple
+from plica.schedule.site import distinct
+
+MOST: Final = 16
+"""How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside."""
+
+KINDS: Final = ("serial", "unrolled", "parallel")
+
+
+def partition(kernel: Kernel) -> Kernel:
+    """The kernel with its loops cut at their guards."""
+    kernel = distinct(kernel)
+    pieces: set[Stmt] = set()  # those are not cut again
+
+    def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+        if isinstance(stmt, For) and stmt.kind in KINDS and stmt not in pieces:
+            cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
+            if cut is not None:
+                parts = _parts(stmt, cut)
+                pieces.update(parts)
+                stmt = Seq(parts)
+        return stmt, contexts(stmt, context)
+
+    def up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+        return with_substatements(stmt, parts)
+
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+@frozen(eq=False)
+class Cut:
+    """The middle of a loop, `start` to `stop`; what some conditions are before, in and after it."""
+
+    start: Scalar
+    stop: Scalar
+    before: dict[Scalar, Scalar]
+    settled: dict[Scalar, Scalar]
+    after: dict[Scalar, Scalar]
+
+
+def _parts(loop: For, cut: Cut) -> tuple[Stmt, ...]:
+    found: list[Stmt] = []
+    for start, stop, settled in (
+        (index(0), cut.start, cut.before),
+        (cut.start, cut.stop, cut.settled),
+        (cut.stop, loop.extent, cut.after),
+    ):
+        extent = simple(stop - start)
+        count = known(extent)
+        if count is None or count > 0:
+            body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
+            here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
+            found.append(For(loop.var, extent, loop.kind, here, loop.annotations))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def _settle(stmt: Stmt, settled: dict[Scalar, Scalar]) -> Stmt:
+    """A branch without the conditions that are settled."""
+    if not isinstance(stmt, Branch):
+        return stmt
+    kept: list[Scalar] = []
+    for each in conjuncts(stmt.condition):
+        said = settled.get(each, each)
+        if said is FALSE:
+            return stmt.orelse
+        if said is not TRUE:
+            kept.append(each)
+    return Branch(reduce(And, kept), stmt.then, stmt.orelse) if kept else stmt.then
+
+
+def _cut(loop: For, context: Context) -> Cut | None:
+    """Where to cut a loop, None where nothing is won."""
+    if dtype_of(loop.var) is not i64:
+        return None
+    bounds: dict[Scalar, list[_Bound]] = {}
+    unclear: set[Scalar] = set()
+    for condition, here, inner in _guards(loop, context):
+        said = decided(condition, here)
+        if said is TRUE or said is FALSE:
+            continue
+        found = _bound(condition, loop.var, inner, here)
+        if found is None:
+            unclear.add(condition)
+            continue
+        bounds.setdefault(condition, []).append(found)
+    settled = {each: of[0].value for each, of in bounds.items() if each not in unclear}
+    if not settled:
+        return None
+    starts = [one for each in settled for of in bounds[each] for one in of.starts]
+    stops = [one for each in settled for of in bounds[each] for one in of.stops]
+    start = simple(Min(reduce(Max, starts, index(0)), loop.extent), context)
+    stop = simple(Max(reduce(Min, stops, loop.extent), start), context)
+    if known(simple(stop - start, context)) == 0:
+        return None
+    # Where one condition alone makes the cut, and exactly, it has its other value beyond.
+    exact = {each: bounds[each][0] for each in settled if all(of.exact for of in bounds[each])}
+    other = {each: FALSE if of.value is TRUE else TRUE for each, of in exact.items()}
+    before = {each: other[each] for each, of in exact.items() if list(of.starts) == starts}
+    after = {each: other[each] for each, of in exact.items() if list(of.stops) == stops}
+    return Cut(start, stop, before if starts else {}, settled, after if stops else {})
+
+
+@frozen(eq=False)
+class _Bound:
+    """Where a condition has one value, from a start on or before a stop; if exact, only there."""
+
+    starts: tuple[Scalar, ...]
+    stops: tuple[Scalar, ...]
+    value: Scalar
+    exact: bool
+
+
+def _bound(
+    condition: Scalar, var: ScalarVar, inner: frozenset[ScalarVar], context: Context
+) -> _Bound | None:
+    match condition:
+        case Lt(left, right):
+            room = right - left - 1
+        case Le(left, right):
+            room = right - left
+        case Eq(left, right):
+            away = polynomial(left - right)
+            only = [(atoms, factor) for atoms, factor in away.values()]
+            if len(only) == 1 and only[0][0] == (var,):  # it is at the first iteration alone
+                return _Bound((index(1),), (), FALSE, True)
+            return None
+        case _:
+            return None
+    rest = dict(polynomial(room))
+    mine = rest.pop(frozenset({(var, 1)}), None)
+    tail = from_polynomial(rest)
+    if mine is None or var in free_vars(tail):
+        return None
+    factor = mine[1]
+    least = reach(tail, inner, context, upper=False)
+    if least is None:
+        return None
+    spare, exact = from_polynomial(least), inner.isdisjoint(free_vars(tail))
+    if factor < 0:
+        return _Bound((), (simple(spare // -factor) + 1,), TRUE, exact)
+    return _Bound((index(0) - simple(spare // factor),), (), TRUE, exact)
+
+
+def _guards(loop: For, context: Context) -> Iterator[tuple[Scalar, Context, frozenset[ScalarVar]]]:
+    """The conditions inside a loop that depend on it, what is known there, variables inside."""
+    seen: set[tuple[Stmt, Context]] = set()
+    around = contexts(loop, context)[0]
+    stack: list[tuple[Stmt, Context, frozenset[ScalarVar]]] = [(loop.body, around, frozenset())]
+    while stack:
+        stmt, here, inner = stack.pop()
+        if (stmt, here) in seen:
+            continue
+        seen.add((stmt, here))
+        if isinstance(stmt, Branch):
+            for each in conjuncts(stmt.condition):
+                if loop.var in free_vars(each) and not reads_memory(each):
+                    yield each, here, inner
+        if isinstance(stmt, For | Bind):
+            inner |= {stmt.var}
+        inside = zip(substatements(stmt), contexts(stmt, here), strict=True)
+        stack.extend([(each, its, inner) for each, its in inside])

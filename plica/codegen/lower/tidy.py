@@ -1,0 +1,163 @@
+"""Tidy: index terms in their simplest form, and nothing left that does nothing.
+
+    for i in range(1):                          if n < m:
+        if i < 4 and n < m:           -->           A[j] = 0
+            A[(i * 4 + j) % 4 - i] = 0              (with 0 <= j < 4)
+
+Loops without iterations and branches that are never taken go; a loop of one iteration is its body;
+conditions that always hold are not asked.  Values are left as they are, but for the places they
+load from.
+
+Laws: the kernel means the same; tidying twice changes nothing more.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from plica.codegen.lower.statement import (
+    contexts,
+    outermost,
+    reads_memory,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.core.binding import substitute
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import (
+    NOTHING,
+    THREADS,
+    Bind,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+from plica.ir.scalar import And, Buffer, Lit, Load, Reduce, Scalar, Select, dtype_of
+from plica.ir.vector import has_vectors
+from plica.rewrite.index import Context, can_prove
+from plica.rewrite.index.context import FALSE, TRUE, conjuncts, negated
+from plica.schedule.around import simple
+
+
+def tidy(kernel: Kernel) -> Kernel:
+    """The kernel in its simplest form."""
+    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+
+
+def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+    stmt = _simpler(stmt, context)
+    return stmt, contexts(stmt, context)
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+    match stmt:
+        case Seq():
+            return seq(*parts)
+        case For() | Bind() if parts[0] is NOTHING:
+            return NOTHING
+        case Branch() if parts == (NOTHING, NOTHING):
+            return NOTHING
+        case _:
+            return with_substatements(stmt, parts)
+
+
+def _simpler(stmt: Stmt, context: Context) -> Stmt:
+    """The statement itself in simplest form; what is inside comes later."""
+    while True:
+        match stmt:
+            case For(var, extent, kind, body, notes):
+                size = simple(extent, context) if not reads_memory(extent) else extent
+                count = known(size)
+                if count is not None and count <= 0:
+                    return NOTHING
+                if count == 1 and kind not in THREADS and not notes:
+                    stmt = substitute(body, {var: Lit(0, var.dtype)})  # type: ignore[assignment]
+                    continue
+                return For(var, size, kind, body, notes)
+            case Branch(condition, then, orelse):
+                said = decided(condition, context)
+                if said is TRUE or said is FALSE:
+                    stmt = then if said is TRUE else orelse
+                    continue
+                return Branch(said, then, orelse)
+            case Store(buffer, indices, value):
+                places = tuple([_index(each, context) for each in indices])
+                return Store(buffer, places, _value(value, context))
+            case Bind(var, value, body):
+                return Bind(var, _value(value, context), body)
+            case Invoke(name, operands):
+                return Invoke(name, tuple([_operand(each, context) for each in operands]))
+            case _:
+                return stmt
+
+
+def decided(condition: Scalar, context: Context) -> Scalar:
+    """A condition less what always holds; TRUE or FALSE where that is known."""
+    kept: list[Scalar] = []
+    for each in conjuncts(condition):
+        if reads_memory(each):
+            kept.append(each)
+            continue
+        said = simple(each, context)
+        if said is TRUE or can_prove(each, context, quick=True):
+            continue
+        if said is FALSE or can_prove(negated(each), context, quick=True):
+            if not any(reads_memory(one) for one in kept):
+                return FALSE
+            return reduce(And, (*kept, FALSE))
+        kept.append(said)
+    return reduce(And, kept) if kept else TRUE
+
+
+def _index(term: Scalar, context: Context) -> Scalar:
+    return _value(term, context) if reads_memory(term) else _plain(term, context)
+
+
+def _value(root: Scalar, context: Context) -> Scalar:
+    """A value with simpler places to load from, and choices that are known made."""
+    memo: dict[Term, Term] = {}
+    order = post_order(root)
+    own = [axis for node in order if isinstance(node, Reduce) for axis in node.axes]
+    context = context.without(own) if own else context  # a sum's axis is not the loop's
+    for node in order:
+        if isinstance(node, Buffer) or not isinstance(node, Scalar) or not node._children:
+            memo[node] = node
+            continue
+        kids = tuple([memo[kid] for kid in node._children])
+        new = node if kids == node._children else rebuild(node, kids)
+        if isinstance(new, Load):
+            new = Load(new.buffer, tuple([_plain(each, context) for each in new.indices]))
+        elif isinstance(new, Select) and not reads_memory(new.condition):
+            said = decided(new.condition, context)
+            if said is TRUE or said is FALSE:
+                new = new.then if said is TRUE else new.orelse
+            elif said is not new.condition:
+                new = Select(said, new.then, new.orelse)
+        memo[node] = new
+    result = memo[root]
+    assert isinstance(result, Scalar)
+    return result
+
+
+def _plain(term: Scalar, context: Context) -> Scalar:
+    if dtype_of(term) is not i64 or reads_memory(term) or has_vectors(term):
+        return term
+    return simple(term, context)
+
+
+def _operand(of: Region | Scalar, context: Context) -> Region | Scalar:
+    if not isinstance(of, Region):
+        return _plain(of, context)
+    starts = tuple([_plain(each, context) for each in of.starts])
+    extents = tuple([_plain(each, context) for each in of.extents])
+    return Region(of.buffer, starts, extents)

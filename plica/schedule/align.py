@@ -1,0 +1,127 @@
+"""Alignment: which steps of two traces are the same step.
+
+A step is known by what it is and what it is done to, never by its number: `address` is its kind
+and the addresses of the steps that gave its handles, `identity` also holds everything else that is
+written in it.  Two traces are aligned so that as much as possible of both stays in order.
+
+>>> from plica.schedule.spelling import instruction
+>>> from plica.schedule.trace import Step
+>>> found, other = (Step(instruction("block", number=n, role="s")) for n in (0, 1))
+>>> around = Step(instruction("loops", block=Handle(0, 0, "block")))
+>>> aligned(Trace((found, around)), Trace((other, around)))
+((0, 0), (1, 1))
+>>> aligned(Trace((found, around)), Trace((found, found, around)))
+((0, 0), (1, 2))
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import frozen
+
+from plica.core.digest import digest
+from plica.core.term import Term
+from plica.schedule.handle import Handle
+from plica.schedule.spelling import spelled
+from plica.schedule.trace import Trace, handles
+
+SAME: Final = 8  # how alike two steps of one kind are, from all of them to the kind alone
+SAME_TEXT: Final = 4
+SAME_TARGET: Final = 3
+SAME_KIND: Final = 1
+
+
+@frozen
+class Signature:
+    """What a step is apart from its number: in three degrees of detail."""
+
+    kind: str
+    address: str  # the kind, and what it is done to
+    text: str  # the kind, and what is written in it besides handles
+    identity: str  # all of it
+
+
+@lru_cache(maxsize=256)
+def signatures(trace: Trace) -> tuple[Signature, ...]:
+    """The signature of each step."""
+    found: list[Signature] = []
+
+    def address(handle: Handle) -> str:
+        return f"{found[handle.step].address}.{handle.output}"
+
+    def identity(handle: Handle) -> str:
+        return f"{found[handle.step].identity}.{handle.output}"
+
+    for step in trace.steps:
+        kind, fields = spelled(step.instruction)
+        values = tuple(fields.values())
+        targets = [address(each) for each in handles(step.instruction)]
+        plain = _spell(values, lambda handle: handle.sort)
+        whole = _spell(values, identity)
+        found.append(
+            Signature(
+                kind,
+                _short(f"{kind}({', '.join(targets)})"),
+                _short(f"{kind}{plain}{step.decision}"),
+                _short(f"{kind}{whole}{step.decision}"),
+            )
+        )
+    return tuple(found)
+
+
+def aligned(a: Trace, b: Trace) -> tuple[tuple[int, int], ...]:
+    """Pairs of steps that are the same step, in order in both, with the greatest likeness."""
+    left, right = signatures(a), signatures(b)
+    head = 0
+    while head < min(len(a), len(b)) and left[head].identity == right[head].identity:
+        head += 1
+    rows, columns = len(a) - head, len(b) - head
+    best = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        row, below = best[i], best[i + 1]
+        for j in range(columns - 1, -1, -1):
+            like = _likeness(left[head + i], right[head + j])
+            both = below[j + 1] + like if like else 0
+            row[j] = max(both, below[j], row[j + 1])
+    pairs = [(each, each) for each in range(head)]
+    i = j = 0
+    while i < rows and j < columns:
+        like = _likeness(left[head + i], right[head + j])
+        if like and best[i][j] == best[i + 1][j + 1] + like:
+            pairs.append((head + i, head + j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return tuple(pairs)
+
+
+def _likeness(a: Signature, b: Signature) -> int:
+    if a.kind != b.kind:
+        return 0
+    if a.identity == b.identity:
+        return SAME
+    same_text, same_target = a.text == b.text, a.address == b.address
+    if same_text and same_target:
+        return SAME - 1
+    return SAME_TEXT if same_text else SAME_TARGET if same_target else SAME_KIND
+
+
+
+def _spell(value: Any, of: Callable[[Handle], str]) -> str:
+    if isinstance(value, Handle):
+        return of(value)
+    if isinstance(value, Term):
+        return digest(value)
+    if type(value) is tuple:
+        return f"({', '.join(_spell(each, of) for each in value)})"
+    return f"{type(value).__name__}:{value!r}"
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -1,0 +1,57 @@
+"""Bisect: the step of a trace that makes a program bad.
+
+    found = bisect(trace, matmul, bad)        bad: Module -> bool, e.g. "gives a wrong number"
+    found.number, found.step                  the first step after which it is bad
+
+With a trace of n steps `bad` is asked at most ceil(log2 n) + 1 times: the program without the
+trace is taken to be good, and a step that breaks it is not mended by later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from plica.ir.module import Module
+from plica.schedule.replay import Program, State, begin, kernel_of, states, with_kernel
+from plica.schedule.trace import Step, Trace
+
+
+@frozen(eq=False)
+class Culprit:
+    """The first step after which a program is bad, what it made of what, and what that cost."""
+
+    number: int
+    step: Step
+    before: Module
+    after: Module
+    asked: int
+
+
+def bisect(
+    trace: Trace, program: Program, bad: Callable[[Module], bool], kernel: str | None = None
+) -> Culprit | None:
+    """The step that makes the program bad; None where it is not bad at the end.
+
+    Raises `ScheduleRefused` where the trace does not replay.
+    """
+    whole, name, found = kernel_of(program, kernel)
+    # One replay gives the program after every step: they share all that did not change.
+    reached: list[State] = [begin(found), *states(trace, found)]
+
+    def after(steps: int) -> Module:
+        return with_kernel(whole, name, reached[steps].kernel)
+
+    low, high = 0, len(trace)
+    if high == 0 or not bad(after(high)):
+        return None
+    asked = 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        asked += 1
+        if bad(after(middle)):
+            high = middle
+        else:
+            low = middle
+    return Culprit(low, trace.steps[low], after(low), after(high), asked)

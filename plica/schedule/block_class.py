@@ -1,0 +1,144 @@
+"""Block classes: what the body of a block says about the order in which its instances may run.
+
+A complete block computes each element it writes in one instance, without looking at it.  A
+reduction block begins an element where its reduce variables are 0 and updates it in each instance,
+by an operation whose order does not matter.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import block
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, v = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("v")
+>>> complete_body(block("y", (v,), (3,), "s", (v,), Store(y, (v,), x[v]))) is None
+True
+>>> complete_body(block("y", (v,), (3,), "s", (v,), Store(y, (v // 2,), x[v]))).precondition
+'distinct-writes'
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import Barrier, Block, Stmt, Store, statements
+from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.rewrite.index.iteration import iteration_map
+from plica.schedule.access import inside
+from plica.schedule.problem import Problem
+from plica.schedule.reduction import reducer
+from plica.schedule.region import Box, block_boxes, boxes
+
+Corners: TypeAlias = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
+
+
+@lru_cache(maxsize=2048)
+def complete_body(block: Block) -> Problem | None:
+    """Why a block is not complete, apart from who else writes its buffers."""
+    where = f"the block {block.label}"
+    for var, kind in zip(block.vars, block.kinds, strict=True):
+        if kind != "spatial":
+            found = f"{var.name} is {kind}"
+            return Problem("spatial-only", where, "spatial variables only", found)
+    reads, writes = block_boxes(block)
+    read = {each.buffer for each in reads}
+    for each in writes:
+        if each.buffer in read:
+            found = f"it reads {each.buffer.name} too"
+            return Problem("no-self-read", where, "a block that does not read its output", found)
+    return _waits(block) or _distinct(block)
+
+
+@lru_cache(maxsize=2048)
+def reduction_body(block: Block) -> Problem | None:
+    """Why a block is no reduction, apart from who else writes its buffers."""
+    where = f"the block {block.label}"
+    kinds = set(block.kinds)
+    if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
+        found = ", ".join(block.kinds) or "none"
+        return Problem("reduce-kinds", where, "spatial and reduce variables", found)
+    if reducer(block) is None:
+        expected = "updates of the form y = y + e, with + * min max and the like"
+        return Problem("reducer", where, expected, "something else")
+    return _waits(block) or _same_element(block) or _distinct(block) or _begins(block)
+
+
+def _waits(block: Block) -> Problem | None:
+    if any(isinstance(stmt, Barrier) for stmt in statements(block.body)):
+        where = f"the block {block.label}"
+        return Problem("no-barrier", where, "a block without barriers", "a barrier")
+    return None
+
+
+def _same_element(block: Block) -> Problem | None:
+    """The elements an instance updates are the same for all values of the reduce variables."""
+    pairs = zip(block.vars, block.kinds, strict=True)
+    reduce = {var for var, kind in pairs if kind == "reduce"}
+    touched = inside(block)
+    written = {each.buffer for each in touched if each.written}
+    for each in touched:
+        if each.buffer not in written:
+            continue
+        terms = [*each.starts, *[size for _, size in each.inner], *each.extents]
+        if any(term is None or not free_vars(term).isdisjoint(reduce) for term in terms):
+            expected = "one element for all values of the reduce variables"
+            found = f"an element of {each.buffer.name} that depends on them, or on data"
+            return Problem("same-element", f"the block {block.label}", expected, found)
+    return None
+
+
+def _begins(block: Block) -> Problem | None:
+    """An init that stores what is updated, and does not look at it."""
+    where = f"the block {block.label}"
+    if block.init is None:
+        return Problem("starts", where, "an init", "none")
+    init, body = block.init, block.body
+    starts, updates = _stored(init), _stored(body)
+    looks = {each.buffer for each in boxes(init)[0]}
+    same = (
+        init.buffer is body.buffer and init.indices == body.indices
+        if isinstance(init, Store) and isinstance(body, Store)
+        else starts is not None and starts == updates
+    )
+    if same and looks.isdisjoint(each.buffer for each in boxes(body)[1]):
+        return None
+    return Problem("starts", where, "an init that stores each element it updates", "another")
+
+
+def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
+    """The boxes a statement writes, by buffer; None where one may be more than is written."""
+    _, writes = boxes(stmt)
+    if not all(each.exact for each in writes):
+        return None
+    return {each.buffer: (each.starts, each.extents) for each in writes}
+
+
+def _distinct(block: Block) -> Problem | None:
+    """Instances that differ in spatial variables write different elements."""
+    sizes = dict(zip(block.vars, block.extents, strict=True))
+    spatial = [v for v, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
+    for box in block_boxes(block)[1]:
+        told = _told_by(box, [(var, sizes[var]) for var in spatial])
+        lost = [var for var in spatial if known(sizes[var]) != 1 and var not in told]
+        if lost:
+            names = ", ".join(str(var.name) for var in lost)
+            expected = "different elements for different spatial variables"
+            found = f"an element of {box.buffer.name} does not tell {names}"
+            return Problem("distinct-writes", f"the block {block.label}", expected, found)
+    return None
+
+
+def _told_by(box: Box, loops: list[tuple[ScalarVar, Scalar]]) -> frozenset[Scalar]:
+    """The variables that follow from any one element of a box."""
+    bindings: list[Scalar] = []
+    for number, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):
+        place = start
+        if known(extent) != 1:
+            offset = ScalarVar(Name("an offset", number), i64)
+            loops.append((offset, extent))
+            place = start + offset
+        bindings.append(place)
+    shape = box.buffer.shape
+    return frozenset(iteration_map(loops, bindings, shape).recovered(tuple(bindings)))

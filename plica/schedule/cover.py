@@ -1,0 +1,100 @@
+"""Cover: whether what a block reads in an iteration was written in the same iteration.
+
+The writer's stores, seen as a map from the loops inside the iteration to elements, must reach every
+element of the box that is read; where the writer has a predicate, it must hold for the instance
+that writes an element inside the buffer.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import For, Kernel, Store, block, seq
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, z = (buffer(name, (3,), f32) for name in "xyz")
+>>> i, v, w = axis("i"), axis("v"), axis("w")
+>>> one = block("y", (v,), (3,), "s", (i,), Store(y, (v,), x[v]))
+>>> two = block("z", (w,), (3,), "s", (i,), Store(z, (w,), y[w]))
+>>> kernel = Kernel((), (x, y, z), 1, For(i, x.shape[0], "serial", seq(one, two)))
+>>> sites = map_of(kernel).blocks
+>>> is_covered(sites[one.label], sites[two.label], kernel.body)
+True
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from plica.core.binding import substitute
+from plica.core.name import Name
+from plica.ir.dim import dim_var, known
+from plica.ir.dtype import i64
+from plica.ir.loop import TRUE, Block, For
+from plica.ir.scalar import Le, Lt, Scalar, ScalarVar
+from plica.rewrite.index import Context, can_prove
+from plica.rewrite.index.digit import ZERO
+from plica.rewrite.index.iteration import iteration_map
+from plica.schedule.access import Access, Inner, inside
+from plica.schedule.around import context_of, simple
+from plica.schedule.region import Box, boxes_under, relaxed
+from plica.schedule.site import Site, map_of
+
+__all__ = ["is_covered", "map_of", "reaches"]
+
+
+def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
+    """Whether, in each iteration of a loop around both, the reader reads what the writer wrote."""
+    at = next(at for at, (stmt, _) in enumerate(reader.above) if stmt is shared)
+    context = context_of(reader.above[: at + 1])
+    reads, _ = boxes_under(reader, shared.var, context)
+    variables = [loop.var for loop in writer.loops]
+    first = variables.index(shared.var) + 1
+    inner = tuple([(loop.var, loop.extent) for loop in writer.loops[first:]])
+    written = {each.buffer for each in inside(writer.node) if each.written}
+    return all(reaches(writer.node, inner, box, context) for box in reads if box.buffer in written)
+
+
+def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
+    """Whether a block is shown to write each element of a box, over all points of loops."""
+    stores = [each for each in inside(block) if each.written and each.buffer is box.buffer]
+    return any(_written(block, each, inner, box, context) for each in stores)
+
+
+@lru_cache(maxsize=1024)
+def _written(block: Block, store: Access, inner: Inner, read: Box, context: Context) -> bool:
+    """Whether a store of a block reaches each element of a box."""
+    if not store.certain or None in store.starts:
+        return False
+    values = dict(zip(block.vars, block.bindings, strict=True))
+    reached = relaxed(store, values, inner, context)
+    loops = [*inner, *store.inner]
+    bindings: list[Scalar] = []
+    element: list[Scalar] = []
+    for number, (start, extent) in enumerate(zip(store.starts, store.extents, strict=True)):
+        place = substitute(start, values) if start is not None else ZERO
+        assert isinstance(place, Scalar)
+        if known(extent) != 1:
+            offset = ScalarVar(Name("an offset", number), i64)
+            loops.append((offset, extent))
+            place = place + offset
+        bindings.append(simple(place - reached.starts[number], context))
+        element.append(dim_var(Name("the element", number)))
+    stores = iteration_map(loops, bindings, reached.extents)
+    if not stores.surjective:
+        return False
+    there = context
+    for at, size in enumerate(read.buffer.shape):
+        begin = read.starts[at]
+        there = there.where(Le(begin, element[at]), Lt(element[at], begin + read.extents[at]))
+        there = there.where(Le(ZERO, element[at]), Lt(element[at], size))
+    for at, each in enumerate(element):
+        begin, stop = reached.starts[at], reached.starts[at] + reached.extents[at]
+        if not (can_prove(Le(begin, each), there) and can_prove(Lt(each, stop), there)):
+            return False
+    if block.predicate is TRUE:
+        return True
+    offsets = [each - begin for each, begin in zip(element, reached.starts, strict=True)]
+    told = stores.recovered(tuple(offsets))
+    point = {var: told[var] for var, _ in loops if var in told}
+    for var, size in loops:  # what the element does not tell may be anything
+        if var not in point:
+            there = there.loop(var, size)
+    condition = substitute(block.predicate, point)
+    assert isinstance(condition, Scalar)
+    return can_prove(condition, there)

@@ -1,0 +1,322 @@
+"""Fuzzing of schedules: random kernels go through random traces, and mean what they meant before.
+
+Every accepted trace keeps the meaning of its kernel, keeps names distinct and never crashes; every
+refusal names its precondition, the place, what is asked for and what is there.  A trace that fails
+is cut down to steps of which each is needed, and the step that spoils the kernel is named.
+
+>>> fuzz(examples=3).finding is None
+True
+
+# Note [Private buffers]
+A primitive puts new buffers at the root, where iterations of a parallel loop seem to share them
+until lowering gives each its own.  So each buffer is first moved into the innermost such loop that
+holds all its uses: if one iteration reads there what another wrote, that is an uninitialised read.
+Thread loops are run as parallel ones: in one loop no thread may meet another, and after a loop all
+its threads have come to its end, as barriers make sure later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final, Literal
+
+import attrs
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.graph import Var
+from plica.ir.loop import THREADS, Alloc, Block, For, Kernel, Stmt, substatements
+from plica.ir.module import module
+from plica.ir.run import run_kernel
+from plica.ir.value import Array
+from plica.rewrite.fuzz.report import literal
+from plica.core.name import Name
+from plica.runtime.error import PlicaError
+from plica.schedule.generate.kernel import Case, random_case
+from plica.schedule.generate.step import Refusal, untried, walk
+from plica.schedule.instruction import Instruction
+from plica.schedule.problem import Problem
+from plica.schedule.replay import State, begin, taken
+from plica.schedule.site import Above, distinct, rebuilt, with_body
+from plica.schedule.trace import Step, Trace
+
+CRASHES: Final = (
+    PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
+    ArithmeticError, RecursionError,
+)  # fmt: skip
+"""What a step with a mistake in it ends with."""
+
+AT_ONCE: Final = frozenset({"parallel", "vectorized", *THREADS})
+
+Kind = Literal["meaning", "crash", "refusal"]
+
+
+@attrs.frozen
+class Finding:
+    """A smallest trace that goes wrong: the case, the kind of the step to blame, and a test."""
+
+    kind: Kind
+    step: str
+    case: int
+    reason: str
+    trace: tuple[str, ...]
+    pytest: str
+
+    def to_data(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+
+@attrs.frozen
+class Report:
+    """How many cases there were, which steps were taken and refused, and what was found."""
+
+    examples: int
+    seed: int
+    taken: dict[str, int]
+    refused: dict[str, dict[str, int]]
+    untried: tuple[str, ...]
+    finding: Finding | None
+
+    def to_data(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+
+def fuzz(
+    examples: int = 200, seed: int = 0, *, length: int = 8, focus: Sequence[str] = ()
+) -> Report:
+    """Kernels through traces of up to `length` steps; those of a kind in `focus` come more often.
+
+    It ends with the first finding.
+    """
+    done: Counter[str] = Counter()
+    refused: dict[str, Counter[str]] = {}
+    finding = None
+    number = 0
+    while number < examples and finding is None:
+        trial = _Trial(seed, number)
+        finding = trial.run(length, focus)
+        done.update(step.instruction.kind for step in trial.steps)
+        for each in trial.refusals:
+            refused.setdefault(each.kind, Counter())[each.problem.precondition] += 1
+        number += 1
+    counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
+    return Report(number, seed, dict(sorted(done.items())), counts, untried(), finding)
+
+
+class _Trial:
+    """One kernel and one walk over it."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.number = number
+        self.random = Random(f"{seed}/{number}")
+        self.case = random_case(self.random)
+        self.steps: tuple[Step, ...] = ()
+        self.refusals: tuple[Refusal, ...] = ()
+        self._expected: tuple[Array, ...] | None = None
+
+    def run(self, length: int, focus: Sequence[str]) -> Finding | None:
+        last: list[tuple[State, Instruction]] = []
+
+        def watch(state: State, instruction: Instruction) -> None:
+            last[:] = [(state, instruction)]
+
+        try:
+            self.steps, self.refusals = walk(self.case.kernel, self.random, length, focus, watch)
+        except CRASHES as error:
+            state, instruction = last[0]
+            reason = f"{type(error).__name__}: {error}"
+            return self.finding("crash", instruction.kind, reason, (), (state.kernel, state.kernel))
+        for each in self.refusals:
+            reason = silent(each.problem)
+            if reason is not None:
+                return self.finding("refusal", each.kind, reason, (), None)
+        after = self.after(Trace(self.steps))
+        if after is None or self.wrong(after[-1].kernel) is None:
+            return None if after is not None else self.finding(
+                "meaning", "replay", "the trace is refused when it is replayed", self.steps, None
+            )  # fmt: skip
+        return self.blame()
+
+    def blame(self) -> Finding:
+        """The least part of the trace that goes wrong, and its first bad step."""
+        trace = minimal(Trace(self.steps), lambda part: self.fails(part))
+        states = self.after(trace)
+        assert states is not None  # it fails by being wrong, not by being refused
+        at = next(at for at, state in enumerate(states) if self.wrong(state.kernel) is not None)
+        reason = self.wrong(states[at].kernel)
+        assert reason is not None
+        before = states[at - 1].kernel if at else begin(self.case.kernel).kernel
+        pair = (before, states[at].kernel)
+        kind = trace.steps[at].instruction.kind
+        return self.finding("meaning", kind, reason, trace.steps, pair)
+
+    def fails(self, trace: Trace) -> bool:
+        """Whether a trace can be taken and spoils the kernel."""
+        try:
+            states = self.after(trace)
+        except CRASHES:
+            return False  # another mistake than the one that is looked for
+        return states is not None and self.wrong(states[-1].kernel) is not None
+
+    def after(self, trace: Trace) -> list[State] | None:
+        """The states after each step; None where one is refused."""
+        state = begin(self.case.kernel)
+        found = [state]
+        for step in trace.steps:
+            after = taken(state, step)
+            if isinstance(after, Problem):
+                return None
+            state = after
+            found.append(state)
+        return found[1:] or found
+
+    @property
+    def expected(self) -> tuple[Array, ...]:
+        if self._expected is None:
+            sizes: Mapping[Any, int] = self.case.sizes
+            self._expected = run_kernel(self.case.kernel, self.case.arrays, sizes)
+        return self._expected
+
+    def wrong(self, kernel: Kernel) -> str | None:
+        """How a kernel differs from that of the case."""
+        return differs(kernel, self.case, self.expected)
+
+    def finding(
+        self,
+        kind: Kind,
+        step: str,
+        reason: str,
+        steps: tuple[Step, ...],
+        pair: tuple[Kernel, Kernel] | None,
+    ) -> Finding:
+        shown = tuple(f"{at}: {each.instruction!r}" for at, each in enumerate(steps))
+        text = "" if pair is None else as_pytest(step, reason, pair, self.case)
+        return Finding(kind, step, self.number, reason, shown, text)
+
+
+def silent(problem: Problem) -> str | None:
+    """What a refusal leaves unsaid."""
+    for part in ("precondition", "where", "expected", "found"):
+        if not getattr(problem, part):
+            return f"the refusal {problem!r} does not say its {part!r}"
+    if not problem.precondition.replace("-", "").isalnum():
+        return f"{problem.precondition!r} is no stable word for a precondition"
+    return None
+
+
+def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | None:
+    """How a scheduled kernel differs from what it was made from; None where it does not."""
+    if distinct(kernel) is not kernel:
+        return "a name is bound twice"
+    sizes: Mapping[Any, int] = case.sizes
+    try:
+        found = run_kernel(private(kernel), case.arrays, sizes)
+    except EvaluationError as error:
+        return f"it fails: {error}"
+    for param, one, two in zip(kernel.params[kernel.inputs :], expected, found, strict=True):
+        if not np.array_equal(one, two):
+            at = tuple(int(each) for each in np.argwhere(one != two)[0])
+            return f"{param.name}{list(at)} is {two[at]} instead of {one[at]}"
+    return None
+
+
+def minimal(trace: Trace, fails: Any) -> Trace:
+    """A part of a failing trace that fails, too, and of which every step is needed."""
+    at = len(trace) - 1
+    while at >= 0:
+        kept = tuple(each for each in range(len(trace)) if each != at)
+        part = trace.only(kept)
+        if part is not None and fails(part):
+            trace = part
+            at = len(trace)
+        at -= 1
+    return trace
+
+
+def private(kernel: Kernel) -> Kernel:
+    """The kernel as it runs before lowering; see Note [Private buffers]."""
+    at_once = with_body(kernel, _threads_in_parallel(kernel.body))
+    held: list[Alloc] = []
+    body = at_once.body
+    while isinstance(body, Alloc):
+        held.append(body)
+        body = body.body
+    for each in reversed(held):
+        body = _sunk(each, body)
+    return with_body(kernel, body)
+
+
+def _threads_in_parallel(root: Stmt) -> Stmt:
+    def turned(node: Term) -> Term:
+        if isinstance(node, For) and node.kind in THREADS:
+            return For(node.var, node.extent, "parallel", node.body, node.annotations)
+        return node
+
+    found = map_bottom_up(turned, root)
+    assert isinstance(found, Stmt)
+    return found
+
+
+def _sunk(alloc: Alloc, root: Stmt) -> Stmt:
+    """The statement with a buffer of its own in each iteration of the innermost loop it may."""
+    buffer = alloc.buffer
+    above: Above = ()
+    best: tuple[Above, For] | None = None
+    stmt = root
+    while True:
+        if isinstance(stmt, For) and stmt.kind in AT_ONCE:
+            best = (above, stmt)
+        if isinstance(stmt, Block) and buffer in _declared(stmt):
+            break
+        users = [at for at, each in enumerate(substatements(stmt)) if buffer in free_vars(each)]
+        if len(users) != 1:
+            break
+        above = (*above, (stmt, users[0]))
+        stmt = substatements(stmt)[users[0]]
+    if best is None or any(each in free_vars(buffer) for each in (best[1].var,)):
+        return Alloc(buffer, root)
+    place, loop = best
+    inside = For(loop.var, loop.extent, loop.kind, Alloc(buffer, loop.body), loop.annotations)
+    return rebuilt(place, inside)
+
+
+def _declared(block: Block) -> set[Term]:
+    return {each.buffer for each in (*block.reads, *block.writes)}
+
+
+def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: Case) -> str:
+    """A test that fails as long as two kernels differ: those around the wrong step."""
+    first, second = (str(module({Var(Name("kernel"), None): private(each)})) for each in pair)
+    arrays = "".join(f"        {literal(each)},\n" for each in case.arrays)
+    sizes = {str(dim.name): size for dim, size in case.sizes.items()}
+    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
+import numpy as np
+
+import plica
+from plica.ir.run import run_kernel
+from plica.schedule.replay import kernel_of
+
+# {step}: {" ".join(reason.split())}
+BEFORE = """
+{first.rstrip()}
+"""
+AFTER = """
+{second.rstrip()}
+"""
+
+
+def test_{step}() -> None:
+    inputs = [
+{arrays}    ]
+    results = []
+    for text in (BEFORE, AFTER):
+        kernel = kernel_of(plica.from_text(text))[2]
+        sizes = {{dim: {sizes!r}[str(dim.name)] for dim in kernel.dims}}
+        results.append(run_kernel(kernel, inputs, sizes))
+    assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
+'''

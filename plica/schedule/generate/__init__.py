@@ -1,0 +1,6 @@
+"""Random kernels and random traces: for tests, and for `plica fuzz schedule`."""
+
+from plica.schedule.generate.kernel import Case, random_case
+from plica.schedule.generate.step import Refusal, random_step, untried, walk
+
+__all__ = ["Case", "Refusal", "random_case", "random_step", "untried", "walk"]

@@ -1,0 +1,399 @@
+"""Random kernels that can be scheduled and run: stages over small buffers, with inputs for them.
+
+A kernel has one to three stages; each reads inputs and what earlier stages made.  Extents are small
+numbers, often not divisible, or symbolic.  Numbers are small and whole, so that sums are exact in
+any order.
+
+>>> from plica.ir.run import run_kernel
+>>> made = random_case(Random(3))
+>>> len(run_kernel(made.kernel, made.arrays, made.sizes)) == len(made.kernel.params) - made.kernel.inputs
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.dim import dim_var, known
+from plica.ir.dtype import DType, f32, i32, i64
+from plica.ir.loop import Alloc, Block, For, Kernel, Stmt, Store, block, seq
+from plica.ir.scalar import (
+    Add,
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    index,
+    lit,
+)
+from plica.ir.size import shape_of
+from plica.ir.tensor import axis
+from plica.ir.value import Array
+from plica.schedule.region import boxes
+
+STAGES: Final = (
+    "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "twice", "shared",
+)  # fmt: skip
+NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
+MOST_POINTS: Final = 200
+
+
+@frozen(eq=False)
+class Case:
+    """A kernel, the sizes of its dims, and arrays for what it reads."""
+
+    kernel: Kernel
+    sizes: Mapping[ScalarVar, int]
+    arrays: tuple[Array, ...]
+
+
+def random_case(random: Random) -> Case:
+    """A kernel of a few stages, and data for it."""
+    maker = _Maker(random)
+    for _ in range(random.randint(1, 3)):
+        maker.stage(random.choice(STAGES))
+    return maker.case()
+
+
+class _Maker:
+    """A kernel under construction."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.dtype: DType = i32 if random.random() < 0.7 else f32
+        self.sizes: dict[ScalarVar, int] = {
+            dim_var(name): random.choice((1, 2, 3, 5, 6)) for name in "nm"
+        }
+        numbers = [index(random.choice(NUMBERS)) for _ in range(2)]
+        symbolic = [dim for dim in self.sizes if random.random() < 0.4]
+        self.extents: list[Scalar] = [*numbers, *symbolic]
+        self.inputs: list[Buffer] = []
+        self.made: list[Buffer] = []
+        self.stmts: list[Stmt] = []
+        self.axes = 0
+        shape = self.shape(random.randint(1, 2))
+        self.input(shape)
+
+    def case(self) -> Case:
+        """What was made: buffers that no stage reads are results, some of the others too."""
+        read = {each for stmt in self.stmts for each in _loaded(stmt)}
+        results = [each for each in self.made if each not in read]
+        results += [each for each in self.made if each in read and self.random.random() < 0.15]
+        results = results or self.made[-1:]
+        body = seq(*self.stmts)
+        for each in self.made:
+            if each not in results:
+                body = Alloc(each, body)
+        free = free_vars(body).union(*[free_vars(each) for each in (*self.inputs, *results)])
+        used = [each for each in self.sizes if each in free]
+        kernel = Kernel(tuple(used), (*self.inputs, *results), len(self.inputs), body)
+        sizes = {each: self.sizes[each] for each in used}
+        filled = tuple(self.filled(each, sizes) for each in self.inputs)
+        return Case(kernel, sizes, filled)
+
+    def filled(self, buffer: Buffer, sizes: Mapping[ScalarVar, int]) -> Array:
+        """Small whole numbers."""
+        shape = shape_of(buffer.shape, sizes)  # type: ignore[arg-type]  # dims are terms
+        assert shape is not None
+        count = int(np.prod(shape, dtype=np.int64))
+        numbers = [self.random.randint(-3, 3) for _ in range(count)]
+        return np.array(numbers, buffer.dtype.numpy).reshape(shape)
+
+    # -- names and sizes ---------------------------------------------------------------------
+
+    def axis(self) -> ScalarVar:
+        self.axes += 1
+        return axis("ijkl"[self.axes % 4], self.axes // 4)
+
+    def buffer(self, hint: str, shape: tuple[Scalar, ...], dtype: DType) -> Buffer:
+        number = len(self.inputs) + len(self.made)
+        return Buffer(Name(f"{hint}{number}"), shape, dtype)
+
+    def input(self, shape: tuple[Scalar, ...], dtype: DType | None = None) -> Buffer:
+        """One more input; a stage may ask for one of a shape that suits it."""
+        new = self.buffer("x", shape, dtype or self.dtype)
+        self.inputs.append(new)
+        return new
+
+    def result(self, shape: tuple[Scalar, ...]) -> Buffer:
+        new = self.buffer("y", shape, self.dtype)
+        self.made.append(new)
+        return new
+
+    def size(self, extent: Scalar) -> int:
+        shape = shape_of((extent,), self.sizes)  # type: ignore[arg-type]  # dims are terms
+        assert shape is not None
+        return shape[0]
+
+    def shape(self, rank: int) -> tuple[Scalar, ...]:
+        """Extents whose product stays small."""
+        found: list[Scalar] = []
+        points = 1
+        for _ in range(rank):
+            extent = self.random.choice(self.extents)
+            if points * self.size(extent) > MOST_POINTS:
+                extent = index(2)
+            points *= self.size(extent)
+            found.append(extent)
+        return tuple(found)
+
+    def source(self) -> Buffer:
+        """A buffer to read; what was made last is likely."""
+        if self.made and self.random.random() < 0.7:
+            return self.made[-1]
+        return self.random.choice([*self.inputs, *self.made])
+
+    # -- indices and values --------------------------------------------------------------------
+
+    def index(self, extent: Scalar, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+        """An index below an extent."""
+        same = [var for var, size in vars.items() if size is extent]
+        draw = self.random.random()
+        if same and draw < 0.75:
+            return self.random.choice(same)
+        if same and draw < 0.82:
+            return extent - 1 - self.random.choice(same)
+        if same and draw < 0.9:
+            return Min(self.random.choice(same) + 1, extent - 1)
+        if vars and draw < 0.97:
+            return self.random.choice(list(vars)) % extent
+        if vars and draw < 0.985:
+            var = self.random.choice(list(vars))
+            places = self.input((vars[var],), i64)
+            return places[var] % extent
+        return index(0)
+
+    def load(self, buffer: Buffer, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+        return buffer[tuple(self.index(extent, vars) for extent in buffer.shape)]
+
+    def value(self, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+        """An expression of one or two elements."""
+        first = self.load(self.source(), vars)
+        match self.random.choice(("copy", "add", "sub", "max", "twice", "input")):
+            case "copy":
+                return first
+            case "add":
+                return first + self.load(self.source(), vars)
+            case "sub":
+                return Sub(first, self.load(self.source(), vars))
+            case "max":
+                return Max(first, self.load(self.source(), vars))
+            case "twice":
+                return first * 2
+            case _:
+                fitting = self.input(tuple(vars.values())[-1:])
+                return first + self.load(fitting, vars)
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def stage(self, kind: str) -> None:
+        """One more stage."""
+        stages: dict[str, Callable[[], Stmt]] = {
+            "map": self.map, "reduce": self.reduce, "product": self.product, "pad": self.pad,
+            "stencil": self.stencil, "scan": self.scan, "twice": self.twice,
+            "shared": self.shared,
+        }  # fmt: skip
+        self.stmts.append(stages[kind]())
+
+    def block(
+        self,
+        label: Buffer,
+        kinds: str,
+        extents: tuple[Scalar, ...],
+        body: Callable[[tuple[ScalarVar, ...]], tuple[Stmt | None, Stmt]],
+    ) -> tuple[Block, tuple[ScalarVar, ...]]:
+        """A block bound to loops of its own, which are given back."""
+        loops = tuple(self.axis() for _ in extents)
+        own = tuple(axis(f"v{loop.name.hint}", loop.name.index) for loop in loops)
+        init, inside = body(own)
+        return block(str(label.name), own, extents, kinds, loops, inside, init), loops
+
+    def nest(
+        self,
+        label: Buffer,
+        kinds: str,
+        extents: tuple[Scalar, ...],
+        body: Callable[[tuple[ScalarVar, ...]], tuple[Stmt | None, Stmt]],
+    ) -> Stmt:
+        """A block in the loops it needs, reductions outside now and then."""
+        inside, loops = self.block(label, kinds, extents, body)
+        around = list(zip(loops, extents, strict=True))
+        if "o" not in kinds and self.random.random() < 0.2:
+            self.random.shuffle(around)
+        return _looped(around, inside)
+
+    def map(self) -> Stmt:
+        shape = self.source().shape if self.random.random() < 0.6 else self.shape(2)
+        shape = shape or self.shape(1)
+        made = None
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            nonlocal made
+            value = self.value(dict(zip(own, shape, strict=True)))
+            made = self.result(shape)
+            return None, Store(made, own, value)
+
+        label = self.buffer("y", shape, self.dtype)
+        return self.nest(label, "s" * len(shape), shape, body)
+
+    def reduce(self) -> Stmt:
+        """Sums and extremes over one or two axes."""
+        spatial = self.shape(self.random.randint(0, 2))
+        reduced = self.shape(self.random.randint(1, 2 if len(spatial) < 2 else 1))
+        least, greatest = (
+            (float("-inf"), float("inf")) if self.dtype.is_float else self.dtype.bounds
+        )
+        operation, start = self.random.choice(((Add, 0), (Add, 0), (Max, least), (Min, greatest)))
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            vars = dict(zip(own, (*spatial, *reduced), strict=True))
+            value = self.value(vars)
+            if self.random.random() < 0.3:
+                value = value + self.load(self.input(reduced), vars)
+            made = self.result(spatial)
+            at = own[: len(spatial)]
+            update = Store(made, at, operation(made[at], value))
+            return Store(made, at, lit(start, self.dtype)), update
+
+        label = self.buffer("y", spatial, self.dtype)
+        return self.nest(label, "s" * len(spatial) + "r" * len(reduced), (*spatial, *reduced), body)
+
+    def product(self) -> Stmt:
+        """A matrix product of what there is and an input."""
+        left = self.source()
+        if len(left.shape) != 2:
+            left = self.input(self.shape(2))
+        rows, inner = left.shape
+        (columns,) = self.shape(1)
+        right = self.input((inner, columns))
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            i, j, k = own
+            made = self.result((rows, columns))
+            update = Store(made, (i, j), made[i, j] + left[i, k] * right[k, j])
+            return Store(made, (i, j), lit(0, self.dtype)), update
+
+        label = self.buffer("y", (), self.dtype)
+        return self.nest(label, "ssr", (rows, columns, inner), body)
+
+    def pad(self) -> Stmt:
+        """A border of zeros along the first dimension."""
+        given = self.source()
+        if not given.shape:
+            given = self.input(self.shape(1))
+        first = given.shape[0]
+        below, above = self.random.choice(((1, 1), (0, 2), (2, 0)))
+        shape = (first + (below + above), *given.shape[1:])
+        if (size := known(first)) is not None:
+            shape = (index(size + below + above), *given.shape[1:])
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            v = own[0]
+            made = self.result(shape)
+            within = And(Le(index(below), v), Lt(v, first + below))
+            value = Select(within, given[(v - below, *own[1:])], lit(0, self.dtype))
+            return None, Store(made, own, value)
+
+        label = self.buffer("y", shape, self.dtype)
+        return self.nest(label, "s" * len(shape), shape, body)
+
+    def stencil(self) -> Stmt:
+        """A window slides over an input, or over what was made if it is wide enough."""
+        (size,) = self.shape(1)
+        width = self.random.choice((2, 3))
+        number = known(size)
+        wide = size + (width - 1) if number is None else index(number + width - 1)
+        given = self.source()
+        first = None if not given.shape else known(given.shape[0])
+        if first is not None and first >= width and len(given.shape) == 1:
+            size = index(first - width + 1)
+        else:
+            given = self.input((wide,))
+        weights = self.input((index(width),))
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            v, r = own
+            made = self.result((size,))
+            update = Store(made, (v,), made[v] + Mul(given[v + r], weights[r]))
+            return Store(made, (v,), lit(0, self.dtype)), update
+
+        label = self.buffer("y", (size,), self.dtype)
+        return self.nest(label, "sr", (size, index(width)), body)
+
+    def scan(self) -> Stmt:
+        """Running sums, whose order matters."""
+        (size,) = self.shape(1)
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            (v,) = own
+            value = self.value({v: size})
+            made = self.result((size,))
+            return None, Store(made, (v,), Select(Lt(v, index(1)), value, made[v - 1] + value))
+
+        label = self.buffer("y", (size,), self.dtype)
+        return self.nest(label, "o", (size,), body)
+
+    def twice(self) -> Stmt:
+        """Two blocks that write one buffer."""
+        first = self.map()
+        made = self.made[-1]
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            return None, Store(made, own, made[own] + Lit(1, self.dtype))
+
+        label = Buffer(Name(f"{made.name}b"), (), self.dtype)
+        return seq(first, self.nest(label, "s" * len(made.shape), made.shape, body))
+
+    def shared(self) -> Stmt:
+        """A producer and a consumer in one loop."""
+        rows, columns = self.shape(2)
+
+        def produced(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            value = self.value(dict(zip(own, (rows, columns), strict=True)))
+            return None, Store(self.result((rows, columns)), own, value)
+
+        label = self.buffer("y", (), self.dtype)
+        first, (i, j) = self.block(label, "ss", (rows, columns), produced)
+        between = self.made[-1]
+
+        def consumed(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            v, w = own
+            made = self.result((rows,))
+            update = Store(made, (v,), made[v] + between[v, w])
+            return Store(made, (v,), lit(0, self.dtype)), update
+
+        then, (k, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
+        moved = Block(*[
+            (i, r) if name == "bindings" else getattr(then, name) for name in Block._fields
+        ])  # fmt: skip
+        return For(
+            i, rows, "serial",
+            seq(For(j, columns, "serial", first), For(r, columns, "serial", moved)),
+        )  # type: ignore[arg-type]  # extents are scalars  # fmt: skip
+
+
+def _looped(around: list[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:
+    for var, extent in reversed(around):
+        inside = For(var, extent, "serial", inside)
+    return inside
+
+
+def _loaded(stmt: Stmt) -> set[Buffer]:
+    reads, writes = boxes(stmt)
+    written = {each.buffer for each in writes}
+    return {each.buffer for each in reads if each.buffer not in written}

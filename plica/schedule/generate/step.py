@@ -1,0 +1,333 @@
+"""Random steps: an instruction of any kind, with arguments that often make sense where it stands.
+
+The arguments are found by the names of an instruction's fields: `ARGUMENTS` has a row for a name,
+or for one kind's field (`"reorder.loops"`) where that needs more thought.  A kind with a field that
+no row speaks of is never drawn; `untried` says which these are.
+
+>>> from plica.schedule.generate.kernel import random_case
+>>> steps, _ = walk(random_case(Random(1)).kernel, Random(1), 4)
+>>> steps[0].instruction.kind
+'block'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.ir.loop import THREADS, Block, For, Kernel, Stmt, substatements
+from plica.ir.scalar import ScalarVar
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Instruction, Sampling, kinds
+from plica.schedule.primitive.block import role_of
+from plica.schedule.problem import Problem
+from plica.schedule.replay import State, begin, taken
+from plica.schedule.site import Map, map_of
+from plica.schedule.trace import Step
+
+C = TypeVar("C")
+
+WEIGHTS: Final[dict[str, int]] = {
+    "add_unit_loop": 2, "annotate": 1, "enter_postproc": 1, "loops": 2, "sample_categorical": 1,
+    "split": 8, "unannotate": 1,
+}  # fmt: skip
+USUAL: Final = 4
+SELDOM: Final = 1
+"""How often a kind is drawn, in relation to others; one that changes nothing seldom."""
+
+
+class Nothing(Exception):
+    """There is no argument of a sort where a step is to be taken."""
+
+
+@frozen(eq=False)
+class Here:
+    """A place in a walk: the kernel with its handles, and what chance says."""
+
+    state: State
+    random: Random
+
+    @property
+    def map(self) -> Map:
+        return map_of(self.state.kernel)
+
+    def pick(self, options: Sequence[C]) -> C:
+        """One of several."""
+        if not options:
+            raise Nothing
+        return self.random.choice(options)
+
+    def loops(self) -> list[Handle]:
+        """The handles of loops that are there; a loop has one of its handles."""
+        mine = {var: handle for handle, var in self._alive("loop")}
+        return [mine[var] for var in self.map.loops if var in mine]
+
+    def blocks(self) -> list[Handle]:
+        """The handles of blocks that are there."""
+        mine = {label: handle for handle, label in self._alive("block")}
+        return [mine[label] for label in self.map.blocks if label in mine]
+
+    def _alive(self, sort: str) -> Iterable[tuple[Handle, Any]]:
+        where: Mapping[Any, Any] = self.map.loops if sort == "loop" else self.map.blocks
+        found = [each for each in self.state.outputs.items() if each[0].sort == sort]
+        return sorted((each for each in found if each[1] in where), key=_age)
+
+    def number(self, options: Sequence[int]) -> int | Handle:
+        """A number, at times one that an earlier step decided."""
+        decided = [each for each in self.state.outputs if each.sort == "number"]
+        if decided and self.random.random() < 0.3:
+            return self.pick(sorted(decided, key=lambda each: (each.step, each.output)))
+        return self.pick(options)
+
+    def nest(self) -> list[Handle]:
+        """Loops around one block, outermost first, those that have a handle."""
+        mine = {self.state.outputs[each]: each for each in self.loops()}
+        around = self.map.blocks[self.pick(list(self.map.blocks))].loops
+        return [mine[loop.var] for loop in around if loop.var in mine]
+
+    def site(self, handle: Handle) -> For | Block:
+        found = self.state.outputs[handle]
+        if isinstance(found, Name):
+            return self.map.blocks[found].node
+        assert isinstance(found, ScalarVar)
+        return self.map.loops[found].node
+
+
+def _age(alive: tuple[Handle, Any]) -> tuple[int, int]:
+    return alive[0].step, alive[0].output
+
+
+Given: TypeAlias = dict[str, Any]  # Any: the arguments so far, of whatever type they are
+Argument: TypeAlias = Callable[[Here, Given], Any]
+
+
+def _loop(here: Here, given: Given) -> Handle:
+    return here.pick(here.loops())
+
+
+def _block(here: Here, given: Given) -> Handle:
+    return here.pick(here.blocks())
+
+
+def _target(here: Here, given: Given) -> Handle:
+    return here.pick([*here.loops(), *here.blocks()])
+
+
+def _factors(here: Here, given: Given) -> tuple[Any, ...]:
+    """Two or three factors, mostly an open one first; now and then such as do not fit."""
+    count = here.pick((2, 2, 2, 3))
+    factors: list[Any] = [here.number((1, 2, 2, 3, 4, 5)) for _ in range(count)]
+    if here.random.random() < 0.85:
+        factors[here.pick((0, 0, 0, count - 1))] = None
+    return tuple(factors)
+
+
+def _chain(here: Here, given: Given) -> tuple[Handle, ...]:
+    """Loops directly inside one another; at times any."""
+    if here.random.random() < 0.1:
+        return (_loop(here, given), _loop(here, given))
+    mine = {here.state.outputs[each]: each for each in here.loops()}
+    chain = [here.pick(here.loops())]
+    loop = here.site(chain[0])
+    while isinstance(loop.body, For) and loop.body.var in mine and len(chain) < 3:
+        loop = loop.body
+        chain.append(mine[loop.var])
+    if len(chain) > 2 and here.random.random() < 0.5:
+        chain.pop()
+    return tuple(chain)
+
+
+def _shuffled(here: Here, given: Given) -> tuple[Handle, ...]:
+    """Some loops of one nest in any order."""
+    nest = here.nest()
+    here.random.shuffle(nest)
+    return tuple(nest[: here.pick((2, 2, 3, 4))])
+
+
+def _neighbour(here: Here, given: Given) -> Handle:
+    """A loop around another block than the one given, or any loop."""
+    loops = here.loops()
+    if here.random.random() < 0.85 and "block" in given:
+        label = here.state.outputs[given["block"]]
+        inside = {
+            each for each in loops if label in _labels(here.site(each).body)
+        }  # fmt: skip
+        others = [each for each in loops if each not in inside]
+        return here.pick(others or loops)
+    return here.pick(loops)
+
+
+def _around(here: Here, given: Given) -> Handle:
+    """A loop around the block given, mostly."""
+    loops = here.loops()
+    label = here.state.outputs[given["block"]]
+    own = [each for each in loops if label in _labels(here.site(each).body)]
+    return here.pick(own if own and here.random.random() < 0.9 else loops)
+
+
+def _labels(root: Stmt) -> set[Name]:
+    found, stack = set(), [root]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Block):
+            found.add(stmt.label)
+        stack.extend(substatements(stmt))
+    return found
+
+
+def _any_block_number(here: Here, given: Given) -> int:
+    return here.pick(range(len(here.map.blocks)))
+
+
+def _role(here: Here, given: Given) -> str:
+    return role_of(list(here.map.blocks.values())[given["number"]].node)
+
+
+def _odds(here: Here, given: Given) -> tuple[float, ...]:
+    return (1.0,) * len(given["candidates"])
+
+
+NOTES: Final = (
+    ("pragma", "fast"), ("role", "a"), ("unroll_explicit", True), ("double_buffer", True),
+    ("pragma", 3), ("no such", 1),
+)  # fmt: skip
+
+
+def _note(here: Here, given: Given) -> object:
+    return dict(NOTES).get(given["key"], 1)
+
+
+# What a row gives may be refused: that is part of what is tried.
+# fmt: off
+ARGUMENTS: Final[dict[str, Argument]] = {
+    "loop":               _loop,
+    "block":              _block,
+    "target":             _target,
+    "parent":             _block,
+    "loops":              _shuffled,
+    "number":             _any_block_number,
+    "role":               _role,
+    "factors":            _factors,
+    "parts":              lambda here, given: here.pick((1, 2, 2, 3)),
+    "max_inner":          lambda here, given: here.pick((1, 2, 4, 16)),
+    "candidates":         lambda here, given: (1, 2, 3, 4),
+    "probabilities":      _odds,
+    "key":                lambda here, given: here.pick(NOTES)[0],
+    "value":              _note,
+    "thread":             lambda here, given: here.pick(THREADS),
+    "scope":              lambda here, given: here.pick(("global", "shared", "local")),
+    "fuse.loops":         _chain,
+    "compute_at.loop":    _neighbour,
+    "reverse_compute_at.loop": _neighbour,
+    "decompose_reduction.loop": _around,
+    "decompose_padding.loop":   _around,
+}
+# fmt: on
+
+
+def argument(kind: str, field: str) -> Argument | None:
+    """What finds the argument of a kind for a field."""
+    return ARGUMENTS.get(f"{kind}.{field}", ARGUMENTS.get(field))
+
+
+def fields_of(cls: type[Instruction]) -> tuple[str, ...]:
+    """The names of an instruction's arguments, in order."""
+    return tuple(each.name for each in attrs.fields(cls))  # type: ignore[arg-type,misc]
+
+
+def untried(known: Mapping[str, type[Instruction]] | None = None) -> tuple[str, ...]:
+    """The kinds that no random step is of: they have a field that `ARGUMENTS` does not know."""
+    return tuple([
+        kind
+        for kind, cls in (kinds() if known is None else known).items()
+        if any(argument(kind, field) is None for field in fields_of(cls))
+    ])  # fmt: skip
+
+
+def random_step(here: Here, cls: type[Instruction]) -> Instruction:
+    """An instruction of a class; raises `Nothing` where it has no arguments here."""
+    given = Given()
+    for field in fields_of(cls):
+        find = argument(cls.kind, field)
+        if find is None:
+            raise Nothing
+        given[field] = find(here, given)
+    return cls(**given)
+
+
+@frozen(eq=False)
+class Refusal:
+    """An instruction that was refused, and why."""
+
+    kind: str
+    problem: Problem
+
+
+def opening(kernel: Kernel, known: Mapping[str, type[Instruction]]) -> tuple[list[Step], State]:
+    """The steps that give handles to all blocks and loops there are."""
+    state, steps = begin(kernel), list[Step]()
+
+    def take(instruction: Instruction) -> None:
+        nonlocal state
+        after = taken(state, Step(instruction))
+        assert isinstance(after, State)  # what these steps ask for is there
+        state = after
+        steps.append(Step(instruction))
+
+    for number, site in enumerate(map_of(state.kernel).blocks.values()):
+        take(known["block"](number, role_of(site.node)))  # type: ignore[call-arg]  # its fields
+        take(known["loops"](Handle(len(steps) - 1, 0, "block")))  # type: ignore[call-arg]
+    return steps, state
+
+
+def walk(
+    kernel: Kernel,
+    random: Random,
+    length: int,
+    focus: Sequence[str] = (),
+    watch: Callable[[State, Instruction], None] = lambda state, instruction: None,
+) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+    """Random steps that are legal, and those that were refused on the way.
+
+    Half of the steps are of a kind in `focus`.  `watch` is told what is about to be tried.
+    """
+    known = kinds()
+    steps, state = opening(kernel, known)
+    refusals: list[Refusal] = []
+    out = set(untried(known))
+    names = [kind for kind in known if kind not in out]
+    weights = [WEIGHTS.get(kind, SELDOM if known[kind].pure else USUAL) for kind in names]
+    for _ in range(length):
+        here = Here(state, random)
+        if focus and random.random() < 0.5:
+            kind = random.choice(list(focus))
+        else:
+            (kind,) = random.choices(names, weights)
+        try:
+            instruction = random_step(here, known[kind])
+        except Nothing:
+            continue
+        watch(state, instruction)
+        step = _decided(instruction, state, random)
+        after = step if isinstance(step, Problem) else taken(state, step)
+        if isinstance(after, Problem):
+            refusals.append(Refusal(kind, after))
+            continue
+        assert isinstance(step, Step)
+        steps.append(step)
+        state = after
+    return tuple(steps), tuple(refusals)
+
+
+def _decided(instruction: Instruction, state: State, random: Random) -> Step | Problem:
+    if not isinstance(instruction, Sampling):
+        return Step(instruction)
+    problem = state.scene.missing(instruction) or instruction.check(state.scene)
+    if problem is not None:
+        return problem
+    return Step(instruction, instruction.decide(state.scene, random))

@@ -1,0 +1,171 @@
+"""Launches: whether threads that run at once do what a serial loop does.
+
+A launch is an outermost loop over threads, with all inside.  Blocks of threads are never ordered;
+the threads of one block are ordered by barriers, which lowering puts where memory of the scope
+`shared` is written by some and read by others.  So what threads hand to one another must live
+there, and what each needs alone must live where it has its own.
+
+A block whose reduce variable follows a thread is a reduction across threads, which lowering turns
+into shuffles or steps through shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from plica.core.binding import free_vars
+from plica.ir.dim import same_dim
+from plica.ir.loop import THREADS, Block, For, Stmt, substatements
+from plica.ir.memory import scope
+from plica.ir.scalar import Buffer
+from plica.schedule.access import Access, accesses
+from plica.schedule.block_class import complete_body, reduction_body
+from plica.schedule.dependence import Child, children, conflicts
+from plica.schedule.instruction import Scene
+from plica.schedule.order import begins_at_zero, is_own, reduce_loops
+from plica.schedule.problem import Problem
+from plica.schedule.site import Site
+
+
+def safe_threads(
+    scene: Scene, site: Site[For], only: Buffer | None = None
+) -> Problem | None:
+    """Whether a loop that is bound to threads in this scene does what it did as a serial one.
+
+    With `only` the question is asked of that buffer alone.
+    """
+    loop = site.node
+    again = next(
+        (s for s, _ in reversed(site.above) if isinstance(s, For) and s.kind == loop.kind), None
+    )
+    if again is not None and loop.kind != "virtual":
+        problem = _shares_out(scene, site, again)
+        if problem is not None:
+            return problem
+    else:
+        for buffer in conflicts(loop):
+            if only in (None, buffer) and not _apart(scene, site, buffer):
+                expected = "iterations that do not meet, or buffers that each thread has to itself"
+                found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
+                return Problem("independent", f"the loop {loop.var.name}", expected, found)
+    root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), loop)
+    return _handed_over(root, only)
+
+
+def thread_loops(scene: Scene) -> tuple[Site[For], ...]:
+    """The loops over threads, in the order of the text."""
+    return tuple([site for site in scene.map.loops.values() if site.node.kind in THREADS])
+
+
+def _apart(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
+    loop = site.node
+    reach = scope(buffer.scope).reach
+    if loop.kind == "virtual":  # lowering gives each its own
+        return is_own(scene, site, buffer)
+    if loop.kind.startswith("blockIdx"):
+        return reach != "all" and is_own(scene, site, buffer)
+    users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
+    if len(users) == 1 and _across(scene, site, users[0], buffer):
+        return True
+    if reach == "thread":
+        return is_own(scene, site, buffer)
+    return reach == "block" and is_own(scene, site, buffer) and _repeats(loop, users[0])
+
+
+def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
+    """Whether a buffer is the result of a reduction across the threads, and of nothing else."""
+    block = scene.map.blocks[user.block.label]
+    if reduction_body(user.block) is not None or not begins_at_zero(block):
+        return False
+    if site.node not in reduce_loops(block):
+        return False
+    root = next(
+        (s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), site.node
+    )
+    users = [each for each in children(root) if buffer in (*each.reads, *each.writes)]
+    return len(users) == 1
+
+
+def _repeats(loop: For, user: Child) -> bool:
+    """Whether a block writes the same in every iteration of a loop around it."""
+    written = {each.buffer for each in accesses(loop.body) if each.written}
+    return complete_body(user.block) is None and written.isdisjoint(user.reads)
+
+
+def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
+    """A loop inside another over the same threads: each does a part of what all did."""
+    loop, where = site.node, f"the loop {site.node.var.name}"
+    if not same_dim(loop.extent, around.extent):
+        expected = f"the extent of {around.var.name}, which is bound to {loop.kind} around it"
+        return Problem("cooperative", where, expected, "another")
+    if around.var in free_vars(loop):
+        found = f"it depends on {around.var.name}"
+        return Problem("cooperative", where, "the same work for each thread", found)
+    outer = scene.map.loops[around.var]
+    met = {*conflicts(loop)}
+    for each in accesses(loop):
+        buffer = each.buffer
+        if not each.written:
+            continue
+        if scope(buffer.scope).reach != "block" or buffer in met:
+            expected = "to write memory that the threads of a block share, each its own elements"
+            return Problem("cooperative", where, expected, f"it writes {buffer.name}")
+        if not is_own(scene, outer, buffer):
+            expected = f"a buffer that {around.var.name} fills before it reads it"
+            return Problem("cooperative", where, expected, f"{buffer.name}")
+    return None
+
+
+@lru_cache(maxsize=256)
+def _handed_over(root: For, only: Buffer | None) -> Problem | None:
+    """What threads of one loop hand to threads of another, where no barrier can come between."""
+    for tag in THREADS:
+        units = _units(root, tag)
+        if len(units) < 2:
+            continue
+        touched: dict[Buffer, set[int]] = {}
+        written: set[Buffer] = set()
+        for number, unit in enumerate(units):
+            for each in unit:
+                touched.setdefault(each.buffer, set()).add(number)
+                if each.written:
+                    written.add(each.buffer)
+        for buffer, by in touched.items():
+            if len(by) < 2 or buffer not in written or only not in (None, buffer):
+                continue
+            if tag.startswith("threadIdx") and scope(buffer.scope).reach == "block":
+                continue
+            expected = f"memory that is shared along {tag}, since several loops use it"
+            found = f"{buffer.name} in the scope {buffer.scope}"
+            return Problem("handed-over", f"the loop {root.var.name}", expected, found)
+    return None
+
+
+def _units(root: For, tag: str) -> list[list[Access]]:
+    """The accesses of each outermost loop over `tag` inside a launch, and of what is in none."""
+    units: list[list[Access]] = []
+    alone: list[Access] = []
+    stack: list[Stmt] = [root]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For) and stmt.kind == tag:
+            units.append(list(accesses(stmt)))
+        elif isinstance(stmt, Block):
+            inside = [s for s in _loops_inside(stmt) if s.kind == tag]
+            if inside:
+                stack.extend(reversed(substatements(stmt)))
+            else:
+                alone += accesses(stmt)
+        else:
+            stack.extend(reversed(substatements(stmt)))
+    return [*units, alone] if units and alone else units
+
+
+def _loops_inside(root: Stmt) -> Iterable[For]:
+    stack: list[Stmt] = [root]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For):
+            yield stmt
+        stack.extend(substatements(stmt))

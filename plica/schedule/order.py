@@ -1,0 +1,183 @@
+"""Order: which orders of iterations keep the order of everything that meets in memory.
+
+Two iterations of a nest meet where one writes an element that the other touches.  If the value of a
+loop follows from the element, in one and the same way for every access, then iterations that meet
+agree in that loop; the loops of which this is not shown are *open* for the buffer.  A permutation
+that keeps the order of a buffer's open loops among themselves keeps the order in which its elements
+are read and written.
+
+>>> from plica.ir.dim import dim_var
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, n = buffer("x", (6, 7), f32), buffer("y", (12,), f32), dim_var("n")
+>>> i, j = axis("i"), axis("j")
+>>> nest = For(i, index(6), "serial", For(j, index(7), "serial", Store(y, (i + j,), x[i, j])))
+>>> [str(var.name) for var in open_loops(nest, (i, j))[y]]
+['i', 'j']
+>>> conflicts(nest.body)   # one loop alone, the other standing still
+()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.ir.dim import dim_var, known
+from plica.ir.loop import Alloc, Block, For, Stmt
+from plica.ir.scalar import Buffer, Scalar, ScalarVar, index
+from plica.rewrite.index.iteration import iteration_map
+from plica.schedule.access import Access, accesses
+from plica.schedule.around import simple
+from plica.schedule.block_class import reduction_body
+from plica.schedule.cover import is_covered
+from plica.schedule.dependence import children, conflicts, stranger
+from plica.schedule.instruction import Scene
+from plica.schedule.pose import bindings_of, rectangular
+from plica.schedule.reduction import reducer
+from plica.schedule.site import Site
+
+ZERO: Final = index(0)
+
+__all__ = [
+    "begins_at_zero",
+    "conflicts",
+    "follows",
+    "is_own",
+    "open_loops",
+    "reduce_loops",
+    "updates_in_any_order",
+    "ways",
+]
+
+
+@lru_cache(maxsize=1024)
+def ways(
+    root: Stmt, span: tuple[ScalarVar, ...], buffers: frozenset[Buffer]
+) -> Mapping[Buffer, tuple[Scalar | None, ...]]:
+    """How each loop of `span` follows from an element `at, at_1, …` of some buffers, None where
+    it does not, or not in one way for all accesses."""
+    found: dict[Buffer, tuple[Scalar | None, ...]] = {}
+    for access in accesses(root):
+        if access.buffer in buffers:
+            mine = follows(access, span)
+            old = found.get(access.buffer, mine)
+            found[access.buffer] = tuple(
+                [a if a is b else None for a, b in zip(old, mine, strict=True)]
+            )
+    return found
+
+
+@lru_cache(maxsize=1024)
+def open_loops(
+    root: For, span: tuple[ScalarVar, ...]
+) -> Mapping[Buffer, tuple[ScalarVar, ...]]:
+    """For each buffer that a nest writes, the loops in which iterations that meet may differ."""
+    written = frozenset([each.buffer for each in accesses(root) if each.written])
+    return {
+        buffer: tuple([var for var, way in zip(span, solved, strict=True) if way is None])
+        for buffer, solved in ways(root, span, written).items()
+    }
+
+
+def follows(access: Access, span: tuple[ScalarVar, ...]) -> tuple[Scalar | None, ...]:
+    """Each loop of `span` in terms of the element accessed, None where it does not follow."""
+    sizes = dict(access.inner)
+    values: list[Scalar] = []
+    places: list[Scalar] = []
+    for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
+        if start is None:
+            continue
+        values.append(dim_var(Name("at", number)))
+        if known(extent) != 1:
+            offset = ScalarVar(Name("offset", number), span[0].dtype)
+            sizes[offset] = extent
+            start = start + offset
+        places.append(start)
+    free = frozenset[object]().union(*[free_vars(each) for each in places])
+    loops = [(var, size) for var, size in sizes.items() if var in free]
+    if any(not free_vars(size).isdisjoint(sizes) for _, size in loops):
+        return tuple([ZERO if known(sizes[var]) == 1 else None for var in span])
+    solved = iteration_map(loops, places, values).recovered(tuple(values))
+    return tuple([ZERO if known(sizes[var]) == 1 else solved.get(var) for var in span])
+
+
+def reduce_loops(site: Site[Block]) -> tuple[For, ...]:
+    """The loops of its scope that feed a variable of a block that is not spatial."""
+    block = site.node
+    pairs = zip(block.kinds, block.bindings, strict=True)
+    free = frozenset[object]().union(*[free_vars(each) for kind, each in pairs if kind != "spatial"])
+    return tuple([loop for loop in site.loops if loop.var in free])
+
+
+def begins_at_zero(site: Site[Block]) -> bool:
+    """Whether the init of a block is shown to run before its updates, in any order of the loops.
+
+    Its reduce variables follow from loops of their own, one by one, and are 0 where these are.
+    """
+    block = site.node
+    if rectangular(site) is not None or not bindings_of(site).injective:
+        return False
+    mine = {loop.var: ZERO for loop in reduce_loops(site)}
+    for kind, binding in zip(block.kinds, block.bindings, strict=True):
+        if kind == "spatial":
+            if not free_vars(binding).isdisjoint(mine):
+                return False
+        elif known(simple(_valued(binding, mine))) != 0:
+            return False
+    return True
+
+
+def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
+    """Whether an iteration of a loop never sees what others left in a buffer.
+
+    Nobody outside the loop touches it, and what is read in an iteration was written in the same,
+    by the first block that touches the buffer there.
+    """
+    home = next((s for s, _ in site.above if isinstance(s, Alloc) and s.buffer is buffer), None)
+    loop = site.node
+    if home is None or stranger(loop.body) is not None:
+        return False
+    if _touches(home.body, buffer) != _touches(loop, buffer):
+        return False
+    users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
+    first = scene.map.blocks[users[0].block.label]
+    if buffer not in users[0].writes:
+        return False
+    if buffer in users[0].reads and not _restarts(first, loop):
+        return False
+    readers = [scene.map.blocks[each.block.label] for each in users[1:] if buffer in each.reads]
+    return all(is_covered(first, each, loop) for each in readers)
+
+
+def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:
+    """Whether a block only updates a buffer, with the same result in whatever order it runs."""
+    block = site.node
+    if block.init is not None:
+        return reduction_body(block) is None and begins_at_zero(site)
+    mine = [each.written for each in accesses(block) if each.buffer is buffer]
+    return reducer(block) is not None and 2 * sum(mine) == len(mine)
+
+
+def _restarts(site: Site[Block], loop: For) -> bool:
+    """Whether a reduction begins anew in each iteration of a loop, and is done at its end."""
+    if site.node.init is None or reduction_body(site.node) or not begins_at_zero(site):
+        return False
+    variables = [each.var for each in site.loops]
+    inside = variables[variables.index(loop.var) + 1 :]
+    return {each.var for each in reduce_loops(site)} <= set(inside)
+
+
+@lru_cache(maxsize=4096)
+def _touches(root: Stmt, buffer: Buffer) -> int:
+    return sum(each.buffer is buffer for each in accesses(root))
+
+
+def _valued(term: Scalar, values: Mapping[ScalarVar, Scalar]) -> Scalar:
+    found = substitute(term, values)
+    assert isinstance(found, Scalar)
+    return found

@@ -1,0 +1,62 @@
+"""bind: the iterations of a loop are threads of a grid.
+
+    before                      after  bind(i, "blockIdx.x")
+    for i in range(n): …        for i in thread("blockIdx.x", n): …
+
+`virtual` makes threads that one thread runs in turns.  A loop bound to the name of a loop around it
+is shared out: each of those threads does one part of what all of them did.
+
+Preconditions: `known-thread` (blockIdx or threadIdx with .x .y .z, or virtual), `plain-loop`
+(serial; annotations may stay), `independent` (threads do not meet in memory, but in buffers of a
+scope where each has its own, or in the result of a reduction across threadIdx), `cooperative` (a
+loop that is shared out fills shared memory, the same for all, with as many parts as threads),
+`handed-over` (what threads of one loop write and those of another use is in shared memory, where
+lowering puts barriers).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.diagnostic import did_you_mean
+from plica.ir.loop import THREADS, For
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import safe_threads
+from plica.schedule.pose import serial
+from plica.schedule.problem import Problem
+from plica.schedule.site import replace
+
+WORDS = (*THREADS, "virtual")
+
+
+@primitive("bind")
+@frozen(eq=False)
+class BindLoop(Instruction):
+    """A loop, and the axis of the grid it is to be."""
+
+    loop: Handle
+    thread: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        loop = scene.loop(self.loop).node
+        if self.thread not in WORDS:
+            hint = did_you_mean(self.thread, WORDS)
+            where, expected = f"the loop {loop.var.name}", f"one of {', '.join(WORDS)}"
+            return Problem("known-thread", where, expected, repr(self.thread), hint)
+        problem = serial(loop)
+        if problem is not None:
+            return problem
+        after = Scene(self.edit(scene).kernel, scene.outputs)
+        return safe_threads(after, after.map.loops[loop.var])
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        loop = site.node
+        new = For(loop.var, loop.extent, self.thread, loop.body, loop.annotations)  # type: ignore[arg-type]  # checked
+        return Edited(replace(scene.kernel, site, new))
+
+
+def bind(loop: Handle, thread: str) -> Instruction:
+    """A loop whose iterations are to be threads."""
+    return BindLoop(loop, thread)

@@ -1,0 +1,181 @@
+"""cache_read: stage what blocks read of a buffer in a memory scope.
+
+    before                          after  cache_read(c, 0, "shared")
+    for i in range(n):              for ax in range(n):
+        with block("C", v=i):           with block("A_shared", v_1=ax):
+            C[v] = A[v] * 2                 A_shared[v_1] = A[v_1]
+                                    for i in range(n):
+                                        with block("C", v=i):
+                                            C[v] = A_shared[v] * 2
+
+The copy comes right after the block that writes the buffer, or where the scope begins, and takes
+the box that is read there.  Buffers are counted in the order in which the block reads them, those
+it writes left out.  Without `consumers` every reader in the scope reads the copy.
+
+Preconditions: `stage-pipeline` (only loops and blocks in the scope), `read-index` (the block reads
+so many buffers), `scope` (somebody declared it), `consumers` (they are in the scope and read the
+buffer), `sole-writer` (at most one block writes the buffer, and none of those that are to read the
+copy), `written-before` (the writer comes before all of them, and they share one place after it),
+`covered` (all that is copied has been written).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.loop import Block, For, Seq, Stmt
+from plica.ir.scalar import Buffer
+from plica.schedule.around import context_of
+from plica.schedule.dependence import stranger
+from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, steady
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import known_scope
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached
+from plica.schedule.region import Box
+from plica.schedule.rework import (
+    Place,
+    copy_block,
+    fresh_vars,
+    front_of,
+    nest_of,
+    reworked,
+    spans_over,
+    staged_buffer,
+    with_buffer,
+    with_scope,
+)
+from plica.schedule.site import allocate, fresh_label
+
+
+@frozen(eq=False)
+class Spot:
+    """Where a copy goes: the place, the loops around it, and what it takes."""
+
+    place: Place
+    shared: tuple[For, ...]
+    box: Box
+
+
+@primitive("cache_read")
+@frozen(eq=False)
+class CacheRead(Instruction):
+    """A buffer that a block reads, by number; gives the block that copies."""
+
+    block: Handle
+    index: int
+    scope: str
+    consumers: tuple[Handle, ...] = ()
+
+    def check(self, scene: Scene) -> Problem | None:
+        site = scene.block(self.block)
+        scope = scope_body(scene.kernel, site)
+        where = f"the block {site.node.label}"
+        odd = stranger(scope)
+        if odd is not None:
+            found = f"a {type(odd).__name__} outside any block"
+            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+        inputs = stages(scope)[site.node.label].inputs
+        if not 0 <= self.index < len(inputs):
+            found = f"number {self.index} of {len(inputs)}"
+            return Problem("read-index", where, "the number of a buffer it only reads", found)
+        problem = known_scope(self.scope, where)
+        if problem is not None:
+            return problem
+        spot = self.spot(scene)
+        return spot if isinstance(spot, Problem) else None
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        buffer, readers = self.meant(scene)
+        spot = self.spot(scene)
+        assert isinstance(spot, Spot) and not isinstance(readers, Problem)
+        cache = staged_buffer(kernel, buffer, self.scope)
+        label = fresh_label(kernel, str(cache.name))
+        variables = fresh_vars(kernel, "v", len(buffer.shape))
+        copy = copy_block(
+            label, (cache, variables), (buffer, variables),
+            zip(variables, buffer.shape, strict=True),
+        )  # fmt: skip
+        context = context_of(site.above[: depth_of(site.above, spot.shared)])
+        nest = nest_of(kernel, copy, spans_over(spot.box), context)
+        names = {each.block.label for each in readers}
+
+        def change(block: Block) -> Stmt:
+            return with_buffer(block, buffer, cache) if block.label in names else block
+
+        scope = scope_body(kernel, site)
+        new = reworked(scope, change, spot.place, nest)
+        return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
+
+    def meant(self, scene: Scene) -> tuple[Buffer, list[Stage] | Problem]:
+        """The buffer, and the blocks that are to read the copy."""
+        site = scene.block(self.block)
+        every = stages(scope_body(scene.kernel, site))
+        buffer = every[site.node.label].inputs[self.index]
+        if not self.consumers:
+            return buffer, [each for each in every.values() if buffer in each.reads]
+        found: list[Stage] = []
+        for handle in self.consumers:
+            block = scene.block(handle).node
+            stage = every.get(block.label)
+            if stage is None or buffer not in stage.reads:
+                expected = f"a block of the same scope that reads {buffer.name}"
+                return buffer, Problem("consumers", f"the block {block.label}", expected, "another")
+            found.append(stage)
+        return buffer, found
+
+    def spot(self, scene: Scene) -> Spot | Problem:
+        """Where the copy goes."""
+        site = scene.block(self.block)
+        scope = scope_body(scene.kernel, site)
+        buffer, readers = self.meant(scene)
+        if isinstance(readers, Problem):
+            return readers
+        where = f"the block {site.node.label}"
+        writers = [each for each in stages(scope).values() if buffer in each.writes]
+        if len(writers) > 1 or any(each in readers for each in writers):
+            names = ", ".join(str(each.block.label) for each in writers)
+            expected = f"at most one writer of {buffer.name}, apart from its readers"
+            return Problem("sole-writer", where, expected, names)
+        if not writers:
+            context = context_of(site.above[: depth_of(site.above, ())])
+            box = reached(readers, buffer, (), context, written=False)
+            return Spot(front_of(scope), (), box)
+        (writer,) = writers
+        place = after_writer(writer, readers)
+        if isinstance(place, Problem):
+            return place
+        shared = common(writer, readers[0])
+        context = context_of(site.above[: depth_of(site.above, shared)])
+        box = reached(readers, buffer, shared, context, written=False)
+        if steady(writer.block) is not None or not is_written(writer, shared, box, context):
+            expected = f"{writer.block.label} to write all of {buffer.name} that is copied"
+            return Problem("covered", where, expected, "that is not shown")
+        return Spot(place, shared, box)
+
+
+def after_writer(writer: Stage, readers: list[Stage]) -> Place | Problem:
+    """The one place after a writer and before all its readers."""
+    where = f"the block {writer.block.label}"
+    hosts = set()
+    for reader in readers:
+        for (stmt, here), (other, there) in zip(writer.path, reader.path, strict=False):
+            if stmt is not other or here > there:
+                return Problem("written-before", where, "its readers after it", "one before it")
+            if here < there:
+                assert isinstance(stmt, Seq)
+                hosts.add((stmt, here + 1))
+                break
+    if len(hosts) != 1:
+        expected = "one place after it and before all its readers"
+        return Problem("written-before", where, expected, "readers at several depths")
+    return Place(*hosts.pop())
+
+
+def cache_read(
+    block: Handle, index: int, scope: str = "global", consumers: tuple[Handle, ...] = ()
+) -> Instruction:
+    """Stage what blocks read of a buffer; gives the block that copies."""
+    return CacheRead(block, index, scope, tuple(consumers))

@@ -1,0 +1,42 @@
+"""child_blocks: the blocks directly inside a block, or inside a loop, in the order of the text.
+
+    inner, outer = yield child_blocks(tile)
+
+Precondition `parent`: a block or a loop.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.loop import Block, For
+from plica.schedule.dependence import children
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+
+
+@primitive("child_blocks")
+@frozen(eq=False)
+class GetChildBlocks(Instruction):
+    """The outermost blocks inside a block or a loop; gives them."""
+
+    pure = True
+    parent: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        if self.parent.sort != "number":
+            return None
+        return Problem("parent", "child_blocks", "a block or a loop", "a number")
+
+    def edit(self, scene: Scene) -> Edited:
+        of_block = self.parent.sort == "block"
+        parent: Block | For
+        parent = scene.block(self.parent).node if of_block else scene.loop(self.parent).node
+        found = [each.block for each in children(parent.body)]
+        return Edited(scene.kernel, tuple(each.label for each in found))
+
+
+def child_blocks(parent: Handle) -> Instruction:
+    """The outermost blocks inside a block or a loop."""
+    return GetChildBlocks(parent)

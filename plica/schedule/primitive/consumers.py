@@ -1,0 +1,38 @@
+"""consumers: the blocks of the same scope that read what a block writes, in the order of the text.
+
+    relu = yield consumers(conv)        several where there are several
+
+No precondition.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.schedule.dependence import consumers as found_after
+from plica.schedule.dependence import scope_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+
+
+@primitive("consumers")
+@frozen(eq=False)
+class GetConsumers(Instruction):
+    """The blocks of its scope that read from a block; gives them."""
+
+    pure = True
+    block: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.block(self.block)
+        found = found_after(scope_of(scene.kernel, site), site.node.label)
+        return Edited(scene.kernel, tuple(each.label for each in found))
+
+
+def consumers(block: Handle) -> Instruction:
+    """The blocks of its scope that read from a block."""
+    return GetConsumers(block)

@@ -1,0 +1,152 @@
+"""decompose_reduction: the init of a reduction becomes a block of its own, before a loop.
+
+    before                             after  decompose_reduction(c, k)
+    for i in range(n):                 for i in range(n):
+        for k in range(p):                 with block("C_init", vi=i):
+            with block("C", …):                C[vi] = 0
+                with init(): C[vi] = 0     for k in range(p):
+                C[vi] += A[vi, vk]             with block("C", …):
+                                                   C[vi] += A[vi, vk]
+
+Preconditions: `around` (the loop is around the block, in its scope), the block is a reduction
+(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`: see `plica.schedule.pose`),
+`begins` (its reduce variables follow from loops of their own, and are 0 where these are),
+`no-reduce-outside` (no loop around the given one feeds a reduce variable), `no-reduce-thread` (no
+loop over threads does), `alone` (inside the loop nobody else uses the elements before the block is
+done with them, or writes what the init reads).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.ir.loop import THREADS, Block, For, Stmt, seq
+from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.access import accesses
+from plica.schedule.around import simple
+from plica.schedule.block_class import reduction_body
+from plica.schedule.dependence import children, conflicts
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import begins_at_zero, reduce_loops
+from plica.schedule.problem import Problem
+from plica.schedule.site import Site, fresh_label, fresh_names, replace
+
+
+@primitive("decompose_reduction")
+@frozen(eq=False)
+class DecomposeReduction(Instruction):
+    """A reduction block, and the loop its init is to run before; gives the block of the init."""
+
+    block: Handle
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        site, loop = scene.block(self.block), scene.loop(self.loop).node
+        block, where = site.node, f"the block {site.node.label}"
+        if loop not in site.loops:
+            found = f"the loop {loop.var.name} is not"
+            return Problem("around", where, "a loop around the block, in its scope", found)
+        problem = reduction_body(block)
+        if problem is not None:
+            return problem
+        if not begins_at_zero(site):
+            expected = "reduce variables that follow from loops of their own, 0 where these are"
+            return Problem("begins", where, expected, "bindings that are not shown to be such")
+        outside = site.loops[: site.loops.index(loop)]
+        for each in reduce_loops(site):
+            if each in outside:
+                found = f"{each.var.name} does"
+                expected = f"no loop around {loop.var.name} to feed a reduce variable"
+                return Problem("no-reduce-outside", where, expected, found)
+            if each.kind in THREADS:
+                found = f"{each.var.name} is bound to {each.kind}"
+                return Problem("no-reduce-thread", where, "reduce loops that are no threads", found)
+        return self.alone(site, loop)
+
+    def alone(self, site: Site[Block], loop: For) -> Problem | None:
+        """The problem of somebody else inside the loop who would see that the init has moved."""
+        block, where = site.node, f"the block {site.node.label}"
+        assert block.init is not None
+        written = {each.buffer for each in accesses(loop) if each.written}
+        for each in accesses(block.init):
+            if not each.written and each.buffer in written:
+                expected = f"an init that reads nothing which is written in {loop.var.name}"
+                return Problem("alone", where, expected, f"it reads {each.buffer.name}")
+        mine = next(each for each in children(loop.body) if each.block is block)
+        for child in children(loop.body):
+            shared = [each for each in mine.writes if each in (*child.reads, *child.writes)]
+            if child is mine or not shared:
+                continue
+            later = children(loop.body).index(child) > children(loop.body).index(mine)
+            if not later or not set(shared).isdisjoint(conflicts(loop)):
+                found = f"{child.block.label} uses {shared[0].name}"
+                expected = f"nobody else to use its elements in {loop.var.name} before"
+                return Problem("alone", where, expected, found)
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site, at = scene.block(self.block), scene.loop(self.loop)
+        block, kernel = site.node, scene.kernel
+        inside = site.loops[site.loops.index(at.node) :]
+        ended = {loop.var: index(0) for loop in reduce_loops(site)}
+        loops = [loop for loop in inside if loop.var not in ended and _fed(loop.var, block)]
+        spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
+        hints = [*[loop.var.name for loop in loops], *[block.vars[at].name for at in spatial]]
+        names = fresh_names(kernel, hints)
+        new = [ScalarVar(name, var.dtype) for name, var in zip(
+            names, [*[loop.var for loop in loops], *[block.vars[at] for at in spatial]], strict=True
+        )]  # fmt: skip
+        outer, own = new[: len(loops)], new[len(loops) :]
+        values: dict[ScalarVar, Scalar] = {
+            **ended, **{loop.var: index(0) for loop in inside if loop not in loops},
+            **{loop.var: var for loop, var in zip(loops, outer, strict=True)},
+        }  # fmt: skip
+        label = fresh_label(kernel, f"{block.label}_init")
+        started = Block(
+            label,
+            tuple(own),
+            tuple(block.extents[at] for at in spatial),
+            tuple(block.kinds[at] for at in spatial),
+            tuple(_valued(block.bindings[at], values) for at in spatial),
+            all_of(simple(_valued(each, values)) for each in conjuncts(block.predicate)),
+            None,
+            _renamed(block.init, dict(zip([block.vars[at] for at in spatial], own, strict=True))),
+        )
+        nest: Stmt = started
+        for loop, var in zip(reversed(loops), reversed(outer), strict=True):
+            nest = For(var, loop.extent, loop.kind, nest, loop.annotations)
+        update = _without_init(block)
+        kernel = replace(kernel, site, update)
+        place = Scene(kernel, {}).map.loops[at.node.var]
+        return Edited(replace(kernel, place, seq(nest, place.node)), (label,))
+
+
+def _without_init(block: Block) -> Block:
+    return Block(
+        block.label, block.vars, block.extents, block.kinds, block.bindings, block.predicate,
+        None, block.body, block.reads, block.writes, block.annotations,
+    )  # fmt: skip
+
+
+def _fed(var: ScalarVar, block: Block) -> bool:
+    return any(var in free_vars(each) for each in (*block.bindings, block.predicate))
+
+
+def _valued(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
+    found = substitute(term, values)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:
+    assert stmt is not None
+    return substitute(stmt, variables)  # type: ignore[return-value]  # a statement stays one
+
+
+def decompose_reduction(block: Handle, loop: Handle) -> Instruction:
+    """The init of a reduction as a block of its own, before a loop around it; gives that block."""
+    return DecomposeReduction(block, loop)

@@ -1,0 +1,34 @@
+"""output_blocks: the blocks that write what the kernel gives back, in the order of the text.
+
+    last = yield output_blocks()        several where there are several
+
+No precondition.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.schedule.dependence import outputs
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+
+
+@primitive("output_blocks")
+@frozen(eq=False)
+class GetOutputBlocks(Instruction):
+    """The outermost blocks that write a parameter of the kernel; gives them."""
+
+    pure = True
+
+    def check(self, scene: Scene) -> Problem | None:
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        found = outputs(scene.kernel)
+        return Edited(scene.kernel, tuple(each.label for each in found))
+
+
+def output_blocks() -> Instruction:
+    """The outermost blocks that write a parameter of the kernel."""
+    return GetOutputBlocks()

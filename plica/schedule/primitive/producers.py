@@ -1,0 +1,38 @@
+"""producers: the blocks of the same scope that write what a block reads, in the order of the text.
+
+    pad = yield producers(conv)         several where there are several
+
+No precondition.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.schedule.dependence import producers as found_before
+from plica.schedule.dependence import scope_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.problem import Problem
+
+
+@primitive("producers")
+@frozen(eq=False)
+class GetProducers(Instruction):
+    """The blocks of its scope that a block reads from; gives them."""
+
+    pure = True
+    block: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.block(self.block)
+        found = found_before(scope_of(scene.kernel, site), site.node.label)
+        return Edited(scene.kernel, tuple(each.label for each in found))
+
+
+def producers(block: Handle) -> Instruction:
+    """The blocks of its scope that a block reads from."""
+    return GetProducers(block)

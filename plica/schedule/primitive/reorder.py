@@ -1,0 +1,122 @@
+"""reorder: loops directly inside one another change places.
+
+    before                      after  reorder(k, i)
+    for i in range(n):          for k in range(p):
+        for j in range(m):          for j in range(m):
+            for k in range(p): …        for i in range(n): …
+
+The loops named take each other's places in the order given; those between them stay where they are.
+
+Preconditions: `count` (at least one loop), `once` (each loop once), `chain` (each is all that
+stands in the one around it), `extents` (no extent depends on a loop that comes to stand inside),
+`independent` (iterations that meet in memory keep their order, or meet in what one reduction
+updates in any order; those of a loop that is not serial never meet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.ir.loop import For, Stmt
+from plica.ir.scalar import Buffer, ScalarVar
+from plica.schedule.dependence import children, stranger
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import is_own, open_loops, updates_in_any_order
+from plica.schedule.problem import Problem
+from plica.schedule.site import Site, replace
+
+
+@primitive("reorder")
+@frozen(eq=False)
+class Reorder(Instruction):
+    """Loops in the order they are to stand, outermost first."""
+
+    loops: tuple[Handle, ...]
+
+    def check(self, scene: Scene) -> Problem | None:
+        sites = [scene.loop(each) for each in self.loops]
+        if not sites:
+            return Problem("count", "reorder", "at least one loop", "none")
+        if len({site.node for site in sites}) != len(sites):
+            return Problem("once", "reorder", "each loop once", "a loop named twice")
+        span = spanned(sites)
+        if isinstance(span, Problem):
+            return span
+        order = permuted(span, [site.node for site in sites])
+        inside: set[ScalarVar] = set()
+        for loop in reversed(order):
+            inside.add(loop.var)
+            if not free_vars(loop.extent).isdisjoint(inside):
+                where = f"the loop {loop.var.name}"
+                found = "it depends on a loop that would stand inside"
+                return Problem("extents", where, "an extent known outside", found)
+        return None if order == span else self.meets(scene, span, order)
+
+    def meets(self, scene: Scene, span: list[For], order: list[For]) -> Problem | None:
+        """The problem of iterations that meet and change their order."""
+        innermost = scene.map.loops[span[-1].var]
+        place = {loop.var: at for at, loop in enumerate(order)}
+        unordered = {loop.var for loop in span if loop.kind not in ("serial", "unrolled")}
+        for buffer, left in open_loops(span[0], tuple([loop.var for loop in span])).items():
+            kept = sorted(left, key=place.__getitem__) == list(left)
+            if kept and unordered.isdisjoint(left):
+                continue
+            if is_own(scene, innermost, buffer):
+                continue
+            if unordered.isdisjoint(left) and updated(scene, innermost, buffer):
+                continue
+            names = ", ".join(str(var.name) for var in left)
+            where = f"the loops {names}"
+            expected = "iterations that do not meet in memory"
+            return Problem("independent", where, expected, f"they may meet in {buffer.name}")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        sites = [scene.loop(each) for each in self.loops]
+        span = spanned(sites)
+        assert not isinstance(span, Problem)
+        body: Stmt = span[-1].body
+        for loop in reversed(permuted(span, [site.node for site in sites])):
+            body = For(loop.var, loop.extent, loop.kind, body, loop.annotations)
+        return Edited(replace(scene.kernel, scene.map.loops[span[0].var], body))
+
+
+def spanned(sites: Sequence[Site[For]]) -> list[For] | Problem:
+    """The loops from the outermost of some to the innermost, which must be a chain."""
+    outer = min(sites, key=lambda site: len(site.above)).node
+    left = {site.node for site in sites}
+    span = [outer]
+    left.discard(outer)
+    while left:
+        inner = span[-1].body
+        if not isinstance(inner, For):
+            names = ", ".join(str(site.node.var.name) for site in sites if site.node in left)
+            expected = f"to stand in {outer.var.name}, with nothing but loops between"
+            return Problem("chain", f"the loops {names}", expected, "something else stands there")
+        span.append(inner)
+        left.discard(inner)
+    return span
+
+
+def permuted(span: list[For], given: Sequence[For]) -> list[For]:
+    """The loops of a span, those given in the order given."""
+    moving = iter(given)
+    return [next(moving) if loop in given else loop for loop in span]
+
+
+def updated(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
+    """Whether a buffer is only updated in a loop, by one reduction, for which no order matters."""
+    inside = site.node.body
+    users = [each for each in children(inside) if buffer in (*each.reads, *each.writes)]
+    if len(users) != 1 or stranger(inside) is not None:
+        return False
+    return updates_in_any_order(scene.map.blocks[users[0].block.label], buffer)
+
+
+def reorder(*loops: Handle) -> Instruction:
+    """Loops directly inside one another, in the order they are to stand."""
+    return Reorder(loops)

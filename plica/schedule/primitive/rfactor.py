@@ -1,0 +1,278 @@
+"""rfactor: a loop of a reduction makes partial results, which a second block combines.
+
+    before                                 after  rfactor(k1, 0)
+    for i, k0, k1 in grid(n, p, 4):        for i, k0, k1 in grid(n, p, 4):
+        with block("C", …):                    with block("C_rf", spatial=(k1, i), reduce=k0):
+            with init(): C[vi] = 0                 with init(): C_rf[vk1, vi] = 0
+            C[vi] += A[vi, k0 * 4 + k1]            C_rf[vk1, vi] += A[vi, vk0 * 4 + vk1]
+                                           for i, k1 in grid(n, 4):
+                                               with block("C", spatial=i, reduce=k1):
+                                                   with init(): C[vi] = 0
+                                                   C[vi] += C_rf[vk1, vi]
+
+The new dimension is put before the dimension `axis` of the buffer (a negative axis counts from the
+end).  Results are combined in another order: floating-point sums differ by rounding.
+
+Preconditions: `plain-loop` (the loop is serial, without annotations), `one-block` (one block, and
+nothing else, is inside the loops from the first that reduces), the block is a reduction
+(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`), `single-store` (init and
+update are one store each), `begins` (its reduce variables follow from loops of their own, and are 0
+where these are), `reduce-loop` (the loop feeds a reduce variable), `axis` (a place in the buffer's
+shape), `extents` (the loop's extent follows from the dims), `separate-predicate` (no condition
+speaks of loops of both kinds), `no-reduce-thread` (no other reduce loop is over threads).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.ir.combiner import MEANING
+from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
+from plica.rewrite.index import EMPTY, can_prove
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.block_class import reduction_body
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import begins_at_zero, reduce_loops
+from plica.schedule.pose import plain_loop
+from plica.schedule.problem import Problem
+from plica.schedule.reduction import reducer, update
+from plica.schedule.site import (
+    Site,
+    allocate,
+    fresh_label,
+    fresh_names,
+    rebuilt,
+    with_body,
+    with_parts,
+)
+
+
+@primitive("rfactor")
+@frozen(eq=False)
+class Rfactor(Instruction):
+    """A loop of a reduction, and where its dimension goes; gives the block of partial results."""
+
+    loop: Handle
+    axis: int
+
+    def check(self, scene: Scene) -> Problem | None:
+        loop = scene.loop(self.loop)
+        where = f"the loop {loop.node.var.name}"
+        problem = plain_loop(loop.node)
+        if problem is not None:
+            return problem
+        site = block_below(scene, loop)
+        if site is None:
+            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+        problem = reduction_body(site.node)
+        if problem is not None:
+            return problem
+        return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
+
+    def shaped(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
+        """The problem of what the block computes, and where the new dimension is to be."""
+        block, where = site.node, f"the block {site.node.label}"
+        store = block.body
+        if not isinstance(block.init, Store) or not isinstance(store, Store):
+            return Problem("single-store", where, "an init and an update of one store", "more")
+        if reducer(block) not in MEANING:
+            found = str(reducer(block))
+            return Problem("reducer", where, f"one of {', '.join(MEANING)}", found)
+        rank = len(store.buffer.shape)
+        if not -rank - 1 <= self.axis <= rank:
+            expected = f"an axis from {-rank - 1} to {rank}"
+            return Problem("axis", f"the buffer {store.buffer.name}", expected, str(self.axis))
+        if not begins_at_zero(site):
+            expected = "reduce variables that follow from loops of their own, 0 where these are"
+            return Problem("begins", where, expected, "bindings that are not shown to be such")
+        if loop not in reduce_loops(site):
+            found = f"{loop.var.name} feeds none"
+            return Problem("reduce-loop", where, "a loop that feeds a reduce variable", found)
+        if not free_vars(loop.extent) <= set(scene.kernel.dims):
+            found = "its extent depends on something else"
+            return Problem("extents", f"the loop {loop.var.name}", "an extent by the dims", found)
+        return None
+
+    def apart(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
+        """The problem of loops that cannot be told apart into two nests."""
+        where = f"the block {site.node.label}"
+        reducing = {each.var: each for each in reduce_loops(site)}
+        chain = chain_of(site)
+        for each in reducing.values():
+            if each not in chain:
+                found = f"something else inside {each.var.name}"
+                return Problem("one-block", where, "to be all that its reduce loops run", found)
+            if each.kind in THREADS:
+                found = f"{each.var.name} is bound to {each.kind}"
+                return Problem("no-reduce-thread", where, "reduce loops that are no threads", found)
+        spatial = {each.var for each in site.loops} - reducing.keys()
+        for condition in conjuncts(site.node.predicate):
+            free = free_vars(condition)
+            if not free.isdisjoint(reducing) and not free.isdisjoint(spatial):
+                found = "a condition on loops of both kinds"
+                expected = "conditions on spatial loops or on reduce loops"
+                return Problem("separate-predicate", where, expected, found)
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        loop = scene.loop(self.loop).node
+        site = block_below(scene, scene.loop(self.loop))
+        assert site is not None
+        block, kernel = site.node, scene.kernel
+        store = block.body
+        assert isinstance(store, Store)
+        reducing = [each for each in reduce_loops(site) if each is not loop]
+        spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
+        kept = [each for each in chain_of(site) if each is loop or each not in reducing]
+        names = fresh_names(
+            kernel,
+            [
+                Name(f"v{loop.var.name}"),
+                *[block.vars[at].name for at in spatial],
+                *[Name(f"v{each.var.name}") for each in reducing],
+                Name(f"v{loop.var.name}"),
+                *[each.var.name for each in kept],
+                Name(f"{store.buffer.name}_rf"),
+            ],
+        )
+        part, *rest = [ScalarVar(name, loop.var.dtype) for name in names[:-1]]
+        own, rest = rest[: len(spatial)], rest[len(spatial) :]
+        inner, (total, *outer) = rest[: len(reducing)], rest[len(reducing) :]
+        axis = self.axis % (len(store.buffer.shape) + 1)
+        shape = _with(store.buffer.shape, axis, loop.extent)
+        made = Buffer(names[-1], shape, store.buffer.dtype, store.buffer.scope)
+
+        meant: dict[ScalarVar, Scalar] = {
+            loop.var: part, **{e.var: v for e, v in zip(reducing, inner, strict=True)}
+        }  # fmt: skip
+        values: dict[ScalarVar, Scalar] = {
+            block.vars[at]: var for at, var in zip(spatial, own, strict=True)
+        }
+        for at, kind in enumerate(block.kinds):
+            if kind == "reduce":
+                values[block.vars[at]] = _valued(block.bindings[at], meant)
+        partial = self._partial(site, loop, made, axis, values, meant, own, part, inner)
+        label = fresh_label(kernel, f"{block.label}_rf")
+        partial = with_parts(partial, label=label)
+
+        place = _with(store.indices, axis, total)
+        joined = _joined(store, Load(made, place))
+        moved = {e.var: v for e, v in zip(kept, outer, strict=True)}
+        final = with_parts(
+            block,
+            vars=(*[block.vars[at] for at in spatial], total),
+            extents=(*[block.extents[at] for at in spatial], loop.extent),
+            kinds=(*["spatial" for _ in spatial], "reduce"),
+            bindings=(*[_valued(block.bindings[at], moved) for at in spatial], moved[loop.var]),
+            predicate=all_of(
+                _valued(each, moved)
+                for each in conjuncts(block.predicate)
+                if free_vars(each).isdisjoint({loop.var, *[e.var for e in reducing]})
+            ),
+            body=joined,
+            reads=(),
+            writes=(),
+        )
+        first: Stmt = partial
+        for each in reversed(chain_of(site)):
+            first = For(each.var, each.extent, each.kind, first, each.annotations)
+        second: Stmt = final
+        for each, var in zip(reversed(kept), reversed(outer), strict=True):
+            second = For(var, each.extent, each.kind, second, each.annotations)
+        above = site.above[: len(site.above) - len(chain_of(site))]
+        body = rebuilt(above, seq(first, second))
+        return Edited(allocate(with_body(kernel, body), (made,)), (label,))
+
+    def _partial(  # noqa: PLR0917  # the parts of a block
+        self,
+        site: Site[Block],
+        loop: For,
+        made: Buffer,
+        axis: int,
+        values: dict[ScalarVar, Scalar],
+        meant: dict[ScalarVar, Scalar],
+        own: list[ScalarVar],
+        part: ScalarVar,
+        inner: list[ScalarVar],
+    ) -> Block:
+        """The block that makes a partial result for each value of the loop."""
+        block = site.node
+        store = block.body
+        assert isinstance(store, Store)
+        word = reducer(block)
+        start, _ = MEANING[word]  # type: ignore[index]  # checked
+        indices = tuple([_valued(each, values) for each in store.indices])
+        place = _with(indices, axis, part)
+        taken = update(store)
+        assert taken is not None
+        value = _valued(taken, values)
+        reducing = [each for each in reduce_loops(site) if each is not loop]
+        zero: dict[ScalarVar, Scalar] = {each.var: index(0) for each in reducing}
+        kept, guards = [], []
+        for each in conjuncts(block.predicate):
+            if free_vars(each).isdisjoint(meant):
+                kept.append(each)
+            # The init runs in the first iteration of the inner loops, so where that is left out
+            # the block must run nevertheless, and take nothing.
+            elif can_prove(_valued(each, zero), EMPTY.loop(loop.var, loop.extent)):
+                kept.append(each)
+            else:
+                guards.append(_valued(each, meant))
+        if guards:
+            value = Select(all_of(guards), value, start(made.dtype))
+        spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
+        return Block(
+            block.label,
+            (part, *own, *inner),
+            (loop.extent, *[block.extents[at] for at in spatial], *[e.extent for e in reducing]),
+            ("spatial", *["spatial" for _ in spatial], *["reduce" for _ in inner]),  # type: ignore[arg-type]  # kinds
+            (loop.var, *[block.bindings[at] for at in spatial], *[e.var for e in reducing]),
+            all_of(kept),
+            Store(made, place, start(made.dtype)),
+            _joined(Store(made, place, store.value), value),
+        )
+
+
+def _joined(like: Store, value: Scalar) -> Store:
+    """An update of the same kind: the element, joined with a value."""
+    operation = type(like.value)
+    old = Load(like.buffer, like.indices)
+    return Store(like.buffer, like.indices, operation(old, value))  # type: ignore[call-arg]  # two sides
+
+
+def _with(terms: tuple[Scalar, ...], axis: int, one: Scalar) -> tuple[Scalar, ...]:
+    return (*terms[:axis], one, *terms[axis:])
+
+
+def _valued(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
+    found = substitute(term, values)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def block_below(scene: Scene, site: Site[For]) -> Site[Block] | None:
+    """The block that is all that stands in a loop, further loops apart."""
+    stmt: Stmt = site.node
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    return scene.map.blocks[stmt.label] if isinstance(stmt, Block) else None
+
+
+def chain_of(site: Site[Block]) -> list[For]:
+    """The loops around a block that run nothing else, outermost first."""
+    found: list[For] = []
+    for stmt, _ in reversed(site.above):
+        if not isinstance(stmt, For):
+            break
+        found.append(stmt)
+    return found[::-1]
+
+
+def rfactor(loop: Handle, axis: int = 0) -> Instruction:
+    """Partial results along a loop of a reduction; gives the block that makes them."""
+    return Rfactor(loop, axis)

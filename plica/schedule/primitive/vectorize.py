@@ -1,0 +1,50 @@
+"""vectorize: the iterations of a loop are the lanes of a vector.
+
+    before                      after  vectorize(i)
+    for i in range(8): …        for i in vectorized(8): …
+
+Preconditions: `plain-loop` (serial; annotations may stay), `constant-extent`, `independent` (no
+iteration touches an element that another writes).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.dim import known
+from plica.ir.loop import For
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import independent_iterations, serial
+from plica.schedule.problem import Problem
+from plica.schedule.site import replace
+
+
+@primitive("vectorize")
+@frozen(eq=False)
+class Vectorize(Instruction):
+    """A loop whose iterations are to be lanes."""
+
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        site = scene.loop(self.loop)
+        problem = serial(site.node)
+        if problem is not None:
+            return problem
+        if known(site.node.extent) is None:
+            where = f"the loop {site.node.var.name}"
+            hint = "Split it by the number of lanes first."
+            return Problem("constant-extent", where, "a constant extent", "a symbolic one", hint)
+        return independent_iterations(scene, site)
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        loop = site.node
+        new = For(loop.var, loop.extent, "vectorized", loop.body, loop.annotations)
+        return Edited(replace(scene.kernel, site, new))
+
+
+def vectorize(loop: Handle) -> Instruction:
+    """A loop whose iterations are to be lanes."""
+    return Vectorize(loop)

@@ -1,0 +1,215 @@
+"""Python text: a trace as the do-block that makes it.
+
+>>> from plica.schedule.primitive import split
+>>> from plica.schedule.spelling import instruction
+>>> found = Step(instruction("block", number=0, role="s"))
+>>> around = Step(instruction("loops", block=Handle(0, 0, "block")))
+>>> of = Trace((found, around, Step(split(Handle(1, 0, "loop"), (None, 4)))))
+>>> print(to_python(of))
+from plica.schedule import do
+from plica.schedule.primitive import block, loops, split
+<BLANKLINE>
+@do
+def schedule():
+    block_0_0 = yield block(0, 's')
+    loop_1_0, *_ = yield loops(block_0_0)
+    yield split(loop_1_0, (None, 4))
+<BLANKLINE>
+>>> from_python(to_python(of)) is of
+True
+
+Run by Python it records the same trace; `from_python` reads it without running anything.  A name
+says what it stands for: it begins with `block_`, `loop_` or `number_`.  Where the program is given
+as well, the names are those of its loops and blocks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from plica.core import encode
+from plica.core.name import Name
+from plica.core.term import Term, field_names
+from plica.schedule.do_reader import read_do
+from plica.schedule.handle import Handle, Output
+from plica.schedule.instruction import Instruction
+from plica.schedule.replay import Program, kernel_of, states
+from plica.schedule.spelling import instruction, spelled
+from plica.schedule.trace import Step, Trace, handles
+
+PRIMITIVES: Final = "plica.schedule.primitive"
+
+
+def to_python(trace: Trace, program: Program | None = None, kernel: str | None = None) -> str:
+    """The do-block that makes the trace; with a program, in the names of its loops and blocks."""
+    words: dict[str, set[str]] = {"plica.schedule": {"do"}}
+    calls = [_called(step, words) for step in trace.steps]
+    taken = {word for names in words.values() for word in names}
+    names, arities = _names(trace, program, kernel, taken)
+    lines = []
+    for number, (step, template) in enumerate(zip(trace.steps, calls, strict=True)):
+        own = {_slot(each): names[each] for each in handles(step.instruction)}
+        call = template.format_map(own)
+        mine = {h.output: name for h, name in names.items() if h.step == number}
+        lines.append(f"    {_targets(mine, arities.get(number))}yield {call}")
+    imports = [
+        f"from {module} import {', '.join(sorted(found))}"
+        for module, found in sorted(words.items())
+    ]
+    body = lines or ["    yield from ()"]
+    return "\n".join((*imports, "", "@do", "def schedule():", *body, ""))
+
+
+def from_python(text: str, file: str = "<trace>") -> Trace:
+    """Read what `to_python` wrote; nothing is run.  Raises `Malformed` at a place."""
+    return read_do(text, file, form_of)
+
+
+def form_of(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
+    """How the function of a kind takes the fields: parameter, field, whether it takes the rest.
+
+    None where the kind has no function that takes its fields one by one.
+    """
+    return _form(cls)
+
+
+@lru_cache(maxsize=None)
+def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
+    function = function_of(cls)
+    if function is None:
+        return None
+    params = list(inspect.signature(function).parameters.values())
+    fields = field_names(cls)
+    if len(params) != len(fields) or any(p.kind is p.VAR_KEYWORD for p in params):
+        return None
+    own = [param.name for param in params]
+    order = own if sorted(own) == sorted(fields) else list(fields)
+    starred = [param.kind is param.VAR_POSITIONAL for param in params]
+    if any(starred[:-1]):  # what follows would have to be named
+        return None
+    return tuple(zip(own, order, starred, strict=True))
+
+
+def function_of(cls: type[Instruction]) -> Any:
+    """The function that stands beside an instruction class under the name of its kind."""
+    found = getattr(sys.modules.get(cls.__module__), cls.kind, None)
+    return found if inspect.isfunction(found) else None
+
+
+def _called(step: Step, words: dict[str, set[str]]) -> str:
+    """The call that makes a step, with a slot for each of its handles."""
+    what = step.instruction
+    kind, fields = spelled(what)
+    form = form_of(type(what))
+    arguments: list[Any] = []
+    for _, field, starred in form or ():
+        value = fields[field]
+        arguments.extend(value if starred else (value,))
+    if form is not None and function_of(type(what))(*arguments) is what:
+        module = type(what).__module__
+        inside = module == PRIMITIVES or module.startswith(f"{PRIMITIVES}.")
+        words.setdefault(PRIMITIVES if inside else module, set()).add(kind)
+        call = f"{kind}({', '.join(_text(each, words) for each in arguments)})"
+    else:  # no function makes it: by the names of its fields
+        words["plica.schedule"].add("instruction")
+        named = [f"{name}={_text(value, words)}" for name, value in fields.items()]
+        call = f"instruction({', '.join((repr(kind), *named))})"
+    if step.decision is None:
+        return call
+    words["plica.schedule"].add("decided")
+    return f"decided({', '.join((call, *map(str, step.decision)))})"
+
+
+def _text(value: Any, words: dict[str, set[str]]) -> str:
+    if isinstance(value, Handle):
+        return f"{{{_slot(value)}}}"
+    if isinstance(value, Term):
+        words["plica.schedule"].add("term")
+        return f"term({_braced(repr(encode.to_json(value)))})"
+    if isinstance(value, Name):
+        words.setdefault("plica.core.name", set()).add("Name")
+        return f"Name({_braced(repr(value.hint))}, {value.index})"
+    if isinstance(value, tuple):
+        inside = ", ".join(_text(each, words) for each in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value!r}')"
+    return _braced(repr(value))
+
+
+def _slot(handle: Handle) -> str:
+    return f"{handle.sort}_{handle.step}_{handle.output}"
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _targets(names: Mapping[int, str], arity: int | None) -> str:
+    """The left side of an assignment; without an arity, one that fits any."""
+    if not names:
+        return ""
+    if names.keys() == {0} and names[0].startswith("block_") and arity in (None, 1):
+        return f"{names[0]} = "
+    shown = [names.get(each, "_") for each in range(max(names) + 1)]
+    if arity is None:
+        return f"{', '.join((*shown, '*_'))} = "
+    shown += ["_"] * (arity - len(shown))
+    return f"({shown[0]},) = " if arity == 1 else f"{', '.join(shown)} = "
+
+
+def _names(
+    trace: Trace, program: Program | None, kernel: str | None, taken: set[str]
+) -> tuple[dict[Handle, str], dict[int, int]]:
+    """A name for every handle that is used, and how many things each step gives, if known."""
+    used = dict.fromkeys(h for step in trace.steps for h in handles(step.instruction))
+    ordered = sorted(used, key=lambda h: (h.step, h.output))
+    if program is None:
+        return {h: _slot(h) for h in ordered}, {}
+    _, _, found = kernel_of(program, kernel)
+    outputs: Mapping[Handle, Output] = {}
+    for state in states(trace, found):
+        outputs = state.outputs
+    arities = [0] * len(trace)
+    for handle in outputs:
+        arities[handle.step] += 1
+    names: dict[Handle, str] = {}
+    for handle in ordered:
+        name = _unused(_hint(handle, outputs[handle]), taken)
+        taken.add(name)
+        names[handle] = name
+    return names, dict(enumerate(arities))
+
+
+def _hint(handle: Handle, output: Output) -> str:
+    match output:
+        case int():
+            return f"number_{handle.step}_{handle.output}"
+        case Name():
+            own = str(output)
+        case _:
+            own = str(output.name)
+    word = re.sub(r"\W", "_", own)
+    return f"{handle.sort}_{word}"
+
+
+def _unused(hint: str, taken: set[str]) -> str:
+    name, count = hint, 0
+    while name in taken:
+        count += 1
+        name = f"{hint}__{count}"
+    return name
+
+
+def term(text: str) -> Term:
+    """The term of an instruction that has no syntax of its own, in the encoding of the core."""
+    return encode.from_json(text)
+
+
+__all__ = ["form_of", "from_python", "instruction", "term", "to_python"]

@@ -1,0 +1,128 @@
+"""Reach: the box of a buffer that stages touch in one iteration of the loops they share.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store, block
+>>> from plica.ir.tensor import axis, buffer
+>>> from plica.schedule.flow import stages
+>>> x, y = buffer("x", (14,), f32), buffer("y", (12,), f32)
+>>> i, j, v = (axis(name) for name in "ijv")
+>>> body = block("y", (v,), (12,), "s", (i * 4 + j,), Store(y, (v,), x[v] + x[v + 2]))
+>>> nest = For(i, index(3), "serial", For(j, index(4), "serial", body))
+>>> box = reached(tuple(stages(nest).values()), x, (nest,), EMPTY, written=False)
+>>> box.extents[0]
+Lit(6, DType('i64'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.core.binding import free_vars, substitute
+from plica.ir.dim import known
+from plica.ir.loop import Block, For
+from plica.ir.scalar import Add, Buffer, FloorDiv, Lit, Scalar, ScalarVar, Sub, index
+from plica.rewrite.index import EMPTY, Context
+from plica.schedule.access import inside
+from plica.schedule.around import simple
+from plica.schedule.cover import reaches
+from plica.schedule.flow import Stage
+from plica.schedule.region import Box, clipped, hull, relaxed
+from plica.schedule.rework import Span
+
+__all__ = ["EMPTY", "index", "is_written", "reached", "spans_of", "whole"]
+
+
+def reached(
+    users: Sequence[Stage], buffer: Buffer, shared: tuple[For, ...], context: Context, *,
+    written: bool,
+) -> Box:  # fmt: skip
+    """The part of a buffer that stages read, or write, in one iteration of loops around them."""
+    found: Box | None = None
+    for stage in users:
+        block = stage.block
+        values = dict(zip(block.vars, block.bindings, strict=True))
+        inner = tuple([(loop.var, loop.extent) for loop in stage.loops[len(shared) :]])
+        if not shared:  # all instances: the variables themselves say more than loops with guards
+            values, inner = {}, tuple(zip(block.vars, block.extents, strict=True))
+        for access in inside(block):
+            if access.buffer is buffer and access.written is written:
+                box = relaxed(access, values, inner, context)  # type: ignore[arg-type]
+                found = box if found is None else hull(found, box, context)
+    assert found is not None, f"nobody touches {buffer.name}"
+    return clipped(found, context)
+
+
+def whole(block: Block, buffer: Buffer, *, written: bool) -> Box:
+    """What all instances of a block read, or write, of a buffer."""
+    return reached([Stage(block, (), (), ())], buffer, (), EMPTY, written=written)
+
+
+def is_written(writer: Stage, shared: tuple[For, ...], box: Box, context: Context) -> bool:
+    """Whether a stage is shown to write each element of a box in one iteration of loops."""
+    inner = tuple([(loop.var, loop.extent) for loop in writer.loops[len(shared) :]])
+    return reaches(writer.block, inner, box, context)
+
+
+def spans_of(
+    block: Block, places: Sequence[tuple[Scalar, ...]], boxes: Sequence[Box], context: Context
+) -> list[Span | None]:
+    """The values of a block's variables for which the elements at `places` may be in the boxes.
+
+    None for a variable of which that says nothing.  Never leaves a value out.
+    """
+    found: dict[ScalarVar, Span] | None = None
+    for indices, box in zip(places, boxes, strict=True):
+        mine: dict[ScalarVar, Span] = {}
+        for at, term in enumerate(indices):
+            solved = _solved(term, Span(box.starts[at], box.extents[at]), context)
+            if solved is not None and solved[0] in block.vars:
+                mine.setdefault(*solved)
+        if found is not None:
+            old, new = found, mine
+            mine = {  # a value that either place needs
+                var: _around(old[var], new[var], box.buffer, context)
+                for var in block.vars
+                if var in old and var in new
+            }
+        found = mine
+    sizes = dict(zip(block.vars, block.extents, strict=True))
+    mine = found or {}
+    return [_unless_all(mine.get(var), sizes[var]) for var in block.vars]
+
+
+def _unless_all(span: Span | None, size: Scalar) -> Span | None:
+    if span is not None and known(span.start) == 0 and span.extent is size:
+        return None
+    return span
+
+
+def _around(a: Span, b: Span, buffer: Buffer, context: Context) -> Span:
+    line = Buffer(buffer.name, (index(1),), buffer.dtype)
+    one, two = (Box(line, (each.start,), (each.extent,), False) for each in (a, b))
+    both = hull(one, two, context)
+    return Span(both.starts[0], both.extents[0])
+
+
+def _solved(term: Scalar, span: Span, context: Context) -> tuple[ScalarVar, Span] | None:
+    """The variable an index depends on, and its values where the index is in a span."""
+    while not isinstance(term, ScalarVar):
+        match term:
+            case Add(left, Lit() as offset) | Add(Lit() as offset, left):
+                term, span = left, Span(simple(span.start - offset, context), span.extent)
+            case Sub(left, Lit() as offset):
+                term, span = left, Span(simple(span.start + offset, context), span.extent)
+            case FloorDiv(left, Lit() as by) if int(by.value) > 0:
+                start, extent = simple(span.start * by, context), simple(span.extent * by, context)
+                term, span = left, Span(start, extent)
+            case _:
+                return None
+    return term, span
+
+
+def at_values(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
+    """A term where variables have these values."""
+    if free_vars(term).isdisjoint(values):
+        return term
+    found = substitute(term, values)
+    assert isinstance(found, Scalar)
+    return found
