@@ -24,6 +24,9 @@ NAMES: Final = ("cpu",)
 PLANNED: Final = ("cuda", "accel")
 
 
+_X86_VECTORS: Final = (("avx512f", (512, 32)), ("avx", (256, 16)))
+
+
 @frozen
 class Target:
     """A kind of machine: LLVM's triple, its name of the processor, and its features."""
@@ -46,6 +49,30 @@ class Target:
     def has_half(self) -> bool:
         """Whether f16 is converted by the machine; otherwise the code does it bit by bit."""
         return self.architecture in ("aarch64", "arm64") or self.has("f16c")
+
+    @property
+    def vector_bits(self) -> int:
+        """How many bits of a vector the machine takes at once."""
+        return self._vectors[0]
+
+    @property
+    def vector_registers(self) -> int:
+        """How many vectors the machine holds in registers."""
+        return self._vectors[1]
+
+    @property
+    def _vectors(self) -> tuple[int, int]:
+        if self.architecture in ("aarch64", "arm64"):
+            return 128, 32
+        for feature, found in _X86_VECTORS:
+            if self.has(feature):
+                return found
+        return (128, 16) if self.architecture == "x86_64" else (64, 16)
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether the machine multiplies and adds with one rounding."""
+        return self.architecture in ("aarch64", "arm64") or self.has("fma")
 
     def __str__(self) -> str:
         return f"{self.name} ({self.triple}, {self.cpu})"

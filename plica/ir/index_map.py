@@ -90,7 +90,7 @@ def index_map(of: Callable[..., Iterable[Like] | Like], rank: int | None = None)
         used.add(name)
         variables.append(ScalarVar(name, i64))
     results = of(*variables)
-    several = (results,) if isinstance(results, Scalar | int) else tuple(results)
+    several = (results,) if isinstance(results, Scalar | int | float) else tuple(results)
     return IndexMap(tuple(variables), tuple([index(each) for each in several]))
 
 

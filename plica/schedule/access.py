@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
@@ -66,6 +66,7 @@ class Access:
     extents: tuple[Scalar, ...]
     inner: Inner
     written: bool
+    facts: tuple[Scalar, ...]  # predicates of blocks inside the statement
     certain: bool  # no guard is in the way inside the statement
 
 
@@ -76,6 +77,7 @@ class _Place:
     known: Known
     inner: Inner
     own: frozenset[Buffer]
+    facts: tuple[Scalar, ...] = ()
     certain: bool = True
 
 
@@ -106,18 +108,23 @@ def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
             case Block():
                 scalars = (stmt.predicate, *stmt.bindings)
                 values = zip(stmt.vars, stmt.bindings, strict=True)
-                meant = {var: _value(value, here.known) for var, value in values}
-                certain = here.certain and stmt.predicate is TRUE
-                deeper = _Place({**here.known, **meant}, here.inner, here.own, certain)
+                meant: dict[Term, Scalar | None] = {
+                    var: _value(value, here.known) for var, value in values
+                }
+                deeper = evolve(here, known={**here.known, **meant})
+                if stmt.predicate is not TRUE:
+                    fact = _value(stmt.predicate, here.known)
+                    facts = here.facts if fact is None else (*here.facts, fact)
+                    deeper = evolve(deeper, facts=facts, certain=False)
             case Bind(var, value):
                 scalars = (value,)
                 new = {**here.known, var: _value(value, here.known)}
-                deeper = _Place(new, here.inner, here.own, here.certain)
+                deeper = evolve(here, known=new)
             case Branch(condition) | While(condition):
                 scalars = (condition,)
-                deeper = _Place(here.known, here.inner, here.own, False)
+                deeper = evolve(here, certain=False)
             case Alloc(buffer):
-                deeper = _Place(here.known, here.inner, here.own | {buffer}, here.certain)
+                deeper = evolve(here, own=here.own | {buffer})
             case Store(buffer, indices, value):
                 scalars = (value, *indices)
                 if buffer not in here.own:
@@ -212,7 +219,7 @@ def _box(
         size if start is None else extent
         for start, extent, size in zip(starts, extents, buffer.shape, strict=True)
     ]
-    return Access(buffer, tuple(starts), tuple(sizes), inner, written, here.certain)
+    return Access(buffer, tuple(starts), tuple(sizes), inner, written, here.facts, here.certain)
 
 
 def _value(term: Scalar, known: Known) -> Scalar | None:
@@ -243,7 +250,7 @@ def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ..
         else:
             known.pop(var, None)
             inner.append((var, size))
-    return _Place(known, tuple(inner), here.own, here.certain)
+    return evolve(here, known=known, inner=tuple(inner))
 
 
 def _reads(term: Scalar) -> bool:

@@ -4,10 +4,10 @@ A step is known by what it is and what it is done to, never by its number: `addr
 and the addresses of the steps that gave its handles, `identity` also holds everything else that is
 written in it.  Two traces are aligned so that as much as possible of both stays in order.
 
->>> from plica.schedule.spelling import instruction
+>>> from plica.schedule.spelling import spell
 >>> from plica.schedule.trace import Step
->>> found, other = (Step(instruction("block", number=n, role="s")) for n in (0, 1))
->>> around = Step(instruction("loops", block=Handle(0, 0, "block")))
+>>> found, other = (Step(spell("block", number=n, role="s")) for n in (0, 1))
+>>> around = Step(spell("loops", block=Handle(0, 0, "block")))
 >>> aligned(Trace((found, around)), Trace((other, around)))
 ((0, 0), (1, 1))
 >>> aligned(Trace((found, around)), Trace((found, found, around)))
@@ -110,7 +110,6 @@ def _likeness(a: Signature, b: Signature) -> int:
     if same_text and same_target:
         return SAME - 1
     return SAME_TEXT if same_text else SAME_TARGET if same_target else SAME_KIND
-
 
 
 def _spell(value: Any, of: Callable[[Handle], str]) -> str:

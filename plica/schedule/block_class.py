@@ -51,9 +51,14 @@ def complete_body(block: Block) -> Problem | None:
     return _waits(block) or _distinct(block)
 
 
-@lru_cache(maxsize=2048)
 def reduction_body(block: Block) -> Problem | None:
     """Why a block is no reduction, apart from who else writes its buffers."""
+    return update_body(block) or _begins(block)
+
+
+@lru_cache(maxsize=2048)
+def update_body(block: Block) -> Problem | None:
+    """Why a block is not the update of a reduction; it may leave the beginning to another one."""
     where = f"the block {block.label}"
     kinds = set(block.kinds)
     if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
@@ -62,7 +67,7 @@ def reduction_body(block: Block) -> Problem | None:
     if reducer(block) is None:
         expected = "updates of the form y = y + e, with + * min max and the like"
         return Problem("reducer", where, expected, "something else")
-    return _waits(block) or _same_element(block) or _distinct(block) or _begins(block)
+    return _waits(block) or _same_element(block) or _distinct(block)
 
 
 def _waits(block: Block) -> Problem | None:
@@ -89,6 +94,7 @@ def _same_element(block: Block) -> Problem | None:
     return None
 
 
+@lru_cache(maxsize=2048)
 def _begins(block: Block) -> Problem | None:
     """An init that stores what is updated, and does not look at it."""
     where = f"the block {block.label}"

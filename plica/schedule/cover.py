@@ -23,12 +23,13 @@ from functools import lru_cache
 
 from plica.core.binding import substitute
 from plica.core.name import Name
+from plica.core.term import Term
 from plica.ir.dim import dim_var, known
 from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Block, For
 from plica.ir.scalar import Le, Lt, Scalar, ScalarVar
 from plica.rewrite.index import Context, can_prove
-from plica.rewrite.index.digit import ZERO
+from plica.rewrite.index.count import ZERO
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import Access, Inner, inside
 from plica.schedule.around import context_of, simple
@@ -61,7 +62,7 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     """Whether a store of a block reaches each element of a box."""
     if not store.certain or None in store.starts:
         return False
-    values = dict(zip(block.vars, block.bindings, strict=True))
+    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     reached = relaxed(store, values, inner, context)
     loops = [*inner, *store.inner]
     bindings: list[Scalar] = []

@@ -24,8 +24,8 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.dim import dim_var, known
-from plica.ir.loop import Alloc, Block, For, Kernel, Seq, Stmt, substatements
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
+from plica.ir.scalar import And, Buffer, Scalar, ScalarVar
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import Access, accesses
 from plica.schedule.region import block_boxes
@@ -153,7 +153,10 @@ def iteration_of(access: Access, loop: For) -> Scalar | None:
     loops = [each for each in loops if each[0] in free]
     if loop.var not in free:
         return None
-    found = iteration_map(loops, bindings, values).recovered(tuple(values))
+    predicate: Scalar = TRUE
+    for fact in access.facts:
+        predicate = fact if predicate is TRUE else And(predicate, fact)
+    found = iteration_map(loops, bindings, values, predicate).recovered(tuple(values))
     way = found.get(loop.var)
     if way is None or not free_vars(way).isdisjoint(inner | {loop.var}):
         return None

@@ -10,9 +10,9 @@ use what it gives.  Any choice of hunks is a trace again.
 Laws: `apply(diff(a, b), a) is b`; `diff(a, a)` keeps every step.
 
 >>> from plica.schedule.primitive import split
->>> from plica.schedule.spelling import instruction
->>> found = Step(instruction("block", number=0, role="s"))
->>> around = Step(instruction("loops", block=Handle(0, 0, "block")))
+>>> from plica.schedule.spelling import spell
+>>> found = Step(spell("block", number=0, role="s"))
+>>> around = Step(spell("loops", block=Handle(0, 0, "block")))
 >>> a = Trace((found, around, Step(split(Handle(1, 0, "loop"), (None, 4)))))
 >>> b = Trace((found, around, Step(split(Handle(1, 0, "loop"), (None, 8)))))
 >>> (hunk,) = diff(a, b).hunks
@@ -244,7 +244,9 @@ def _with_moves(a: Trace, b: Trace, pairs: dict[int, int]) -> dict[int, int]:
     while True:  # equal up to where their handles went: those that are not exactly so, stay apart
         place = pairs | moves
         wrong = [
-            old for old, new in moves.items() if _renumbered(a.steps[old], place) is not b.steps[new]
+            old
+            for old, new in moves.items()
+            if _renumbered(a.steps[old], place) is not b.steps[new]
         ]
         if not wrong:
             return place

@@ -3,8 +3,8 @@
     text      ::= import* "@do" "def" name "():" statement+
     statement ::= [targets "="] "yield" step          targets ::= name ("," name)* ["," "*_"]
     step      ::= call | "decided(" call "," int* ")"
-    call      ::= kind "(" value* ")" | "instruction(" string "," (field "=" value)* ")"
-    value     ::= None | number | string | "(" value* ")" | name | "term(" string ")" | "Name(" … ")"
+    call      ::= kind "(" value* ")" | "spell(" string "," (field "=" value)* ")"
+    value     ::= None | number | string | "(" value* ")" | name | "term(" string ")" | Name(…)
 
 A do-block with loops, branches or sampling words is a program: record it with `trace_of`.
 """
@@ -21,7 +21,7 @@ from plica.core.name import Name
 from plica.ir.script.text import parse
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
-from plica.schedule.instruction import Decision, Instruction, kinds
+from plica.schedule.instruction import Decision, Instruction, kind_of
 from plica.schedule.spelling import read, refuse, trace_from
 from plica.schedule.trace import Trace
 
@@ -112,17 +112,17 @@ class _Reader:
         self, node: ast.expr, word: str, arguments: list[ast.expr], named: dict[str, ast.expr]
     ) -> Instruction:
         place = self.place(node)
-        if word == "instruction":
+        if word == "spell":
             if len(arguments) != 1:
-                self.refuse(node, "instruction takes a kind, then fields by name.")
+                self.refuse(node, "spell takes a kind, then fields by name.")
             fields = {name: self.value(value) for name, value in named.items()}
             return read(self.value(arguments[0]), fields, place)
-        cls = kinds().get(word)
+        cls = kind_of(word)
         if cls is None:
             return read(word, {}, place)  # refuses it, with the kind that was meant
         form = self.form_of(cls)
         if form is None:
-            self.refuse(node, f"{word} is written `instruction({word!r}, …)`.")
+            self.refuse(node, f"{word} is written `spell({word!r}, …)`.")
         return read(word, self.fields(node, form, arguments, named), place)
 
     def fields(

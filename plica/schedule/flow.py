@@ -17,7 +17,7 @@ True
 
 # Note [Settled values]
 By induction along the text: a complete block computes an element from settled values, whenever it
-runs, and a reduction runs all its updates of an element between two readers (`_unfinished`).
+runs, and a reduction runs all its updates of an element between two readers (`unfinished`).
 """
 
 from __future__ import annotations
@@ -164,11 +164,11 @@ def _unsettled_input(
     if label not in answers:
         expected = f"{buffer.name} to be written before it is read"
         return Problem("stage-pipeline", where, expected, f"{label} comes after")
-    return answers[label] or steady(writer.block) or _unfinished(writer, common(writer, reader))
+    return answers[label] or steady(writer.block) or unfinished(writer, common(writer, reader))
 
 
 @lru_cache(maxsize=2048)
-def _unfinished(writer: Stage, shared: tuple[For, ...]) -> Problem | None:
+def unfinished(writer: Stage, shared: tuple[For, ...]) -> Problem | None:
     """Why a reduction may leave partial values after an iteration of the shared loops."""
     block = writer.block
     if "reduce" not in block.kinds:

@@ -149,6 +149,12 @@ def primitive(kind: str) -> Callable[[I], I]:
     return declare
 
 
+def kind_of(name: str) -> type[Instruction] | None:
+    """The kind of instruction of that name; other packages are asked only if none is known yet."""
+    found = _kinds.get(name)
+    return kinds().get(name) if found is None else found
+
+
 def kinds() -> Mapping[str, type[Instruction]]:
     """Every kind of instruction by name, those of installed packages too."""
     import_module("plica.schedule.primitive")

@@ -11,9 +11,9 @@ A step has the fields its kind declares.  A handle is written `sort step.output`
 key (`text`, `name`, `float`, `bytes`).
 
 >>> from plica.schedule.primitive import loops
->>> from plica.schedule.spelling import instruction
+>>> from plica.schedule.spelling import spell
 >>> from plica.schedule.trace import Step
->>> of = Trace((Step(instruction("block", number=0, role="s")), Step(loops(Handle(0, 0, "block")))))
+>>> of = Trace((Step(spell("block", number=0, role="s")), Step(loops(Handle(0, 0, "block")))))
 >>> print(to_json(of))
 {"format": "plica-trace", "version": 1, "steps": [
   {"kind": "block", "number": 0, "role": "s"},

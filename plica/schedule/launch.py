@@ -28,9 +28,7 @@ from plica.schedule.problem import Problem
 from plica.schedule.site import Site
 
 
-def safe_threads(
-    scene: Scene, site: Site[For], only: Buffer | None = None
-) -> Problem | None:
+def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:
     """Whether a loop that is bound to threads in this scene does what it did as a serial one.
 
     With `only` the question is asked of that buffer alone.
@@ -80,9 +78,7 @@ def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
         return False
     if site.node not in reduce_loops(block):
         return False
-    root = next(
-        (s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), site.node
-    )
+    root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), site.node)
     users = [each for each in children(root) if buffer in (*each.reads, *each.writes)]
     return len(users) == 1
 

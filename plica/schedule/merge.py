@@ -64,35 +64,39 @@ class _Side:
     name: str
     trace: Trace
     origin: dict[int, Item] = field(factory=dict)  # of each of its steps
-    changed: dict[int, Step] = field(factory=dict)  # steps of the base, as this side has them
+    changed: dict[int, int] = field(factory=dict)  # steps of the base, and which they are here
     deleted: set[int] = field(factory=set)
     moved: dict[int, int] = field(factory=dict)  # steps of the base, and the gap they went to
     gaps: dict[int, list[Item]] = field(factory=dict)  # what stands before a step of the base
     known: tuple[Signature, ...] = ()
 
 
-def merge(base: Trace, a: Trace, b: Trace, program: Program | None = None) -> Trace | Conflicts:
+def merge(
+    base: Trace,
+    a: Trace,
+    b: Trace,
+    program: Program | None = None,
+    kernel: str | None = None,
+) -> Trace | Conflicts:
     """The trace with the changes of both; with a program, it is replayed on it as well."""
     ours, theirs = _side("ours", base, a), _side("theirs", base, b)
-    if (digest_key(ours), "") > (digest_key(theirs), ""):  # so that the order of sides is nothing
+    if _key(ours) > _key(theirs):  # so that the order of the sides makes no difference
         swapped = _merged(base, theirs, ours)
         found = swapped if isinstance(swapped, Trace) else _turned(swapped)
     else:
         found = _merged(base, ours, theirs)
     if program is None or not isinstance(found, Trace):
         return found
-    _, _, kernel = kernel_of(program)
+    _, _, whole = kernel_of(program, kernel)
     try:
-        scheduled(found, kernel)
+        scheduled(found, whole)
     except ScheduleRefused as refused:
-        assert refused.step is not None
-        step = found.steps[refused.step]
+        step = None if refused.step is None else found.steps[refused.step]
         return Conflicts((Conflict("illegal", None, step, None, str(refused)),))
     return found
 
 
-def digest_key(side: _Side) -> str:
-    """Something to order the sides by that does not depend on which is called ours."""
+def _key(side: _Side) -> str:
     return "".join(each.identity for each in side.known)
 
 
@@ -104,9 +108,9 @@ def _side(name: str, base: Trace, trace: Trace) -> _Side:
             case Keep(old, new):
                 side.origin[new] = ("base", old)
                 gap = old + 1
-            case Change(old, new, _, after):
+            case Change(old, new, _, _):
                 side.origin[new] = ("base", old)
-                side.changed[old] = after
+                side.changed[old] = new
                 gap = old + 1
             case Move(old, new, _):
                 side.origin[new] = ("base", old)
@@ -127,6 +131,7 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
     found = _clashes(base, ours, theirs)
     same: dict[Item, Item] = {}  # what both made alike, theirs -> ours
     order: list[Item] = []
+    gone = ours.deleted | theirs.deleted | ours.moved.keys() | theirs.moved.keys()
     for at in range(len(base) + 1):
         mine, other = ours.gaps.get(at, []), theirs.gaps.get(at, [])
         order += mine
@@ -141,7 +146,6 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
                 order.append(item)
             else:
                 same[item] = twin
-        gone = ours.deleted | theirs.deleted | ours.moved.keys() | theirs.moved.keys()
         if at < len(base) and at not in gone:
             order.append(("base", at))
     found += _same_targets(order, ours, theirs)
@@ -169,9 +173,11 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
 def _clashes(base: Trace, ours: _Side, theirs: _Side) -> list[Conflict]:
     found: list[Conflict] = []
     for at in range(len(base)):
-        mine, other = ours.changed.get(at), theirs.changed.get(at)
+        mine, other = _changed(at, ours), _changed(at, theirs)
         if mine is not None and other is not None:
-            if _spelled_in(mine, ours) != _spelled_in(other, theirs):
+            left, right = (side.known[side.changed[at]] for side in (ours, theirs))
+            alike = left.identity == right.identity
+            if not alike and _in_base(mine, ours) is not _in_base(other, theirs):
                 why = "Both sides change the step, in different ways."
                 found.append(Conflict("changed-both", at, mine, other, why))
         elif (mine is not None and at in theirs.deleted) or (
@@ -225,33 +231,35 @@ def _target(step: Step, side: _Side) -> tuple[Handle, ...] | None:
     return tuple(found) or None
 
 
-def _spelled_in(step: Step, side: _Side) -> object:
+def _changed(at: int, side: _Side) -> Step | None:
+    return side.trace.steps[side.changed[at]] if at in side.changed else None
+
+
+def _in_base(step: Step, side: _Side) -> Step:
     """A step in terms of the base where its handles come from there."""
     place = {n: o[1] if o[0] == "base" else -1 - o[1] for n, o in side.origin.items()}
     return renumbered(step, place)
 
 
-def _step_of(
-    item: Item, base: Trace, ours: _Side, theirs: _Side
-) -> tuple[Step, dict[int, Item]]:
+def _step_of(item: Item, base: Trace, ours: _Side, theirs: _Side) -> tuple[Step, dict[int, Item]]:
     """A step of the result, and where the steps come from that its handles count."""
     name, number = item
     for side in (ours, theirs):
         if name == side.name:
             return side.trace.steps[number], side.origin
         if name == "base" and number in side.changed:
-            return side.changed[number], side.origin
+            return side.trace.steps[side.changed[number]], side.origin
     return base.steps[number], {each: ("base", each) for each in range(number)}
 
 
 def _needs(kind: Meeting, item: Item, step: Step, ours: str, why: str) -> Conflict:
     at = item[1] if item[0] == "base" else None
-    return Conflict(kind, at, *((step, None) if item[0] in (ours, "base") else (None, step)), why)
+    mine = item[0] in (ours, "base")
+    return Conflict(kind, at, step if mine else None, None if mine else step, why)
 
 
 def _turned(conflicts: Conflicts) -> Conflicts:
     turned = [
-        Conflict(each.kind, each.step, each.theirs, each.ours, each.why)
-        for each in conflicts.found
+        Conflict(each.kind, each.step, each.theirs, each.ours, each.why) for each in conflicts.found
     ]
     return Conflicts(tuple(turned))

@@ -1,6 +1,6 @@
 """Minimise: the smallest trace that is still good.
 
-    smallest = minimise(trace, matmul, good)      good: Module -> bool, e.g. "within 3 % of the best"
+    smallest = minimise(trace, matmul, good)     good: Module -> bool, e.g. "within 3 % of the best"
 
 Steps are taken away in ever smaller groups, each with all that needs it, then decisions are made
 simpler: towards (extent, 1, 1 …) for tiles, towards 0 and 1 for single numbers.

@@ -73,9 +73,7 @@ def ways(
 
 
 @lru_cache(maxsize=1024)
-def open_loops(
-    root: For, span: tuple[ScalarVar, ...]
-) -> Mapping[Buffer, tuple[ScalarVar, ...]]:
+def open_loops(root: For, span: tuple[ScalarVar, ...]) -> Mapping[Buffer, tuple[ScalarVar, ...]]:
     """For each buffer that a nest writes, the loops in which iterations that meet may differ."""
     written = frozenset([each.buffer for each in accesses(root) if each.written])
     return {
@@ -110,7 +108,8 @@ def reduce_loops(site: Site[Block]) -> tuple[For, ...]:
     """The loops of its scope that feed a variable of a block that is not spatial."""
     block = site.node
     pairs = zip(block.kinds, block.bindings, strict=True)
-    free = frozenset[object]().union(*[free_vars(each) for kind, each in pairs if kind != "spatial"])
+    others = [free_vars(each) for kind, each in pairs if kind != "spatial"]
+    free = frozenset[object]().union(*others)
     return tuple([loop for loop in site.loops if loop.var in free])
 
 
@@ -151,7 +150,12 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     if buffer in users[0].reads and not _restarts(first, loop):
         return False
     readers = [scene.map.blocks[each.block.label] for each in users[1:] if buffer in each.reads]
-    return all(is_covered(first, each, loop) for each in readers)
+    mine = {each.var: each for each in first.loops}
+    for each in readers:  # in the innermost loop around both: a later turn of it writes too late
+        shared = [mine[outer.var] for outer in each.loops if outer.var in mine]
+        if not is_covered(first, each, shared[-1]):
+            return False
+    return True
 
 
 def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:

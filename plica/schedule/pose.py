@@ -25,6 +25,16 @@ Each answers None, or the precondition that is broken, so that a check is a chai
     spatial-loop       a loop that feeds only spatial variables
     same-scope         two blocks in one scope
     scope              a memory scope that somebody declared
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Kernel, Store, block
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, i, v = buffer("x", (4,), f32), buffer("y", (4,), f32), axis("i"), axis("v")
+>>> inside = block("y", (v,), (4,), "s", (i // 2,), Store(y, (v,), x[v]))
+>>> scene = Scene(Kernel((), (x, y), 1, For(i, x.shape[0], "serial", inside)), {})
+>>> site = scene.map.blocks[inside.label]
+>>> complete(scene, site) is None, affine(scene, site).precondition
+(True, 'affine')
 """
 
 from __future__ import annotations
@@ -37,10 +47,11 @@ from plica.ir.loop import Alloc, Block, For, Seq, Stmt
 from plica.ir.memory import is_scope, scopes
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.rewrite.index.iteration import IterationMap, iteration_map
-from plica.schedule.block_class import complete_body, reduction_body
+from plica.schedule.block_class import complete_body, reduction_body, update_body
 from plica.schedule.cover import is_covered
 from plica.schedule.dependence import children, conflicts, scope_of, stranger
 from plica.schedule.instruction import Scene
+from plica.schedule.private import private
 from plica.schedule.problem import Problem
 from plica.schedule.site import Site
 
@@ -226,6 +237,16 @@ def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
     return Problem("independent", f"the loop {site.node.var.name}", expected, found)
 
 
+def separable_iterations(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop whose iterations may run at once if each makes its private buffers itself.
+
+    The edit then is to be made on `with_private(kernel, site, private(kernel, site))`.
+    """
+    met = conflicts(site.node)
+    own = private(scene.kernel, site) if met else ()
+    return None if len(own) == len(met) else independent_iterations(scene, site)
+
+
 def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
     """A loop that feeds only spatial variables of the blocks inside it."""
     loop = site.node
@@ -254,11 +275,16 @@ def reorderable(scene: Scene, sites: Sequence[Site[For]]) -> Problem | None:
             if (
                 len(users) != 1
                 or stranger(innermost.node.body) is not None
-                or reduction_body(users[0].block) is not None
+                or _order_matters(users[0].block)
                 or injective(scene, scene.map.blocks[users[0].block.label]) is not None
             ):
                 return independent_iterations(scene, site)
     return None
+
+
+def _order_matters(block: Block) -> bool:
+    body = update_body if block.init is None else reduction_body
+    return body(block) is not None
 
 
 def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:

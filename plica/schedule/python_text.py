@@ -1,9 +1,9 @@
 """Python text: a trace as the do-block that makes it.
 
 >>> from plica.schedule.primitive import split
->>> from plica.schedule.spelling import instruction
->>> found = Step(instruction("block", number=0, role="s"))
->>> around = Step(instruction("loops", block=Handle(0, 0, "block")))
+>>> from plica.schedule.spelling import spell
+>>> found = Step(spell("block", number=0, role="s"))
+>>> around = Step(spell("loops", block=Handle(0, 0, "block")))
 >>> of = Trace((found, around, Step(split(Handle(1, 0, "loop"), (None, 4)))))
 >>> print(to_python(of))
 from plica.schedule import do
@@ -30,7 +30,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final
 
 from plica.core import encode
@@ -40,7 +40,7 @@ from plica.schedule.do_reader import read_do
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction
 from plica.schedule.replay import Program, kernel_of, states
-from plica.schedule.spelling import instruction, spelled
+from plica.schedule.spelling import spelled
 from plica.schedule.trace import Step, Trace, handles
 
 PRIMITIVES: Final = "plica.schedule.primitive"
@@ -79,7 +79,7 @@ def form_of(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
     return _form(cls)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
     function = function_of(cls)
     if function is None:
@@ -117,9 +117,9 @@ def _called(step: Step, words: dict[str, set[str]]) -> str:
         words.setdefault(PRIMITIVES if inside else module, set()).add(kind)
         call = f"{kind}({', '.join(_text(each, words) for each in arguments)})"
     else:  # no function makes it: by the names of its fields
-        words["plica.schedule"].add("instruction")
+        words["plica.schedule"].add("spell")
         named = [f"{name}={_text(value, words)}" for name, value in fields.items()]
-        call = f"instruction({', '.join((repr(kind), *named))})"
+        call = f"spell({', '.join((repr(kind), *named))})"
     if step.decision is None:
         return call
     words["plica.schedule"].add("decided")
@@ -211,5 +211,3 @@ def term(text: str) -> Term:
     """The term of an instruction that has no syntax of its own, in the encoding of the core."""
     return encode.from_json(text)
 
-
-__all__ = ["form_of", "from_python", "instruction", "term", "to_python"]

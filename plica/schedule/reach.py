@@ -16,11 +16,13 @@ Lit(6, DType('i64'))
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.loop import Block, For
-from plica.ir.scalar import Add, Buffer, FloorDiv, Lit, Scalar, ScalarVar, Sub, index
+from plica.ir.scalar import Add, Buffer, FloorDiv, Lit, Max, Min, Scalar, ScalarVar, Sub, index
 from plica.rewrite.index import EMPTY, Context
 from plica.schedule.access import inside
 from plica.schedule.around import simple
@@ -49,7 +51,25 @@ def reached(
                 box = relaxed(access, values, inner, context)  # type: ignore[arg-type]
                 found = box if found is None else hull(found, box, context)
     assert found is not None, f"nobody touches {buffer.name}"
-    return clipped(found, context)
+    return _trimmed(found, context)
+
+
+def _trimmed(box: Box, context: Context) -> Box:
+    """The box cut off at the ends of its buffer, where that is no matter of cases.
+
+    Elsewhere it stays: a predicate on a loop of known extent is worth more than no predicate.
+    """
+    cut = clipped(box, context)
+    starts, extents = list(box.starts), list(box.extents)
+    for at, (start, extent) in enumerate(zip(cut.starts, cut.extents, strict=True)):
+        if not _has_cases(start) and not _has_cases(extent):
+            starts[at], extents[at] = start, extent
+    return Box(box.buffer, tuple(starts), tuple(extents), box.exact)
+
+
+@lru_cache(maxsize=4096)
+def _has_cases(term: Scalar) -> bool:
+    return any(isinstance(each, Min | Max) for each in post_order(term))
 
 
 def whole(block: Block, buffer: Buffer, *, written: bool) -> Box:

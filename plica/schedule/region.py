@@ -41,7 +41,7 @@ from plica.ir.scalar import (
     index,
 )
 from plica.rewrite.index import EMPTY, Context, can_prove
-from plica.rewrite.index.digit import ONE, ZERO, at_least, is_natural
+from plica.rewrite.index.count import ONE, ZERO, at_least, is_natural
 from plica.rewrite.index.polynomial import Polynomial, Product, polynomial
 from plica.schedule.access import Access, Inner, accesses
 from plica.schedule.access import inside as accesses_inside
@@ -105,7 +105,7 @@ def boxes_under(
 
 @lru_cache(maxsize=2048)
 def _under(block: Block, inner: Inner, context: Context) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    values = dict(zip(block.vars, block.bindings, strict=True))
+    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     return _both(accesses_inside(block), values, inner, context)
 
 

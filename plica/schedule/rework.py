@@ -125,7 +125,7 @@ def without_buffer(kernel: Kernel, buffer: Buffer) -> Kernel:
     return kernel
 
 
-@frozen(eq=False)
+@frozen
 class Span:
     """The values `start, start + 1, …` of a block's variable, `extent` of them."""
 

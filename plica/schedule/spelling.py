@@ -7,7 +7,7 @@ instruction, those of other packages too, and refuse the same mistakes.
 >>> from plica.schedule.primitive import split
 >>> spelled(split(Handle(1, 0, "loop"), (None, 4)))
 ('split', {'loop': Handle(1, 0, 'loop'), 'factors': (None, 4)})
->>> instruction("split", loop=Handle(1, 0, "loop"), factors=(None, 4))
+>>> spell("split", loop=Handle(1, 0, "loop"), factors=(None, 4))
 Split(Handle(1, 0, 'loop'), (None, 4))
 """
 
@@ -22,7 +22,7 @@ from plica.core.diagnostic import IllFormed, Malformed, did_you_mean
 from plica.core.encode import misfit
 from plica.core.term import field_names
 from plica.runtime.error import Diagnostic, Place
-from plica.schedule.instruction import Decision, Instruction, Sampling, kinds
+from plica.schedule.instruction import Decision, Instruction, Sampling, kind_of, kinds
 from plica.schedule.trace import Step, Trace, handles
 
 
@@ -31,19 +31,18 @@ def spelled(of: Instruction) -> tuple[str, dict[str, Any]]:
     return of.kind, {name: getattr(of, name) for name in field_names(type(of))}
 
 
-def instruction(kind: str, **fields: Any) -> Instruction:
+def spell(kind: str, **fields: Any) -> Instruction:
     """The instruction of a kind with these fields; raises `Malformed` where there is none."""
     return read(kind, fields, None)
 
 
 def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instruction:
     """The instruction that is spelled so; fields with a default may be left out."""
-    known = kinds()
-    if not isinstance(kind, str) or kind not in known:
-        hint = did_you_mean(kind, known) if isinstance(kind, str) else None
+    cls = kind_of(kind) if isinstance(kind, str) else None
+    if cls is None:
+        hint = did_you_mean(kind, kinds()) if isinstance(kind, str) else None
         expected = "a kind of instruction that is installed"
         refuse("unknown-class", "No instruction has this kind.", place, expected, repr(kind), hint)
-    cls = known[kind]
     names = field_names(cls)
     unknown = [name for name in fields if name not in names]
     if unknown:
@@ -88,7 +87,7 @@ def trace_from(steps: Iterable[tuple[Instruction, Decision | None, Place]]) -> T
     return Trace(tuple(found))
 
 
-def refuse(  # the parts of a diagnostic, in its order
+def refuse(  # noqa: PLR0917  # the parts of a diagnostic, in its order
     code: str,
     message: str,
     place: Place | None = None,

@@ -7,16 +7,14 @@ import pytest
 from plica.codegen.llvm.kernel import emit
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import f32
-from plica.ir.loop import NOTHING, TRUE, Barrier, Bind, Invoke, Kernel, Stmt, While, block
-from plica.ir.scalar import index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop import NOTHING, TRUE, Barrier, Invoke, Kernel, Stmt, While, block
+from plica.ir.tensor import buffer
 
 
 @pytest.mark.parametrize(
     "stmt",
     [
         block("b", (), (), "", (), NOTHING),
-        Bind(axis("i"), index(0), NOTHING),
         While(TRUE, NOTHING),
         Invoke("any", ()),
         Barrier("shared"),

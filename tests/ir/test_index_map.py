@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.diagnostic import PlicaError
 from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
+from plica.ir.dtype import f32, i64
 from plica.ir.index_map import IndexMap, identity, index_map
-from plica.ir.scalar import Lit, Scalar, index
+from plica.ir.scalar import Cast, Lit, Scalar, index
 from plica.ir.tensor import buffer
 from plica.rewrite.index.inversion import image_shape, inverse, is_bijective
 from plica.rewrite.index.point import value
+from plica.runtime.error import PlicaError
 
 n, m = dim_var("n"), dim_var("m")
 MAPS = {
@@ -96,17 +96,10 @@ def test_what_is_no_index_map_is_refused() -> None:
     with pytest.raises(PlicaError, match="not f32"):
         index_map(lambda i: Lit(1.0, f32))
     with pytest.raises(PlicaError, match="what a buffer holds"):
-        index_map(lambda i: i + _as_index(x[i]))
+        index_map(lambda i: i + Cast(x[i], i64))
     with pytest.raises(PlicaError, match="cannot take 3"):
         index_map(lambda i: i, rank=3)
     with pytest.raises(PlicaError, match="have places"):
         index_map(lambda *, i: i)
     with pytest.raises(PlicaError, match="is given 1"):
         identity(2).apply((index(0),))
-
-
-def _as_index(of: Scalar) -> Scalar:
-    from plica.ir.dtype import i64
-    from plica.ir.scalar import Cast
-
-    return Cast(of, i64)

@@ -105,6 +105,19 @@ def test_a_guarded_tile_is_independent_on_both_loops() -> None:
     assert conflicts(For(o, (n + 3) // 4, "serial", inner)) == ()
 
 
+def test_fused_loops_of_symbolic_sizes_are_independent_when_split() -> None:
+    z = buffer("z", (n, m), f32)
+    v, w = axis("v"), axis("w")
+    place = o * 8 + i
+    inside = block(
+        "z", (v, w), (n, m), "ss", (place // m, place % m), Store(z, (v, w), x[v]),
+        predicate=Lt(place, n * m),
+    )  # fmt: skip
+    inner = For(i, index(8), "serial", inside)
+    assert conflicts(inner) == ()
+    assert conflicts(For(o, (n * m + 7) // 8, "serial", inner)) == ()
+
+
 def names(of: tuple[object, ...]) -> list[str]:
     return [str(each.label) for each in of]  # type: ignore[attr-defined]
 

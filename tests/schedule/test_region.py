@@ -66,7 +66,7 @@ def ends(box: Box, outer: int) -> list[tuple[int, int]]:
 
 
 def over(stmt: Stmt) -> Stmt:
-    return nest([(var, size) for var, size in SIZES.items()], stmt)
+    return nest(list(SIZES.items()), stmt)
 
 
 @given(st.lists(affine(), min_size=2, max_size=2), st.integers(0, 3))

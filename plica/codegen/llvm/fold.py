@@ -31,10 +31,14 @@ NESTED: Final = 8
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
-def fold(program: Program, plan: Plan, target: Target) -> str:
-    """The LLVM text of a program."""
+def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -> str:
+    """The LLVM text of a program; `contract` allows `a * b + c` to be rounded once."""
+    fused = contract and target.has_fma
+    width = target.vector_bits
     kernels = {
-        (number, over): emit(program.kernels[number], _variant(number, over, program), over)
+        (number, over): emit(
+            program.kernels[number], _variant(number, over, program), over, fused, width
+        )
         for number, over in sorted(
             {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
             key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
@@ -42,14 +46,11 @@ def fold(program: Program, plan: Plan, target: Target) -> str:
     }
     texts = list(kernels.values())
     functions = {name: signature for each in texts for name, signature in each.functions}
-    helpers = sorted({name for each in texts for name in each.helpers})
-    functions |= helper.needs(helpers, target.has_half)
+    helpers = {each for text in texts for each in text.helpers}
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-        *helper.texts(helpers, target.has_half),
+        *helper.texts(helpers, target.has_half, target.has_fma),
         *("\n".join(each.lines) for each in texts),
         *_Regions(program, plan, kernels).functions(),
     ]

@@ -1,13 +1,21 @@
 """Helpers: small functions the generated code may call, in LLVM's text.
 
 Conversions of f16 and bf16 are written out bit by bit, so that no compiler library is needed;
-where the machine converts f16 itself, two instructions replace them.
+where the machine converts f16 itself, two instructions replace them.  Each is written for one value
+and is straight text (but for integer powers): for several lanes at once it is made wide.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
+
+from plica.codegen.llvm.formula import text as formula
+from plica.codegen.llvm.formula import turns
+from plica.codegen.llvm.word import literal
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import f64
 
 _BF16: Final = """\
 define internal float @plica.round.bf16(float %x) alwaysinline {
@@ -210,37 +218,89 @@ define internal {t} @plica.floordiv.{s}({t} %a, {t} %b) alwaysinline {{
 """
 
 
-def texts(names: Iterable[str], has_half: bool) -> list[str]:
-    """The definitions of the helpers with these names, in a fixed order."""
-    wanted = set(names)
-    found = []
-    if "bf16" in wanted:
-        found.append(_BF16)
-    if "f16" in wanted:
-        found.append(_F16 if has_half else _F16_BY_BITS)
-    if "odd" in wanted:
-        found.append(_ODD)
-    for bits in (8, 16, 32, 64):
-        if f"power.i{bits}" in wanted:
-            found.append(_POWER.format(n=bits))
-    for suffix, word in (("f32", "float"), ("f64", "double")):
-        if f"floor.{suffix}" in wanted:
-            found.append(_FLOOR.format(t=word, s=suffix))
+_TURN: Final = """\
+define internal double @plica.turn.{part}(i32 %place) alwaysinline {{
+  %at = getelementptr inbounds double, ptr @plica.turns.{part}, i32 %place
+  %r = load double, ptr %at, align 8
+  ret double %r
+}}
+"""
+
+_TURNS: Final = """\
+define internal <{n} x double> @plica.turn.{part}.v{n}(<{n} x i32> %place) alwaysinline {{
+  %at = getelementptr inbounds double, ptr @plica.turns.{part}, <{n} x i32> %place
+  %r = call <{n} x double> @llvm.masked.gather.v{n}f64.v{n}p0(<{n} x ptr> align 8 %at, \
+<{n} x i1> splat (i1 true), <{n} x double> poison)
+  ret <{n} x double> %r
+}}
+"""
+
+
+def texts(names: Iterable[tuple[str, int]], has_half: bool, fused: bool) -> list[str]:
+    """The definitions of helpers, each for so many lanes, in a fixed order."""
+    found: list[str] = []
+    wanted = sorted(set(names))
+    waves = sorted({lanes for name, lanes in wanted if name in ("math.sin", "math.cos")})
+    for part, table in zip(("high", "low"), turns() if waves else (), strict=False):
+        numbers = ", ".join(f"double {literal(each, f64)}" for each in table)
+        kind = f"[{len(table)} x double]"
+        found.append(f"@plica.turns.{part} = private unnamed_addr constant {kind} [{numbers}]\n")
+        found += [(_TURNS if n else _TURN).format(part=part, n=n) for n in waves]
+    found += [widened(_text(name, has_half, fused), lanes) for name, lanes in wanted]
     return found
 
 
-def needs(names: Iterable[str], has_half: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The machine's functions that the helpers themselves call, with their signatures."""
-    wanted = set(names)
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    if "f16" in wanted and not has_half:
-        found["llvm.fabs.f32"] = ("float", ("float",))
-        found["llvm.copysign.f32"] = ("float", ("float", "float"))
-        found["llvm.fptosi.sat.i32.f32"] = ("i32", ("float",))
-    if "odd" in wanted:
-        found["llvm.fabs.f64"] = ("double", ("double",))
-    for suffix, word in (("f32", "float"), ("f64", "double")):
-        if f"floor.{suffix}" in wanted:
-            found[f"llvm.copysign.{suffix}"] = (word, (word, word))
-            found[f"llvm.floor.{suffix}"] = (word, (word,))
-    return found
+def _text(name: str, has_half: bool, fused: bool) -> str:
+    """A helper for one value."""
+    family, _, which = name.partition(".")
+    match family:
+        case "bf16":
+            return _BF16
+        case "f16":
+            return _F16 if has_half else _F16_BY_BITS
+        case "odd":
+            return _ODD
+        case "power":
+            return _POWER.format(n=which.removeprefix("i"))
+        case "floor":
+            return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
+        case "math":
+            return formula(which, fused)
+        case _:
+            raise CompilerBug(f"There is no helper {name}.")
+
+
+_TOKEN: Final = re.compile(
+    r"\b(?P<type>float|double|half|i1|i8|i16|i32|i64)\b"
+    r"|(?P<own>@plica\.[\w.]+)|(?P<llvm>@llvm\.[\w.]+)|(?P<name>%[\w.]+)"
+    r"|(?<=[ (])(?P<number>-?\d[\w.+-]*)(?=[,)\n])"
+)
+
+
+def widened(text: str, lanes: int) -> str:
+    """Straight text for one value made one for so many lanes, each type and constant by itself.
+
+    >>> print(widened("  %y = call float @llvm.fabs.f32(float 1.0)\\n", 4), end="")
+      %y = call <4 x float> @llvm.fabs.v4f32(<4 x float> splat (float 1.0))
+    """
+    if not lanes:
+        return text
+    kind = ""
+
+    def wide(token: re.Match[str]) -> str:
+        nonlocal kind
+        found = token.group()
+        match token.lastgroup:
+            case "type":
+                kind = found
+                return f"<{lanes} x {found}>"
+            case "own":
+                return f"{found}.v{lanes}"
+            case "llvm":
+                return re.sub(r"\.(?=[fi]\d+)", f".v{lanes}", found)
+            case "number":
+                return f"splat ({kind} {found})"
+            case _:
+                return found
+
+    return _TOKEN.sub(wide, text)

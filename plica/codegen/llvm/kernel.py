@@ -2,16 +2,31 @@
 
 A kernel with a load that had to be checked gives back whether some index was outside its buffer;
 any other gives nothing back.
+
+    serial, parallel    a loop
+    unrolled            the body once for each value of the variable, which is a constant there
+    vectorized          the body once, for all lanes at the same time
+
+Where the lanes of a vectorized loop would part ways (a branch that depends on its variable, memory
+of its own) it is a loop like any other, which means the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 from attrs import frozen
 
+from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import memory
 from plica.codegen.llvm.writer import Writer
+from plica.codegen.lower.bound import interval
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
+from plica.codegen.llvm.lane import FALSE, TRUE, constant
 from plica.ir.dim import known
 from plica.ir.loop import (
     Alloc,
@@ -26,8 +41,11 @@ from plica.ir.loop import (
     Stmt,
     Store,
     While,
+    statements,
 )
-from plica.ir.scalar import Buffer, ScalarVar
+from plica.ir.scalar import Buffer, ScalarVar, dtype_of
+
+Step: TypeAlias = "Stmt | Callable[[], None]"
 
 
 @frozen
@@ -36,36 +54,43 @@ class Text:
 
     lines: tuple[str, ...]
     can_fail: bool
-    helpers: frozenset[str]
+    helpers: frozenset[tuple[str, int]]
     functions: tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]
 
 
-def emit(kernel: Kernel, name: str, over: int | None = None) -> Text:
+def emit(
+    kernel: Kernel, name: str, over: int | None = None, fused: bool = False, width: int = 0
+) -> Text:
     """The function of a kernel without symbolic dims.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
-    is told that no two parameters overlap, so the body may use only one of them.
+    is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
+    `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
     """
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
     w = Writer()
-    values = Values(w)
+    values = Values(w, fused)
+    places = values.access.places
     params = []
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
-        values.pointers[buffer] = pointer
-        params.append(f"{_facts(buffer, number < kernel.inputs)} {pointer}")
+        places[buffer] = place_of(buffer, pointer)
+        size = buffer.dtype.bytes * places[buffer].span
+        params.append(f"{_facts(buffer, size, number < kernel.inputs)} {pointer}")
     if over is not None:
-        values.pointers[kernel.params[over]] = values.pointers[kernel.params[-1]]
-    _statements(kernel.body, values)
+        last = places[kernel.params[-1]].pointer
+        places[kernel.params[over]] = place_of(kernel.params[over], last)
+    _Statements(values).write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
     else:
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
+    facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
     return Text(
         lines=(
-            f"define internal {result} @{name}({', '.join(params)}) noinline nounwind {{",
+            f"define internal {result} @{name}({', '.join(params)}) {facts} {{",
             "entry:",
             *values.registers,
             *w.lines,
@@ -77,60 +102,138 @@ def emit(kernel: Kernel, name: str, over: int | None = None) -> Text:
     )
 
 
-def _facts(buffer: Buffer, read_only: bool) -> str:
+def _facts(buffer: Buffer, size: int, read_only: bool) -> str:
     """What LLVM may know of a parameter."""
-    words = ["ptr", "noalias", "nonnull", "captures(none)", f"align {buffer.dtype.bytes}"]
+    align = max(buffer.align, buffer.dtype.bytes)
+    words = ["ptr", "noalias", "nonnull", "captures(none)", f"align {align}"]
     if read_only:
         words.append("readonly")
-    size = buffer.dtype.bytes * _count(buffer)
     if size:
         words.append(f"dereferenceable({size})")
     return " ".join(words)
 
 
-def _count(buffer: Buffer) -> int:
-    count = 1
-    for dim in buffer.shape:
-        size = known(dim)
-        if size is None:
-            raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
-        count *= size
-    return count
+class _Statements:
+    """Writes statements, with a stack of those still to come and of what is to be done between."""
 
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.stack: list[Step] = []
+        self.own: dict[Buffer, str] = {}
 
-def _statements(body: Stmt, values: Values) -> None:
-    stack: list[Stmt | tuple[ScalarVar, list[str]] | str] = [body]
-    while stack:
-        item = stack.pop()
-        match item:
-            case For(var, extent, _, inside):
-                stack.append(values.open(var, extent))
-                stack.append(inside)
-            case Store(buffer, indices, value):
-                values.store(buffer, indices, value)
-            case Seq(stmts):
-                stack.extend(reversed(stmts))
-            case Alloc(buffer, inside):
-                own = values.reserve(memory(buffer.dtype), max(1, _count(buffer)))
-                values.pointers[buffer] = own
-                stack.append(inside)
-            case Branch(condition, then, orelse):
-                (test,) = values.evaluate([condition])
-                w = values.w
-                yes, no, done = w.labels("then", "else", "done")
-                w.do(f"br i1 {test}, label %{yes}, label %{no}")
-                w.start(yes)
-                stack += [f"{done}:", orelse, f"{done} {no}:", then]
-            case str():
-                _join(values.w, item)
-            case Block() | Bind() | While() | Invoke() | Barrier():
-                raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
+    def write(self, body: Stmt) -> None:
+        values, stack = self.values, self.stack
+        stack.append(body)
+        while stack:
+            item = stack.pop()
+            match item:
+                case For():
+                    self._loop(item)
+                case Store(buffer, indices, value):
+                    values.store(buffer, indices, value)
+                case Seq(stmts):
+                    stack.extend(reversed(stmts))
+                case Alloc(buffer, inside):
+                    self._reserve(buffer)
+                    stack.append(inside)
+                case Bind(var, value, inside):
+                    (found,) = values.evaluate([value])
+                    bounds = (0, 0)
+                    if dtype_of(var).is_integer:
+                        bounds = interval(value, values.ranges, values.intervals)
+                    values.bind(var, found, bounds)
+                    stack += [partial(values.unbind, var), inside]
+                case Branch():
+                    self._branch(item)
+                case Block() | While() | Invoke() | Barrier():
+                    raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
+                case _:
+                    item()
+
+    def _loop(self, loop: For) -> None:
+        values, stack = self.values, self.stack
+        count = known(loop.extent)
+        if count is None:
+            raise CompilerBug(f"The loop over {loop.var.name} has no known extent.")
+        if count <= 0:
+            return
+        match loop.kind:
+            case "unrolled":
+                self._copy(loop, 0, count)
+            case "vectorized" if count > 1 and _keeps_step(loop):
+                self._spread(loop, 0, count)
+            case "serial" | "parallel" | "vectorized":
+                stack += [partial(values.close, values.open(loop.var, count)), loop.body]
             case _:
-                values.close(item)
+                raise CompilerBug(f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel.")
+
+    def _copy(self, loop: For, number: int, count: int) -> None:
+        """The body of an unrolled loop for one value of its variable, then for those that follow."""
+        if number:
+            self.values.unbind(loop.var)
+        if number == count:
+            return
+        self.values.bind(loop.var, constant(number), (number, number))
+        self.stack += [partial(self._copy, loop, number + 1, count), loop.body]
+
+    def _spread(self, loop: For, done: int, count: int) -> None:
+        """The body of a vectorized loop for the lanes that are not done.
+
+        So many at once as the greatest power of two that is not more: LLVM makes registers of
+        these, but single numbers of what is in no register.
+        """
+        if done:
+            self.values.gather()
+        if done == count:
+            return
+        lanes = 1 << (count - done).bit_length() - 1
+        self.values.spread(loop.var, done, lanes)
+        self.stack += [partial(self._spread, loop, done + lanes, count), loop.body]
+
+    def _reserve(self, buffer: Buffer) -> None:
+        """Memory for a buffer; the same where an unrolled loop comes to it again."""
+        values = self.values
+        place = place_of(buffer, "")
+        if buffer not in self.own:
+            self.own[buffer] = values.reserve(memory(buffer.dtype), max(1, place.span))
+        values.access.places[buffer] = place_of(buffer, self.own[buffer])
+
+    def _branch(self, branch: Branch) -> None:
+        values, w, stack = self.values, self.values.w, self.stack
+        (test,) = values.evaluate([branch.condition])
+        if test in (TRUE, FALSE):
+            stack.append(branch.then if test == TRUE else branch.orelse)
+            return
+        yes, no, done = w.labels("then", "else", "done")
+        w.do(f"br i1 {values.lanes.scalar(test)}, label %{yes}, label %{no}")
+        w.start(yes)
+        mark = values.lanes.mark()
+        stack += [
+            partial(self._join, mark, done, done),
+            branch.orelse,
+            partial(self._join, mark, done, no),
+            branch.then,
+        ]
+
+    def _join(self, mark: int, end: str, begin: str) -> None:
+        """Go on to the end of a branch, and begin what follows in the text."""
+        self.values.lanes.release(mark)
+        self.values.w.do(f"br label %{end}")
+        self.values.w.start(begin)
 
 
-def _join(w: Writer, mark: str) -> None:
-    """Go on to the end of a branch, and begin what follows: `done:` or `done else:`."""
-    end, *other = mark.removesuffix(":").split(" ")
-    w.do(f"br label %{end}")
-    w.start(other[0] if other else end)
+def _keeps_step(loop: For) -> bool:
+    """Whether all lanes of a loop do the same, so that one instruction does it for all."""
+    return not any(_parts(stmt, loop.var) for stmt in statements(loop.body))
+
+
+def _parts(stmt: Stmt, lane: ScalarVar) -> bool:
+    match stmt:
+        case Branch(condition, _, _):
+            return lane in free_vars(condition)
+        case Alloc():
+            return True
+        case For(kind="vectorized"):
+            return True
+        case _:
+            return False

@@ -1,18 +1,20 @@
 """Scalar operations in LLVM's text: the meaning `plica.ir.scalar` states, for every operand.
 
-Nothing here can trap or be undefined (division by zero, shifts beyond the width, casts out of
+Every operation takes a number of lanes, `n`: 0 for a single value, otherwise all operands are
+vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (division by zero, shifts beyond the width, casts out of
 range are all guarded), so both sides of a `Select` may be computed before one is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.llvm.word import is_narrow, literal, register
+from plica.codegen.llvm.formula import FORMULAS
+from plica.codegen.llvm.word import flag, is_narrow, literal, register, suffix, wide
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, f64
+from plica.ir.dtype import DType, bool_, f64, i8
 from plica.ir.scalar import (
     Add,
     And,
@@ -43,7 +45,9 @@ from plica.ir.scalar import (
 )
 
 
-def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False) -> str:
+def operate(
+    w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0
+) -> str:
     """The value of a node from those of its operands.
 
     `natural` says that both operands of a quotient or remainder are known not to be negative, and
@@ -51,148 +55,177 @@ def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False)
     """
     match node:
         case Add() | Sub() | Mul():
-            return _arithmetic(w, node, dtype_of(node), kids)
+            return _arithmetic(w, node, dtype_of(node), kids, n)
         case Div():
             of = dtype_of(node)
-            return rounded(w, w.let(f"fdiv {register(of)} {kids[0]}, {kids[1]}"), of)
+            return rounded(w, w.let(f"fdiv {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
         case FloorDiv() | FloorMod():
-            return _floor(w, isinstance(node, FloorDiv), dtype_of(node), kids, natural)
+            return _floor(w, isinstance(node, FloorDiv), dtype_of(node), kids, natural, n)
         case Min() | Max():
-            return _extreme(w, isinstance(node, Max), dtype_of(node), kids)
+            return _extreme(w, isinstance(node, Max), dtype_of(node), kids, n)
         case Pow():
-            return _power(w, dtype_of(node), kids)
+            return _power(w, dtype_of(node), kids, n)
         case And() | BitAnd():
-            return w.let(f"and {register(dtype_of(node))} {kids[0]}, {kids[1]}")
+            return w.let(f"and {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
         case Or() | BitOr():
-            return w.let(f"or {register(dtype_of(node))} {kids[0]}, {kids[1]}")
+            return w.let(f"or {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
         case BitXor():
-            return w.let(f"xor {register(dtype_of(node))} {kids[0]}, {kids[1]}")
+            return w.let(f"xor {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
         case ShiftLeft() | ShiftRight():
-            return _shift(w, isinstance(node, ShiftLeft), dtype_of(node), kids)
+            return _shift(w, isinstance(node, ShiftLeft), dtype_of(node), kids, n)
         case Eq(left, _) | Ne(left, _) | Lt(left, _) | Le(left, _):
-            return _compare(w, type(node), dtype_of(left), kids)
+            return _compare(w, type(node), dtype_of(left), kids, n)
         case Not():
-            return w.let(f"xor i1 {kids[0]}, true")
+            return w.let(f"xor {flag(n)} {kids[0]}, {literal(True, bool_, n)}")
         case Select():
-            kind = register(dtype_of(node))
-            return w.let(f"select i1 {kids[0]}, {kind} {kids[1]}, {kind} {kids[2]}")
+            kind = register(dtype_of(node), n)
+            return w.let(f"select {flag(n)} {kids[0]}, {kind} {kids[1]}, {kind} {kids[2]}")
         case Cast(value, to):
-            return cast(w, kids[0], dtype_of(value), to)
+            return cast(w, kids[0], dtype_of(value), to, n)
         case Intrinsic(name, args):
-            return _intrinsic(w, name, dtype_of(args[0]), kids)
+            return _intrinsic(w, name, dtype_of(args[0]), kids, n)
         case _:
             raise CompilerBug(f"{node!r} is no operation on scalars.")
 
 
-def rounded(w: Writer, value: str, of: DType) -> str:
+def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """The value as its dtype holds it, after an operation in f32."""
     if not is_narrow(of):
         return value
-    return w.help(of.name, f"plica.round.{of.name}", "float", [("float", value)])
+    return w.help(of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n)
 
 
-def unpack(w: Writer, stored: str, of: DType) -> str:
+def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
     """What was loaded, as a value in a register."""
     if of is bool_:
-        return w.let(f"icmp ne i8 {stored}, 0")
+        return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
     if is_narrow(of):
-        return w.help(of.name, f"plica.unpack.{of.name}", "float", [("i16", stored)])
+        args = [(wide("i16", n), stored)]
+        return w.help(of.name, f"plica.unpack.{of.name}", wide("float", n), args, n)
     return stored
 
 
-def pack(w: Writer, value: str, of: DType) -> str:
+def pack(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """A value as it is stored."""
     if of is bool_:
-        return w.let(f"zext i1 {value} to i8")
+        return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
     if is_narrow(of):
-        return w.help(of.name, f"plica.pack.{of.name}", "i16", [("float", value)])
+        args = [(wide("float", n), value)]
+        return w.help(of.name, f"plica.pack.{of.name}", wide("i16", n), args, n)
     return value
 
 
-def _arithmetic(w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str]) -> str:
+def by_lane(
+    w: Writer, n: int, result: str, args: Sequence[tuple[str, str]], of_one: Callable[..., str]
+) -> str:
+    """An operation on single values for each lane in turn; the types are those of one lane."""
+    if not n:
+        return of_one(*[value for _, value in args])
+    found = "poison"
+    for lane in range(n):
+        kids = [w.let(f"extractelement <{n} x {k}> {v}, i64 {lane}") for k, v in args]
+        one = of_one(*kids)
+        found = w.let(f"insertelement <{n} x {result}> {found}, {result} {one}, i64 {lane}")
+    return found
+
+
+def multiply_add(w: Writer, a: str, b: str, c: str, of: DType, n: int = 0) -> str:  # noqa: PLR0917
+    """`a * b + c`, rounded once."""
+    kind = register(of, n)
+    return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, a), (kind, b), (kind, c)])
+
+
+def _arithmetic(w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str], n: int = 0) -> str:
     word = {Add: "add", Sub: "sub", Mul: "mul"}[type(node)]
     if of is bool_:  # numpy's: or, and; a difference of bools is where they differ
         word = {"add": "or", "sub": "xor", "mul": "and"}[word]
     elif of.is_float:
         word = f"f{word}"
-    return rounded(w, w.let(f"{word} {register(of)} {kids[0]}, {kids[1]}"), of)
+    return rounded(w, w.let(f"{word} {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
 
 
-def _floor(w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool) -> str:
+def _floor(w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0) -> str:
     a, b = kids
-    kind = register(of)
+    kind = register(of, n)
     if of.is_float:
-        suffix = "f64" if of is f64 else "f32"
-        name = f"plica.{'floordiv' if quotient else 'floormod'}.{suffix}"
-        return rounded(w, w.help(f"floor.{suffix}", name, kind, [(kind, a), (kind, b)]), of)
+        end = suffix(of)
+        name = f"plica.{'floordiv' if quotient else 'floormod'}.{end}"
+        found = w.help(f"floor.{end}", name, kind, [(kind, a), (kind, b)], n)
+        return rounded(w, found, of, n)
     if of is bool_:
         raise CompilerBug("Bools have no quotient.")
     if natural:
         return w.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
-    zero = w.let(f"icmp eq {kind} {b}, 0")
+    nil = literal(0, of, n)
+    zero = w.let(f"icmp eq {kind} {b}, {nil}")
     if of.kind == "uint":
-        safe = w.let(f"select i1 {zero}, {kind} 1, {kind} {b}")
+        safe = w.let(f"select {flag(n)} {zero}, {kind} {literal(1, of, n)}, {kind} {b}")
         found = w.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {safe}")
-        return w.let(f"select i1 {zero}, {kind} 0, {kind} {found}")
-    minus = w.let(f"icmp eq {kind} {b}, -1")
-    special = w.let(f"or i1 {zero}, {minus}")
-    safe = w.let(f"select i1 {special}, {kind} 1, {kind} {b}")
+        return w.let(f"select {flag(n)} {zero}, {kind} {nil}, {kind} {found}")
+    minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
+    special = w.let(f"or {flag(n)} {zero}, {minus}")
+    safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
     q = w.let(f"sdiv {kind} {a}, {safe}")
     back = w.let(f"mul {kind} {q}, {safe}")
     r = w.let(f"sub {kind} {a}, {back}")
-    some = w.let(f"icmp ne {kind} {r}, 0")
+    some = w.let(f"icmp ne {kind} {r}, {nil}")
     signs = w.let(f"xor {kind} {r}, {safe}")
-    differ = w.let(f"icmp slt {kind} {signs}, 0")
-    down = w.let(f"and i1 {some}, {differ}")
+    differ = w.let(f"icmp slt {kind} {signs}, {nil}")
+    down = w.let(f"and {flag(n)} {some}, {differ}")
     if quotient:
-        step = w.let(f"sext i1 {down} to {kind}")
+        step = w.let(f"sext {flag(n)} {down} to {kind}")
         floor = w.let(f"add {kind} {q}, {step}")
-        turned = w.let(f"sub {kind} 0, {a}")
-        either = w.let(f"select i1 {minus}, {kind} {turned}, {kind} {floor}")
-        return w.let(f"select i1 {zero}, {kind} 0, {kind} {either}")
-    step = w.let(f"select i1 {down}, {kind} {safe}, {kind} 0")
+        turned = w.let(f"sub {kind} {nil}, {a}")
+        either = w.let(f"select {flag(n)} {minus}, {kind} {turned}, {kind} {floor}")
+        return w.let(f"select {flag(n)} {zero}, {kind} {nil}, {kind} {either}")
+    step = w.let(f"select {flag(n)} {down}, {kind} {safe}, {kind} {nil}")
     floor = w.let(f"add {kind} {r}, {step}")
-    return w.let(f"select i1 {special}, {kind} 0, {kind} {floor}")
+    return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {floor}")
 
 
-def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str]) -> str:
+def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
     a, b = kids
-    kind = register(of)
+    kind = register(of, n)
     if of.is_float:
-        name = f"llvm.{'maximum' if greatest else 'minimum'}.{'f64' if of is f64 else 'f32'}"
+        name = f"llvm.{'maximum' if greatest else 'minimum'}.{suffix(of, n)}"
         return w.call(name, kind, [(kind, a), (kind, b)])
     if of is bool_:
-        return w.let(f"{'or' if greatest else 'and'} i1 {a}, {b}")
+        return w.let(f"{'or' if greatest else 'and'} {flag(n)} {a}, {b}")
     sign = "s" if of.kind == "int" else "u"
-    name = f"llvm.{sign}{'max' if greatest else 'min'}.{kind}"
+    name = f"llvm.{sign}{'max' if greatest else 'min'}.{suffix(of, n)}"
     return w.call(name, kind, [(kind, a), (kind, b)])
 
 
-def _power(w: Writer, of: DType, kids: Sequence[str]) -> str:
+def _power(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     a, b = kids
-    kind = register(of)
+    one = register(of)
+    args = [(one, a), (one, b)]
     if of.is_float:
         name = "pow" if of is f64 else "powf"
-        return rounded(w, w.call(name, kind, [(kind, a), (kind, b)]), of)
+        found = by_lane(w, n, one, args, lambda x, y: w.call(name, one, [(one, x), (one, y)]))
+        return rounded(w, found, of, n)
     if of is bool_:
         raise CompilerBug("Bools have no power.")
-    found = w.help(f"power.{kind}", f"plica.power.{kind}", kind, [(kind, a), (kind, b)])
+    helper, name = f"power.{one}", f"plica.power.{one}"
+    found = by_lane(w, n, one, args, lambda x, y: w.help(helper, name, one, [(one, x), (one, y)]))
     if of.kind == "uint":
         return found
-    negative = w.let(f"icmp slt {kind} {b}, 0")
-    return w.let(f"select i1 {negative}, {kind} 0, {kind} {found}")
+    kind, nil = register(of, n), literal(0, of, n)
+    negative = w.let(f"icmp slt {kind} {b}, {nil}")
+    return w.let(f"select {flag(n)} {negative}, {kind} {nil}, {kind} {found}")
 
 
-def _shift(w: Writer, left: bool, of: DType, kids: Sequence[str]) -> str:
+def _shift(w: Writer, left: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
     a, b = kids
-    kind = register(of)
-    fits = w.let(f"icmp ult {kind} {b}, {of.bits}")
+    kind = register(of, n)
+    fits = w.let(f"icmp ult {kind} {b}, {literal(of.bits, of, n)}")
     arithmetic = not left and of.kind == "int"
-    far = str(of.bits - 1) if arithmetic else "0"
-    by = w.let(f"select i1 {fits}, {kind} {b}, {kind} {far}")
+    far = literal(of.bits - 1 if arithmetic else 0, of, n)
+    nil = literal(0, of, n)
+    by = w.let(f"select {flag(n)} {fits}, {kind} {b}, {kind} {far}")
     word = "shl" if left else ("ashr" if arithmetic else "lshr")
     moved = w.let(f"{word} {kind} {a}, {by}")
-    return moved if arithmetic else w.let(f"select i1 {fits}, {kind} {moved}, {kind} 0")
+    return moved if arithmetic else w.let(f"select {flag(n)} {fits}, {kind} {moved}, {kind} {nil}")
 
 
 _ORDERS: Final[dict[type, tuple[str, str, str]]] = {
@@ -203,33 +236,33 @@ _ORDERS: Final[dict[type, tuple[str, str, str]]] = {
 }
 
 
-def _compare(w: Writer, order: type, of: DType, kids: Sequence[str]) -> str:
+def _compare(w: Writer, order: type, of: DType, kids: Sequence[str], n: int = 0) -> str:
     of_float, of_int, of_uint = _ORDERS[order]
     if of.is_float:
-        return w.let(f"fcmp {of_float} {register(of)} {kids[0]}, {kids[1]}")
+        return w.let(f"fcmp {of_float} {register(of, n)} {kids[0]}, {kids[1]}")
     word = of_int if of.kind == "int" else of_uint
-    return w.let(f"icmp {word} {register(of)} {kids[0]}, {kids[1]}")
+    return w.let(f"icmp {word} {register(of, n)} {kids[0]}, {kids[1]}")
 
 
-def cast(w: Writer, value: str, source: DType, to: DType) -> str:
+def cast(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
     """A value in another dtype."""
     if source is to:
         return value
-    before, after = register(source), register(to)
+    before, after = register(source, n), register(to, n)
     if to is bool_:
         if source.is_float:
-            return w.let(f"fcmp une {before} {value}, {literal(0.0, source)}")
-        return w.let(f"icmp ne {before} {value}, 0")
+            return w.let(f"fcmp une {before} {value}, {literal(0.0, source, n)}")
+        return w.let(f"icmp ne {before} {value}, {literal(0, source, n)}")
     match source.kind, to.kind:
         case "float", "float":
-            return _refloat(w, value, source, to)
+            return _refloat(w, value, source, to, n)
         case "float", "int" | "uint":
             sign = "s" if to.kind == "int" else "u"
-            suffix = "f64" if source is f64 else "f32"
-            return w.call(f"llvm.fpto{sign}i.sat.{after}.{suffix}", after, [(before, value)])
+            name = f"llvm.fpto{sign}i.sat.{suffix(to, n)}.{suffix(source, n)}"
+            return w.call(name, after, [(before, value)])
         case _, "float":
             word = "sitofp" if source.kind == "int" else "uitofp"
-            return rounded(w, w.let(f"{word} {before} {value} to {after}"), to)
+            return rounded(w, w.let(f"{word} {before} {value} to {after}"), to, n)
         case _:
             if source.bits == to.bits:
                 return value
@@ -238,15 +271,15 @@ def cast(w: Writer, value: str, source: DType, to: DType) -> str:
             return w.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
 
 
-def _refloat(w: Writer, value: str, source: DType, to: DType) -> str:
+def _refloat(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
     if to is f64:
-        return w.let(f"fpext float {value} to double")
+        return w.let(f"fpext {wide('float', n)} {value} to {wide('double', n)}")
     if source is f64:
         if to.name == "f16":
-            value = w.help("odd", "plica.odd", "float", [("double", value)])
+            value = w.help("odd", "plica.odd", wide("float", n), [(wide("double", n), value)], n)
         else:
-            value = w.let(f"fptrunc double {value} to float")
-    return rounded(w, value, to)
+            value = w.let(f"fptrunc {wide('double', n)} {value} to {wide('float', n)}")
+    return rounded(w, value, to, n)
 
 
 _INLINE: Final = {
@@ -271,84 +304,93 @@ _LIBRARY: Final = frozenset({
 """Intrinsics that are functions of the C library; in f32 with an `f` at the end."""
 
 
-def _intrinsic(w: Writer, name: str, of: DType, kids: Sequence[str]) -> str:
-    kind = register(of)
+def _intrinsic(w: Writer, name: str, of: DType, kids: Sequence[str], n: int = 0) -> str:
+    kind = register(of, n)
     if name in ("isnan", "isinf"):
-        return _classify(w, name, of, kids[0])
+        return _classify(w, name, of, kids[0], n)
     if name == "sign":
-        return _sign(w, of, kids[0])
+        return _sign(w, of, kids[0], n)
     if not of.is_float:
-        return _of_integer(w, name, of, kids)
-    suffix = "f64" if of is f64 else "f32"
+        return _of_integer(w, name, of, kids, n)
     if name == "rsqrt":
-        root = rounded(w, w.call(f"llvm.sqrt.{suffix}", kind, [(kind, kids[0])]), of)
-        return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of)}, {root}"), of)
+        root = rounded(w, w.call(f"llvm.sqrt.{suffix(of, n)}", kind, [(kind, kids[0])]), of, n)
+        return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
     if name == "fmod":  # the instruction: of the library's function LLVM thinks it is never nan
-        return rounded(w, w.let(f"frem {kind} {kids[0]}, {kids[1]}"), of)
+        return rounded(w, w.let(f"frem {kind} {kids[0]}, {kids[1]}"), of, n)
     args = [(kind, each) for each in kids]
     if name in _INLINE:
-        found = w.call(f"llvm.{_INLINE[name]}.{suffix}", kind, args)
-        return found if name in _EXACT else rounded(w, found, of)
+        found = w.call(f"llvm.{_INLINE[name]}.{suffix(of, n)}", kind, args)
+        return found if name in _EXACT else rounded(w, found, of, n)
+    if name in FORMULAS and of is not f64:
+        return rounded(w, w.help(f"math.{name}", f"plica.{name}.f32", kind, args, n), of, n)
     if name not in _LIBRARY:
         raise CompilerBug(f"The intrinsic {name} has no code.")
-    return rounded(w, w.call(name if of is f64 else f"{name}f", kind, args), of)
+    one, function = register(of), name if of is f64 else f"{name}f"
+    singles = [(one, each) for each in kids]
+    found = by_lane(
+        w, n, one, singles, lambda *each: w.call(function, one, [(one, x) for x in each])
+    )
+    return rounded(w, found, of, n)
 
 
-def _classify(w: Writer, name: str, of: DType, value: str) -> str:
+def _classify(w: Writer, name: str, of: DType, value: str, n: int = 0) -> str:
     if not of.is_float:
-        return "false"
-    kind = register(of)
+        return literal(False, bool_, n)
+    kind = register(of, n)
     if name == "isnan":
-        return w.let(f"fcmp uno {kind} {value}, {literal(0.0, of)}")
-    size = w.call(f"llvm.fabs.{'f64' if of is f64 else 'f32'}", kind, [(kind, value)])
-    return w.let(f"fcmp oeq {kind} {size}, {literal(float('inf'), of)}")
+        return w.let(f"fcmp uno {kind} {value}, {literal(0.0, of, n)}")
+    size = w.call(f"llvm.fabs.{suffix(of, n)}", kind, [(kind, value)])
+    return w.let(f"fcmp oeq {kind} {size}, {literal(float('inf'), of, n)}")
 
 
-def _sign(w: Writer, of: DType, value: str) -> str:
-    kind = register(of)
+def _sign(w: Writer, of: DType, value: str, n: int = 0) -> str:
+    kind = register(of, n)
     if of.is_float:
-        zero = literal(0.0, of)
+        zero = literal(0.0, of, n)
         more = w.let(f"fcmp ogt {kind} {value}, {zero}")
         less = w.let(f"fcmp olt {kind} {value}, {zero}")
         nan = w.let(f"fcmp uno {kind} {value}, {zero}")
-        one = w.let(f"select i1 {more}, {kind} {literal(1.0, of)}, {kind} {zero}")
-        two = w.let(f"select i1 {less}, {kind} {literal(-1.0, of)}, {kind} {one}")
-        return w.let(f"select i1 {nan}, {kind} {value}, {kind} {two}")
+        one = w.let(f"select {flag(n)} {more}, {kind} {literal(1.0, of, n)}, {kind} {zero}")
+        two = w.let(f"select {flag(n)} {less}, {kind} {literal(-1.0, of, n)}, {kind} {one}")
+        return w.let(f"select {flag(n)} {nan}, {kind} {value}, {kind} {two}")
     if of is bool_:
         return value
-    some = w.let(f"icmp ne {kind} {value}, 0")
-    plus = w.let(f"zext i1 {some} to {kind}")
+    nil = literal(0, of, n)
+    some = w.let(f"icmp ne {kind} {value}, {nil}")
+    plus = w.let(f"zext {flag(n)} {some} to {kind}")
     if of.kind == "uint":
         return plus
-    less = w.let(f"icmp slt {kind} {value}, 0")
-    return w.let(f"select i1 {less}, {kind} -1, {kind} {plus}")
+    less = w.let(f"icmp slt {kind} {value}, {nil}")
+    return w.let(f"select {flag(n)} {less}, {kind} {literal(-1, of, n)}, {kind} {plus}")
 
 
-def _of_integer(w: Writer, name: str, of: DType, kids: Sequence[str]) -> str:
+def _of_integer(w: Writer, name: str, of: DType, kids: Sequence[str], n: int = 0) -> str:
     """Intrinsics that integers have as well."""
-    kind = register(of)
+    kind = register(of, n)
     if name in ("floor", "ceil", "round", "trunc"):
         return kids[0]
     if name == "abs":
         if of.kind != "int":
             return kids[0]
-        less = w.let(f"icmp slt {kind} {kids[0]}, 0")
-        turned = w.let(f"sub {kind} 0, {kids[0]}")
-        return w.let(f"select i1 {less}, {kind} {turned}, {kind} {kids[0]}")
+        nil = literal(0, of, n)
+        less = w.let(f"icmp slt {kind} {kids[0]}, {nil}")
+        turned = w.let(f"sub {kind} {nil}, {kids[0]}")
+        return w.let(f"select {flag(n)} {less}, {kind} {turned}, {kind} {kids[0]}")
     if name == "fmod" and of is not bool_:
-        return _truncated(w, of, kids)
+        return _truncated(w, of, kids, n)
     raise CompilerBug(f"The intrinsic {name} has no meaning for {of}.")
 
 
-def _truncated(w: Writer, of: DType, kids: Sequence[str]) -> str:
+def _truncated(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     """The remainder with the sign of the left side; 0 where the right side is 0."""
     a, b = kids
-    kind = register(of)
-    zero = w.let(f"icmp eq {kind} {b}, 0")
+    kind = register(of, n)
+    nil = literal(0, of, n)
+    zero = w.let(f"icmp eq {kind} {b}, {nil}")
     special = zero
     if of.kind == "int":
-        minus = w.let(f"icmp eq {kind} {b}, -1")
-        special = w.let(f"or i1 {zero}, {minus}")
-    safe = w.let(f"select i1 {special}, {kind} 1, {kind} {b}")
+        minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
+        special = w.let(f"or {flag(n)} {zero}, {minus}")
+    safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
     r = w.let(f"{'srem' if of.kind == 'int' else 'urem'} {kind} {a}, {safe}")
-    return w.let(f"select i1 {special}, {kind} 0, {kind} {r}")
+    return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {r}")

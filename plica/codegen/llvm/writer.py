@@ -3,12 +3,12 @@
 >>> w = Writer()
 >>> w.let("add i64 1, 2")
 '%1'
->>> w.call("llvm.floor.f32", "float", [("float", "%x")])
+>>> w.call("tanf", "float", [("float", "%x")])
 '%2'
 >>> print(*w.lines, *declarations(w.functions), sep="\\n")
   %1 = add i64 1, 2
-  %2 = call float @llvm.floor.f32(float %x)
-declare float @llvm.floor.f32(float) nounwind willreturn memory(none)
+  %2 = call float @tanf(float %x)
+declare float @tanf(float) nounwind willreturn memory(none)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Writer:
     def __init__(self, block: str = "entry") -> None:
         self.lines: list[str] = []
         self.block = block
-        self.helpers: set[str] = set()
+        self.helpers: set[tuple[str, int]] = set()
         self.functions: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._count = 0
 
@@ -53,14 +53,18 @@ class Writer:
         self.block = label
 
     def call(self, name: str, result: str, args: Sequence[tuple[str, str]]) -> str:
-        """Call a pure function of the machine or of its library, and remember to declare it."""
-        self.functions[name] = (result, tuple([kind for kind, _ in args]))
+        """Call a pure function of the machine or of its library; the latter must be declared."""
+        if not name.startswith("llvm."):
+            self.functions[name] = (result, tuple([kind for kind, _ in args]))
         return self.let(f"call {result} @{name}({', '.join(f'{k} {v}' for k, v in args)})")
 
-    def help(self, helper: str, name: str, result: str, args: Sequence[tuple[str, str]]) -> str:
-        """Call a helper, and remember that it is needed."""
-        self.helpers.add(helper)
-        return self.let(f"call {result} @{name}({', '.join(f'{k} {v}' for k, v in args)})")
+    def help(  # noqa: PLR0917  # as `call`, and which helper it is
+        self, helper: str, name: str, result: str, args: Sequence[tuple[str, str]], lanes: int = 0
+    ) -> str:
+        """Call a helper, and remember that it is needed for so many lanes."""
+        self.helpers.add((helper, lanes))
+        end = f".v{lanes}" if lanes else ""
+        return self.let(f"call {result} @{name}{end}({', '.join(f'{k} {v}' for k, v in args)})")
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:

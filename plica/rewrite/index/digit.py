@@ -18,30 +18,33 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from plica.core.binding import free_vars
-from plica.ir.dim import known, normal_dim, polynomial, product, quotient, same_dim
+from plica.ir.dim import known, normal_dim, polynomial, quotient, same_dim
 from plica.ir.scalar import (
     Add,
     Buffer,
     FloorDiv,
     FloorMod,
-    Le,
-    Lt,
     Mul,
     Scalar,
     ScalarVar,
     Sub,
     index,
 )
-from plica.rewrite.index.context import EMPTY
-from plica.rewrite.index.prove import can_prove
+from plica.rewrite.index.count import (
+    ONE,
+    ZERO,
+    at_least,
+    ceiling,
+    is_natural,
+    plus,
+    positive_dims,
+    times,
+)
 
-ZERO: Final = index(0)
-ONE: Final = index(1)
 MOST_PARTS: Final = 64
 """A sum of more digits than this is not looked into: no schedule makes one."""
 
@@ -70,14 +73,18 @@ class Sum(NamedTuple):
 class Digits:
     """Terms over loops taken apart; sums that are divided further are sources of their own."""
 
-    def __init__(self, loops: Mapping[ScalarVar, Scalar]) -> None:
+    def __init__(
+        self, loops: Mapping[ScalarVar, Scalar], conditions: Iterable[Scalar] = ()
+    ) -> None:
         self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
-        self.extents: dict[Scalar, Scalar] = {**self.loops}
+        self.extents: dict[Scalar, Scalar] = {}
+        self.extents.update(self.loops.items())
         self.composites: dict[Scalar, Sum] = {}  # in the order they were made, inner ones first
         self.restricted: list[Scalar] = []
         self._order: dict[Digit, int] = {}
         self._memo: dict[Scalar, Sum | None] = {}
         self._vars = frozenset(loops)
+        self._positive = positive_dims(self.loops.values(), conditions)
 
     def sum_of(self, term: Scalar) -> Sum | None:
         """The term as a sum of digits, None where it is none."""
@@ -215,7 +222,7 @@ class Digits:
             base, rest = ZERO, of.base
         upper, under = self._sum(high, base), self._sum(low, rest)
         if not under.parts:
-            if of.parts and not at_least(by, ONE):
+            if of.parts and not self._is_positive(by):
                 return None
             if not whole:
                 return Sum((), normal_dim(rest % by))
@@ -236,12 +243,16 @@ class Digits:
         fits = quotient(digit.extent, by)
         if fits is None and not digit.top:
             digit = self._whole(of)
-        if fits is None and not at_least(by, ONE):
+        if fits is None and not self._is_positive(by):
             return None  # where by is 0 the parts do not make the whole
         if not whole:
             return self._digit(Digit(digit.source, digit.lower, by, False))
         above = ceiling(digit.extent, by) if fits is None else fits
         return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
+
+    def _is_positive(self, by: Scalar) -> bool:
+        """Whether a divisor is at least 1 wherever an iteration runs."""
+        return free_vars(by) <= self._positive or at_least(by, ONE)
 
     def _only(self, of: Sum) -> Digit:
         """The sum as one digit: what it is, or all of itself as a source."""
@@ -332,84 +343,9 @@ def reach(of: Sum) -> Scalar | None:
     return last
 
 
-def is_natural(term: Scalar) -> bool:
-    """Whether it is at least 0: a number, or a sum of products of dims, which count things."""
-    number = known(term)
-    if number is not None:
-        return number >= 0
-    for atoms, coefficient in polynomial(term).values():
-        if coefficient < 0:
-            return False
-        for atom in atoms:
-            if not isinstance(atom, ScalarVar) and not at_least(atom, ZERO):
-                return False
-    return True
-
-
-def times(*factors: Scalar) -> Scalar:
-    """The product of dims."""
-    total, symbols = 1, []
-    for each in factors:
-        number = known(each)
-        if number is None:
-            symbols.append(each)
-        else:
-            total *= number
-    if not symbols or total == 0:
-        return index(total)
-    if total == 1 and len(symbols) == 1:
-        return symbols[0]
-    return product([index(total), *symbols] if total != 1 else symbols)
-
-
-def plus(a: Scalar, b: Scalar) -> Scalar:
-    """The sum of dims."""
-    x, y = known(a), known(b)
-    if x is not None and y is not None:
-        return index(x + y)
-    if x == 0 or y == 0:
-        return b if x == 0 else a
-    return normal_dim(a + b)
-
-
-def ceiling(of: Scalar, by: Scalar) -> Scalar:
-    """`of / by`, rounded up."""
-    x, y = known(of), known(by)
-    if x is not None and y is not None:
-        return index(-(-x // y))
-    return normal_dim((of + by - 1) // by)
-
-
-@lru_cache(maxsize=4096)
-def at_least(a: Scalar, b: Scalar) -> bool:
-    """Whether `a >= b` is known, for dims that are at least 0."""
-    x, y = known(a), known(b)
-    if x is not None and y is not None:
-        return x >= y
-    if same_dim(a, b):
-        return True
-    names = sorted(
-        [v for v in free_vars(a) | free_vars(b) if isinstance(v, ScalarVar)],
-        key=lambda var: (var.name.hint, var.name.index),
-    )
-    context = EMPTY.where(*[Le(ZERO, var) for var in names])
-    return can_prove(Le(b, a), context)
-
-
 def _size(scale: Scalar) -> tuple[int, int]:
     """A key by which scales that divide one another are in order."""
     terms = polynomial(scale).values()
     degree = max((len(atoms) for atoms, _ in terms), default=0)
     number = known(scale)
     return degree, number if number is not None else sum(c for _, c in terms)
-
-
-def comparison(of: Scalar) -> tuple[Scalar, Scalar] | None:
-    """A condition as `a < b`, None where it is no such."""
-    match of:
-        case Lt(left, right):
-            return left, right
-        case Le(left, right):
-            return left, normal_dim(right + 1)
-        case _:
-            return None

@@ -24,7 +24,8 @@ from plica.core.binding import free_vars
 from plica.ir.dim import quotient
 from plica.ir.scalar import And, Scalar, ScalarVar
 from plica.rewrite.index.context import TRUE, conjuncts
-from plica.rewrite.index.digit import ZERO, Digit, Sum, ceiling, compact, times
+from plica.rewrite.index.count import ZERO, ceiling, times
+from plica.rewrite.index.digit import Digit, Sum, compact
 from plica.rewrite.index.iteration import IterationMap
 
 
@@ -57,11 +58,11 @@ def divided(of: IterationMap, inner: AbstractSet[ScalarVar]) -> Division | None:
         parts.append(part)
     apart: tuple[list[Scalar], list[Scalar]] = ([], [])
     variables = {var for var, _ in of.loops}
-    for each in conjuncts(of.predicate):
-        used = free_vars(each) & variables
+    for condition in conjuncts(of.predicate):
+        used = free_vars(condition) & variables
         if used & inner and used - inner:
             return None
-        apart[bool(used & inner)].append(each)
+        apart[bool(used & inner)].append(condition)
     return Division(tuple(parts), _all(apart[0]), _all(apart[1]))
 
 

@@ -24,21 +24,10 @@ from typing import TypeAlias
 
 from plica.core.binding import free_vars
 from plica.ir.dim import known, quotient, same_dim
-from plica.ir.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
-from plica.rewrite.index.context import EMPTY, TRUE, conjuncts
-from plica.rewrite.index.digit import (
-    ONE,
-    ZERO,
-    Digit,
-    Digits,
-    Sum,
-    at_least,
-    ceiling,
-    compact,
-    comparison,
-    separable,
-    times,
-)
+from plica.ir.scalar import Add, And, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
+from plica.rewrite.index.context import EMPTY, TRUE, Context, conjuncts
+from plica.rewrite.index.count import ONE, ZERO, at_least, ceiling, comparison, times
+from plica.rewrite.index.digit import Digit, Digits, Sum, compact, separable
 from plica.rewrite.index.prove import can_prove
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
@@ -58,16 +47,14 @@ class IterationMap:
         self.bindings = bindings
         self.extents = extents
         self.predicate = predicate
-        self._digits = Digits(dict(loops))
+        self._digits = Digits(dict(loops), conjuncts(predicate))
         self._explained = self._restrict()
         self.sums = tuple(self._digits.sum_of(each) for each in bindings)
 
     def _restrict(self) -> bool:
         """Take account of the predicate; whether nothing more is said by it."""
         explained = True
-        context = EMPTY
-        for var, extent in self.loops:
-            context = context.loop(var, extent)
+        context = self._context()
         # Fewer variables first: a restriction of a part is seen inside that of a whole.
         for each in sorted(conjuncts(self.predicate), key=lambda c: len(free_vars(c))):
             pair = comparison(each)
@@ -97,6 +84,35 @@ class IterationMap:
     @cached_property
     def surjective(self) -> bool:
         """Whether every point of the box of extents is shown to be a value."""
+        if self._surjective():
+            return True
+        needed = self._without_implied()
+        if needed is self.predicate:
+            return False
+        return iteration_map(self.loops, self.bindings, self.extents, needed).surjective
+
+    def _without_implied(self) -> Scalar:
+        """The predicate without what follows from the rest of it: one guard inside another."""
+        left = list(conjuncts(self.predicate))
+        if len(left) < 2 or not self.quasi_affine:
+            return self.predicate
+        inside = self._context()
+        for each in sorted(left, key=lambda condition: len(free_vars(condition))):
+            rest = [other for other in left if other is not each]
+            if can_prove(each, inside.where(*rest)):
+                left = rest
+        needed: Scalar = TRUE
+        for each in left:
+            needed = each if needed is TRUE else And(needed, each)
+        return needed if len(left) < len(conjuncts(self.predicate)) else self.predicate
+
+    def _context(self) -> Context:
+        inside = EMPTY
+        for var, extent in self.loops:
+            inside = inside.loop(var, extent)
+        return inside
+
+    def _surjective(self) -> bool:
         if not self._explained:
             return False
         used: list[Digit] = []

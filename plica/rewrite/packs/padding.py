@@ -46,6 +46,13 @@ def is_zero(value: Any) -> bool:
     return value == 0 and math.copysign(1.0, value) > 0
 
 
+def is_low(value: Any) -> bool:
+    """Whether a number could be the lowest of some dtype."""
+    return value == float("-inf") or any(
+        value == each.bounds[0] for each in NUMBER if not each.is_float
+    )
+
+
 def is_spatial(widths: Any) -> bool:
     """Whether neither examples nor channels are added."""
     if isinstance(widths, int):
@@ -59,8 +66,9 @@ f: Any = hole("f", dtypes=FLOAT, rank=RANKS)
 w: Any = hole("w", dtypes=NUMBER, rank=RANKS)
 widths: Any = hole("widths", when=is_spatial)
 zero: Any = hole("value", when=is_zero)
-value, strides, padding, dilation, groups, kernel, ceil = holes(
-    "value strides padding dilation groups kernel ceil"
+low: Any = hole("value", when=is_low)
+strides, padding, dilation, groups, kernel, ceil = holes(
+    "strides padding dilation groups kernel ceil"
 )
 in_zeros = pad(x, widths, "constant", zero)
 
@@ -139,7 +147,7 @@ def counts_alone(m: Match) -> Expr | None:
     return into_avg_pool(m)
 
 
-in_lowest = pad(x, widths, "constant", value)
+in_lowest = pad(x, widths, "constant", low)
 in_zeros_relu = pad(relu(f), widths, "constant", zero)
 slides = (kernel, strides, padding)
 greatest = max_pool(in_lowest, *slides, dilation, ceil)

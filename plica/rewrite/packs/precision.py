@@ -83,16 +83,21 @@ ARGUMENTS: Final = tuple(f"arg{number}" for number in range(MOST))
 
 
 def fits_in(narrow: DType, value: Expr) -> bool:
-    """Whether a constant stays finite in the narrow dtype; what is no constant may."""
+    """Whether a constant is rounded as the contract says, in max-norm; what is no constant may be.
+
+    An overflow is not, and neither is a constant all of whose numbers are too small to be normal.
+    """
     if not is_closed(value):
         return True
     array = value_of(value)
     if array is None:
         return False
     wide = array.astype(np.float64)
+    wide = wide[np.isfinite(wide)]
     with np.errstate(over="ignore"):
-        rounded = array.astype(narrow.numpy).astype(np.float64)
-    return bool((np.isfinite(rounded) | ~np.isfinite(wide)).all())
+        rounded = wide.astype(narrow.numpy).astype(np.float64)
+    most = np.abs(wide).max(initial=0.0)
+    return bool((np.abs(rounded - wide) <= ROUNDING[narrow] * most).all())
 
 
 @lru_cache(maxsize=64)

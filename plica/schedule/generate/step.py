@@ -22,6 +22,7 @@ from attrs import frozen
 from plica.core.name import Name
 from plica.ir.loop import THREADS, Block, For, Kernel, Stmt, substatements
 from plica.ir.scalar import ScalarVar
+from plica.schedule.generate.intrinsic import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Sampling, kinds
 from plica.schedule.primitive.block import role_of
@@ -192,6 +193,18 @@ def _odds(here: Here, given: Given) -> tuple[float, ...]:
     return (1.0,) * len(given["candidates"])
 
 
+def _vars(here: Here, given: Given) -> tuple[ScalarVar, ...]:
+    block = here.site(given["block"])
+    assert isinstance(block, Block)
+    return block.vars
+
+
+def _order(here: Here, given: Given) -> tuple[int, ...]:
+    order = list(range(len(_vars(here, given))))
+    here.random.shuffle(order)
+    return tuple(order)
+
+
 NOTES: Final = (
     ("pragma", "fast"), ("role", "a"), ("unroll_explicit", True), ("double_buffer", True),
     ("pragma", 3), ("no such", 1),
@@ -226,6 +239,19 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "reverse_compute_at.loop": _neighbour,
     "decompose_reduction.loop": _around,
     "decompose_padding.loop":   _around,
+    "index":              lambda here, given: here.pick((0, 0, 0, 1, 2)),
+    "compute_at.index":   lambda here, given: here.pick((-1, -1, -2, 0, 1)),
+    "reverse_compute_at.index": lambda here, given: here.pick((-1, -1, -2, 0, 1)),
+    "set_scope.number":   lambda here, given: here.pick((0, 0, 1)),
+    "storage_align.number": lambda here, given: here.pick((0, 0, 1)),
+    "consumers":          lambda here, given: (),
+    "axis":               lambda here, given: here.pick((0, 0, 1, -1)),
+    "factor":             lambda here, given: here.pick((1, 4, 8)),
+    "offset":             lambda here, given: here.pick((0, 1, 3)),
+    "lengths":            _factors,
+    "order":              _order,
+    "padding":            lambda here, given: tuple(here.pick((1, 2, 4)) for _ in _vars(here, given)),
+    "intrinsic":          lambda here, given: here.pick(NAMES),
 }
 # fmt: on
 

@@ -26,6 +26,7 @@ from attrs import frozen
 from plica.ir.loop import Block, For, Seq, Stmt
 from plica.ir.scalar import Buffer
 from plica.schedule.around import context_of
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dependence import stranger
 from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, steady
 from plica.schedule.handle import Handle
@@ -84,7 +85,7 @@ class CacheRead(Instruction):
         if problem is not None:
             return problem
         spot = self.spot(scene)
-        return spot if isinstance(spot, Problem) else None
+        return spot if isinstance(spot, Problem) else unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)

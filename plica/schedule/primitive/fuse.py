@@ -4,6 +4,9 @@
     for i in range(n):          for i_j in range(n * m):
         for j in range(m): …        …  with i = i_j // m, j = i_j % m
 
+Iterations that no block inside takes part in are left out, so that fusing what was split gives the
+loop that was there.
+
 Preconditions: `count` (at least two loops), `plain-loop` (serial, no annotations), `chain` (each is
 all that stands in the one before), `independent` (no extent depends on an outer of the loops).
 """
@@ -16,15 +19,20 @@ from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
+from plica.ir.dim import known
 from plica.ir.dtype import i64
-from plica.ir.loop import For
-from plica.ir.scalar import Scalar, ScalarVar
-from plica.schedule.around import simple
+from plica.ir.loop import Block, For, Stmt
+from plica.ir.scalar import Lt, Scalar, ScalarVar
+from plica.rewrite.index import EMPTY, Context
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.around import context_of, simple
+from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import plain_loop
 from plica.schedule.problem import Problem
-from plica.schedule.site import fresh_names, replace
+from plica.schedule.site import fresh_names, replace, with_parts
+from plica.schedule.tidy import mapped, tidied, trimmed
 
 
 @primitive("fuse")
@@ -69,9 +77,47 @@ class Fuse(Instruction):
             values[loop.var] = rest % loop.extent
             rest = rest // loop.extent
         values[loops[0].var] = rest
-        body = substitute(loops[-1].body, values)
-        new = For(var, simple(extent), "serial", body)  # type: ignore[arg-type]
+        context = context_of(sites[0].above)
+        whole = simple(extent)
+        inside = context.loop(var, whole)
+        body = loops[-1].body
+        if any(known(loop.extent) is None for loop in loops[1:]):
+            body = gathered(body, loops, var)
+        body = tidied(substitute(body, values), frozenset({var}), inside)  # type: ignore[arg-type]
+        new = trimmed(For(var, whole, "serial", body), context)
         return Edited(replace(scene.kernel, sites[0], new), (var,))
+
+
+def gathered(body: Stmt, loops: list[For], var: ScalarVar) -> Stmt:
+    """The statement where terms that depend on the place in all loops together say so.
+
+    The simplifier does not know `x // n * n + x % n` for a symbolic n, which might be 0.
+    """
+    rest: Scalar = loops[0].var
+    for loop in loops[1:-1]:
+        rest = rest * loop.extent + loop.var
+    last = loops[-1]
+    value = {last.var: var - rest * last.extent}
+    mine = {loop.var for loop in loops}
+
+    def gather(term: Scalar) -> Scalar:
+        if last.var not in free_vars(term):
+            return term
+        whole = simple(substitute(term, value))  # type: ignore[arg-type]  # a scalar stays one
+        return whole if free_vars(whole).isdisjoint(mine) else term
+
+    def change(stmt: Stmt, _: Context) -> Stmt:
+        if not isinstance(stmt, Block):
+            return stmt
+        conditions = []
+        for each in conjuncts(stmt.predicate):
+            if isinstance(each, Lt):
+                each = Lt(gather(each.left), gather(each.right))
+            conditions.append(each)
+        bindings = tuple([gather(each) for each in stmt.bindings])
+        return with_parts(stmt, bindings=bindings, predicate=all_of(conditions))
+
+    return mapped(body, change, EMPTY)
 
 
 def fuse(*loops: Handle) -> Instruction:

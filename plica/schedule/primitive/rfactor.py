@@ -214,12 +214,11 @@ class Rfactor(Instruction):
         reducing = [each for each in reduce_loops(site) if each is not loop]
         zero: dict[ScalarVar, Scalar] = {each.var: index(0) for each in reducing}
         kept, guards = [], []
+        inside = EMPTY.loop(loop.var, loop.extent)
         for each in conjuncts(block.predicate):
-            if free_vars(each).isdisjoint(meant):
-                kept.append(each)
             # The init runs in the first iteration of the inner loops, so where that is left out
             # the block must run nevertheless, and take nothing.
-            elif can_prove(_valued(each, zero), EMPTY.loop(loop.var, loop.extent)):
+            if free_vars(each).isdisjoint(meant) or can_prove(_valued(each, zero), inside):
                 kept.append(each)
             else:
                 guards.append(_valued(each, meant))
@@ -233,8 +232,8 @@ class Rfactor(Instruction):
             ("spatial", *["spatial" for _ in spatial], *["reduce" for _ in inner]),  # type: ignore[arg-type]  # kinds
             (loop.var, *[block.bindings[at] for at in spatial], *[e.var for e in reducing]),
             all_of(kept),
-            Store(made, place, start(made.dtype)),
-            _joined(Store(made, place, store.value), value),
+            Store(made, place, start(made.dtype)) if inner else None,
+            _joined(Store(made, place, store.value), value) if inner else Store(made, place, value),
         )
 
 

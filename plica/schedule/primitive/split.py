@@ -21,11 +21,11 @@ from attrs import frozen
 
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.dim import known
+from plica.ir.dim import known, quotient
 from plica.ir.dtype import i64
 from plica.ir.loop import For
 from plica.ir.scalar import Lit, Lt, Scalar, ScalarVar
-from plica.schedule.around import simple
+from plica.schedule.around import context_of, simple
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body
 from plica.schedule.guard import guarded, unguardable
@@ -35,6 +35,7 @@ from plica.schedule.pose import plain_loop
 from plica.schedule.primitive.sample_tile import Tile
 from plica.schedule.problem import Problem
 from plica.schedule.site import fresh_names, replace
+from plica.schedule.tidy import tidied
 
 
 @primitive("split")
@@ -72,9 +73,10 @@ class Split(Instruction):
         loop, factors = site.node, self.numbers(scene)
         inner = prod(each for each in factors if each is not None)
         extents: list[Scalar] = []
+        outer = quotient(loop.extent, Lit(inner, i64))
         for each in factors:
             if each is None:
-                extents.append(simple((loop.extent + (inner - 1)) // inner))
+                extents.append(outer or simple((loop.extent + (inner - 1)) // inner))
             else:
                 extents.append(Lit(each, i64))
         hints = [Name(loop.var.name.hint, loop.var.name.index)] * len(factors)
@@ -86,6 +88,10 @@ class Split(Instruction):
         body = substitute(loop.body, {loop.var: value})
         if not self.exact(loop, factors):
             body = guarded(body, Lt(value, loop.extent))  # type: ignore[arg-type]
+        context = context_of(site.above)
+        for var, extent in zip(variables, extents, strict=True):
+            context = context.loop(var, extent)
+        body = tidied(body, frozenset(variables), context)  # type: ignore[arg-type]
         for var, extent in zip(reversed(variables), reversed(extents), strict=True):
             body = For(var, extent, "serial", body)  # type: ignore[arg-type]
         return Edited(replace(scene.kernel, site, body), tuple(variables))  # type: ignore[arg-type]
@@ -99,7 +105,7 @@ class Split(Instruction):
         extent = known(loop.extent)
         inner = prod(each for each in factors if each is not None)
         if extent is None:
-            return inner == 1
+            return quotient(loop.extent, Lit(inner, i64)) is not None
         return extent % inner == 0 if None in factors else inner == extent
 
 

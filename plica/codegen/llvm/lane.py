@@ -1,0 +1,188 @@
+"""Lanes: values in a vectorized loop, and indices that need no instruction of their own.
+
+A value is the same in all lanes, or a vector, or (for an i64) `text + plus + step * lane`: so the
+index of neighbours stays one number however many lanes there are, and the copies of an unrolled
+loop differ in `plus` only.  What is computed from such numbers is remembered while it is in reach.
+
+>>> lanes = Lanes(Writer())
+>>> i, two = Value("%i"), constant(2)
+>>> lanes.add(lanes.mul(i, constant(4)), two)
+Value(text='%1', step=0, plus=2)
+>>> lanes.mul(i, constant(4))
+Value(text='%1', step=0, plus=0)
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from plica.codegen.llvm.word import flag, literal, register, wide
+from plica.codegen.llvm.writer import Writer
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import DType, bool_, i64
+
+
+class Value(NamedTuple):
+    """A value: its name in the text, none for 0; `step` is None where that names a vector."""
+
+    text: str
+    step: int | None = 0
+    plus: int = 0
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every lane has the same."""
+        return self.step == 0
+
+    @property
+    def number(self) -> int | None:
+        """The i64 that is known now."""
+        return self.plus if not self.text and self.step == 0 else None
+
+
+TRUE: Final = Value("true")
+FALSE: Final = Value("false")
+
+
+def constant(number: int) -> Value:
+    """An i64, modulo 2^64."""
+    return Value("", 0, _wrapped(number))
+
+
+class Lanes:
+    """Writes values; `count` is the number of lanes of the vectorized loop that is open, or 0."""
+
+    def __init__(self, w: Writer) -> None:
+        self.w = w
+        self.count = 0
+        self._known: dict[str, str] = {}
+        self._order: list[str] = []
+
+    # --- what is remembered --------------------------------------------------------------------
+
+    def pure(self, text: str) -> str:
+        """The name of what has no effect; written once while the first of it is in reach."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self.w.let(text)
+            self._order.append(text)
+        return found
+
+    def mark(self) -> int:
+        """Begin something whose values are out of reach after it."""
+        return len(self._order)
+
+    def release(self, mark: int) -> None:
+        """Forget what was written since a mark."""
+        for text in self._order[mark:]:
+            del self._known[text]
+        del self._order[mark:]
+
+    # --- how a value is used -------------------------------------------------------------------
+
+    def scalar(self, value: Value) -> str:
+        """The value that all lanes have, or that of the first lane."""
+        if value.step is None:
+            raise CompilerBug("A vector is used as one value.")
+        if not value.text:
+            return str(value.plus)
+        return self.pure(f"add i64 {value.text}, {value.plus}") if value.plus else value.text
+
+    def vector(self, value: Value, of: DType) -> str:
+        """A value in every lane."""
+        if value.step is None:
+            return value.text
+        if value.step == 0:
+            return self.splat(self.scalar(value), register(of))
+        ramp = ", ".join(f"i64 {value.plus + value.step * lane}" for lane in range(self.count))
+        if not value.text:
+            return f"<{ramp}>"
+        first = self.splat(value.text, "i64")
+        return self.pure(f"add <{self.count} x i64> {first}, <{ramp}>")
+
+    def splat(self, text: str, kind: str) -> str:
+        """One value in every lane."""
+        if not text.startswith("%"):
+            return f"splat ({kind} {text})"
+        many = wide(kind, self.count)
+        one = self.pure(f"insertelement {many} poison, {kind} {text}, i64 0")
+        zero = f"<{self.count} x i32> zeroinitializer"
+        return self.pure(f"shufflevector {many} {one}, {many} poison, {zero}")
+
+    # --- arithmetic of i64 ---------------------------------------------------------------------
+
+    def add(self, a: Value, b: Value, facts: str = "") -> Value:
+        """`a + b`; `facts` is `nsw` where that cannot overflow."""
+        if a.step is None or b.step is None:
+            return self._wide("add", a, b)
+        text = a.text or b.text
+        if a.text and b.text:
+            text = self.pure(f"add {facts}i64 {a.text}, {b.text}")
+        return Value(text, a.step + b.step, _wrapped(a.plus + b.plus))
+
+    def sub(self, a: Value, b: Value, facts: str = "") -> Value:
+        """`a - b`."""
+        if a.step is None or b.step is None:
+            return self._wide("sub", a, b)
+        text = a.text
+        if b.text:
+            text = self.pure(f"sub {facts}i64 {a.text or 0}, {b.text}") if a.text != b.text else ""
+        return Value(text, a.step - b.step, _wrapped(a.plus - b.plus))
+
+    def mul(self, a: Value, b: Value, facts: str = "") -> Value:
+        """`a * b`."""
+        if b.number is None:
+            a, b = b, a
+        times = b.number
+        if times is not None and a.step is not None:
+            if times == 0:
+                return constant(0)
+            text = a.text
+            if text and times != 1:
+                text = self.pure(f"mul {facts}i64 {text}, {times}")
+            return Value(text, a.step * times, _wrapped(a.plus * times))
+        if a.is_uniform and b.is_uniform:
+            return Value(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
+        return self._wide("mul", a, b)
+
+    def _wide(self, word: str, a: Value, b: Value) -> Value:
+        left, right = self.vector(a, i64), self.vector(b, i64)
+        return Value(self.w.let(f"{word} <{self.count} x i64> {left}, {right}"), None)
+
+    # --- conditions ----------------------------------------------------------------------------
+
+    def both(self, a: Value, b: Value) -> Value:
+        """Whether two conditions hold."""
+        if a == TRUE or b == FALSE:
+            return b
+        return a if b == TRUE or a == FALSE else self._join("and", a, b)
+
+    def either(self, a: Value, b: Value) -> Value:
+        """Whether one of two conditions holds."""
+        if a == FALSE or b == TRUE:
+            return b
+        return a if b == FALSE or a == TRUE else self._join("or", a, b)
+
+    def negated(self, a: Value) -> Value:
+        """Whether a condition does not hold."""
+        if a in (TRUE, FALSE):
+            return FALSE if a == TRUE else TRUE
+        n = 0 if a.is_uniform else self.count
+        return Value(self.w.let(f"xor {flag(n)} {a.text}, {literal(True, bool_, n)}"), a.step)
+
+    def some(self, a: Value) -> str:
+        """Whether a condition holds in any lane."""
+        if a.is_uniform:
+            return a.text
+        n = self.count
+        return self.w.let(f"call i1 @llvm.vector.reduce.or.v{n}i1(<{n} x i1> {a.text})")
+
+    def _join(self, word: str, a: Value, b: Value) -> Value:
+        if a.is_uniform and b.is_uniform:
+            return Value(self.w.let(f"{word} i1 {a.text}, {b.text}"))
+        left, right = self.vector(a, bool_), self.vector(b, bool_)
+        return Value(self.w.let(f"{word} {flag(self.count)} {left}, {right}"), None)
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63

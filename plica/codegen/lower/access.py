@@ -1,0 +1,108 @@
+"""Accesses: what a statement reads and writes, and whether two accesses can meet.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> x, i, j = buffer("x", (64,), f32), axis("i"), axis("j")
+>>> row = For(i, index(8), "serial", For(j, index(8), "serial", Store(x, (i * 8 + j,), x[i])))
+>>> write, read = accesses(row, EMPTY)
+>>> never_meet(write, write, i, ()), never_meet(write, read, i, ())
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from attrs import frozen
+
+from plica.codegen.lower.statement import contexts
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop import For, Region, Stmt, Store, substatements
+from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar
+from plica.ir.vector import has_vectors
+from plica.rewrite.index import EMPTY, Context, Range, can_prove
+
+__all__ = ["EMPTY", "Access", "For", "accesses", "never_meet"]
+
+
+@frozen(eq=False)
+class Access:
+    """A buffer that is touched; `indices` is None where it is not understood at which places."""
+
+    buffer: Buffer
+    indices: tuple[Scalar, ...] | None
+    context: Context
+    written: bool
+
+
+def accesses(root: Stmt, context: Context) -> tuple[Access, ...]:
+    """Every access inside a statement, with what is known there; writes of a store come first."""
+    found: list[Access] = []
+    seen: set[tuple[Stmt, Context]] = set()
+    stack: list[tuple[Stmt, Context]] = [(root, context)]
+    while stack:
+        stmt, here = stack.pop()
+        if (stmt, here) in seen:
+            continue
+        seen.add((stmt, here))
+        inside = substatements(stmt)
+        if isinstance(stmt, Store):
+            found.append(Access(stmt.buffer, _plain(stmt.indices, ()), here, True))
+        own = [each for each in stmt._children if each not in inside]
+        bound: list[Term] = []
+        for node in post_order(*own):
+            if isinstance(node, Reduce):
+                bound.extend(node.axes)
+        for node in post_order(*own):
+            if isinstance(node, Load):
+                found.append(Access(node.buffer, _plain(node.indices, bound), here, False))
+            elif isinstance(node, Region):
+                found += [Access(node.buffer, None, here, way) for way in (False, True)]
+        stack.extend(reversed(list(zip(inside, contexts(stmt, here), strict=True))))
+    return tuple(found)
+
+
+def _plain(indices: tuple[Scalar, ...], bound: Collection[Term]) -> tuple[Scalar, ...] | None:
+    for each in indices:
+        free = free_vars(each)
+        if has_vectors(each) or not free.isdisjoint(bound):
+            return None
+        if any(isinstance(one, Buffer) for one in free):
+            return None
+    return indices
+
+
+def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[ScalarVar]) -> bool:
+    """Whether two accesses at different values of a variable never touch one element.
+
+    The variables in `same` have one value for both; all others may differ.
+    """
+    if one.indices is None or two.indices is None:
+        return False
+    theirs: dict[Term, Term] = {}
+    for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
+        if each not in same:
+            theirs[each] = ScalarVar(Name(f"{each.name.hint}_other", each.name.index), each.dtype)
+    other = theirs[var]
+    assert isinstance(other, ScalarVar)
+    ranges = [*one.context.ranges]
+    known = {each.var for each in ranges}
+    for each in two.context.ranges:
+        moved = substitute(each, theirs)
+        assert isinstance(moved, Range)
+        if moved.var not in known:
+            ranges.append(moved)
+    facts = [*one.context.facts, *[substitute(each, theirs) for each in two.context.facts]]
+    context = Context(tuple(ranges)).where(*[each for each in facts if isinstance(each, Scalar)])
+    pairs = [
+        (mine, substitute(its, theirs)) for mine, its in zip(one.indices, two.indices, strict=True)
+    ]
+    for low, high in ((var, other), (other, var)):
+        here = context.where(Lt(low, high))
+        if not any(can_prove(Ne(mine, its), here) for mine, its in pairs):  # type: ignore[arg-type]
+            return False
+    return True

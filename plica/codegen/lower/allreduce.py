@@ -1,0 +1,207 @@
+"""All-reduce: a reduction across threads becomes a sum of one's own, then a tree.
+
+    for t in threadIdx.x(6):                    for t in threadIdx.x(6):
+        for k in range(n):                          acc = 0
+            with block(r=k * 6 + t (reduce)):       for k in range(n): acc += A[k * 6 + t]
+                init: C[0] = 0            -->       part[t] = acc;            barrier
+                C[0] += A[r]                        if t < 3: part[t] += part[t + 3];  barrier
+                                                    if t < 1: part[t] += part[t + 2];  barrier
+                                                    if t < 1: part[t] += part[t + 1];  barrier
+                                                    if t == 0: C[0] = 0 + part[0]
+
+Any number of threads will do.  The order of additions changes: for floats the contract is
+`reassociates`.
+
+Law: the kernel means the same.  Refused: a block that is no plain reduction, or loops that serve
+both its elements and its terms.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.lower.statement import refused, walked, with_body, with_substatements
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.combiner import MEANING
+from plica.ir.dim import known
+from plica.ir.loop import (
+    NOTHING,
+    Alloc,
+    Barrier,
+    Block,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    substatements,
+)
+from plica.ir.memory import scope
+from plica.ir.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, index
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.site import distinct, map_of
+
+WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
+
+
+def allreduce(kernel: Kernel) -> Kernel:
+    """The kernel without reductions across threads."""
+    kernel = distinct(kernel)
+    used = set(map_of(kernel).names)
+
+    def down(stmt: Stmt, around: tuple[For, ...]) -> tuple[Stmt, tuple[tuple[For, ...], ...]]:
+        lane = isinstance(stmt, For) and stmt.kind.startswith("threadIdx")
+        inner = (*around, stmt) if lane else around
+        return stmt, (inner,) * len(substatements(stmt))  # type: ignore[return-value]
+
+    def up(stmt: Stmt, parts: tuple[Stmt, ...], around: tuple[For, ...]) -> Stmt:
+        new = with_substatements(stmt, parts)
+        if isinstance(new, For) and new.kind.startswith("threadIdx"):
+            chain = _chain(new)
+            if chain is not None:
+                return _lowered(chain, around, used)
+        return new
+
+    start: tuple[For, ...] = ()
+    return with_body(kernel, walked(kernel.body, start, down, up))
+
+
+@frozen(eq=False)
+class Chain:
+    """A loop over threads, loops inside, and a block that reduces across the threads."""
+
+    lane: For
+    loops: tuple[For, ...]
+    block: Block
+
+    def bound(self, *, reducing: bool) -> frozenset[Term]:
+        """The variables that its reduce variables follow, or the others."""
+        pairs = zip(self.block.bindings, self.block.kinds, strict=True)
+        chosen = [free_vars(each) for each, kind in pairs if (kind == "reduce") == reducing]
+        return frozenset[Term]().union(*chosen)
+
+
+def _chain(lane: For) -> Chain | None:
+    loops: list[For] = []
+    inside = lane.body
+    while isinstance(inside, For) and inside.kind in ("serial", "unrolled"):
+        loops.append(inside)
+        inside = inside.body
+    if not isinstance(inside, Block):
+        return None
+    chain = Chain(lane, tuple(loops), inside)
+    return chain if lane.var in chain.bound(reducing=True) else None
+
+
+@frozen(eq=False)
+class Update:
+    """`into[indices] = join(into[indices], value)`, from `start`."""
+
+    into: Buffer
+    indices: tuple[Scalar, ...]
+    word: Combiner
+    start: Scalar
+    value: Scalar
+
+    def join(self, old: Scalar, new: Scalar) -> Scalar:
+        return MEANING[self.word][1](old, new)
+
+
+def _update(block: Block) -> Update:
+    """What a reduction block does, in terms of the loops around it."""
+    body, init = block.body, block.init
+    if isinstance(body, Store) and isinstance(init, Store):
+        old = Load(body.buffer, body.indices)
+        word = WORDS.get(type(body.value))
+        same = init.buffer is body.buffer and init.indices == body.indices
+        sides = body.value._children
+        if word is not None and same and old in sides:
+            value = sides[1] if sides[0] is old else sides[0]
+            if isinstance(value, Scalar) and body.buffer not in free_vars(value):
+                values = dict(zip(block.vars, block.bindings, strict=True))
+                parts = [substitute(each, values) for each in (*body.indices, init.value, value)]
+                *indices, start, term = [each for each in parts if isinstance(each, Scalar)]
+                return Update(body.buffer, tuple(indices), word, start, term)
+    message = f"The block {str(block.label)!r} cannot be reduced across threads."
+    expected = f"an init, and an update by one of {', '.join(MEANING)}"
+    raise refused(message, block.label, expected, "another body")
+
+
+def _lowered(chain: Chain, around: tuple[For, ...], used: set[Name]) -> Stmt:
+    lane, block, update = chain.lane, chain.block, _update(chain.block)
+    _check(chain)
+    threads = known(lane.extent)
+    assert threads is not None
+    terms = chain.bound(reducing=True)
+    spatial = [each for each in chain.loops if each.var not in terms]
+    reducing = [each for each in chain.loops if each.var in terms]
+    start, _ = MEANING[update.word]
+    dtype = update.into.dtype
+    own = Buffer(_name("acc", used), (index(1),), dtype, "local")
+    shape = (*[each.extent for each in around], lane.extent)
+    part = Buffer(_name("part", used), shape, dtype, "shared")
+    mine = [each.var for each in around]
+    inside = {each.var for each in reducing} | {lane.var}
+    said = conjuncts(block.predicate)
+    each_term = [each for each in said if not free_vars(each).isdisjoint(inside)]
+    each_element = [each for each in said if each not in each_term]
+    acc = own[0]
+    add: Stmt = Store(own, (index(0),), update.join(acc, update.value))
+    if said:
+        add = Branch(reduce(And, said), add, NOTHING)
+    for loop in reversed(reducing):
+        add = For(loop.var, loop.extent, loop.kind, add, loop.annotations)
+
+    def at(place: Scalar) -> Scalar:
+        return Load(part, (*mine, place))
+
+    steps: list[Stmt] = [
+        Store(own, (index(0),), start(dtype)),
+        add,
+        Store(part, (*mine, lane.var), acc),
+        Barrier("shared"),
+    ]
+    width = threads
+    while width > 1:
+        half = (width + 1) // 2
+        join = Store(part, (*mine, lane.var), update.join(at(lane.var), at(lane.var + half)))
+        steps += [Branch(Lt(lane.var, index(width - half)), join, NOTHING), Barrier("shared")]
+        width = half
+    result: Stmt = Store(update.into, update.indices, update.join(update.start, at(index(0))))
+    private = scope(update.into.scope).reach == "thread"
+    conditions = [*each_element, *([] if private else [Eq(lane.var, index(0))])]
+    if conditions:
+        result = Branch(reduce(And, conditions), result, NOTHING)
+    steps.append(result)
+    if private:  # all read the first part, which is written again in the next round
+        steps.append(Barrier("shared"))
+    inner: Stmt = Seq(tuple(steps))
+    for loop in reversed(spatial):
+        inner = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
+    return For(lane.var, lane.extent, lane.kind, Alloc(part, Alloc(own, inner)), lane.annotations)
+
+
+def _check(chain: Chain) -> None:
+    message = f"The block {str(chain.block.label)!r} cannot be reduced across threads."
+    where = chain.block.label
+    if known(chain.lane.extent) is None:
+        raise refused(message, where, "a number of threads", "a symbolic extent")
+    both = chain.bound(reducing=True) & chain.bound(reducing=False)
+    if not both.isdisjoint((chain.lane.var, *[each.var for each in chain.loops])):
+        expected = "loops that serve either the elements or the terms of the reduction"
+        raise refused(message, where, expected, "one that serves both")
+    terms = chain.bound(reducing=True)
+    if any(not terms.isdisjoint(free_vars(each.extent)) for each in chain.loops):
+        raise refused(message, where, "extents apart from the reduction", "one that follows it")
+
+
+def _name(hint: str, used: set[Name]) -> Name:
+    name = fresh(Name(hint), used)
+    used.add(name)
+    return name

@@ -1,0 +1,247 @@
+"""Barriers: threads wait for one another where they meet in memory that they share.
+
+    for t in threadIdx.x(32):                   for t in threadIdx.x(32):
+        S[t] = A[t]                   -->           S[t] = A[t]
+        B[t] = S[31 - t]                            barrier("shared")
+                                                    B[t] = S[31 - t]
+
+Statements are gone through in order, with the accesses since the last barrier; a barrier comes
+before the first that may meet one of those by another thread, one of the two writing.  A loop is
+gone through a second time with what its last iteration left behind.  What a thread does with
+elements that are its own needs no barrier.
+
+Laws: the kernel means the same, and no threads race for block-wide memory.  Refused: a barrier that
+would stand where not all threads come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.codegen.lower.access import Access, accesses, never_meet
+from plica.codegen.lower.statement import (
+    contexts,
+    mapped,
+    outermost,
+    reads_memory,
+    refused,
+    with_body,
+    with_substatements,
+)
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.loop import (
+    THREADS,
+    Alloc,
+    Barrier,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    statements,
+    substatements,
+)
+from plica.ir.memory import scope
+from plica.ir.scalar import Scalar, ScalarVar
+from plica.rewrite.index import Context
+from plica.schedule.site import distinct
+
+SHARED: Final = "shared"
+
+Pending: TypeAlias = "tuple[Access, ...]"
+# Any: a step of the walk asks for another, and is sent what that gives.
+Walk: TypeAlias = Generator[Any, tuple[Stmt, Pending], tuple[Stmt, Pending]]
+
+
+def barriers(kernel: Kernel) -> Kernel:
+    """The kernel with barriers where threads need them."""
+    tags = {each.kind for each in statements(kernel.body) if isinstance(each, For)}
+    lanes = sorted(tag for tag in tags if tag.startswith("threadIdx"))
+    if not lanes or not _shares(kernel):
+        return kernel
+    kernel = distinct(kernel)
+    body, variables = _named(kernel.body)
+    here = _Here(outermost(kernel), (), (), len(lanes))
+    new, _ = _run(_Inserting(variables).walk(body, (), here))
+    if new is not body:
+        _check_extents(body, lanes)
+    return with_body(kernel, new)
+
+
+def _shares(kernel: Kernel) -> bool:
+    return any(
+        isinstance(each, Alloc) and scope(each.buffer.scope).reach == "block"
+        for each in statements(kernel.body)
+    )
+
+
+def _named(body: Stmt) -> tuple[Stmt, dict[str, ScalarVar]]:
+    """One variable for all loops over the same threads: they are the same threads."""
+    used = {each.var.name for each in statements(body) if isinstance(each, For | Bind)}
+    variables: dict[str, ScalarVar] = {}
+    while True:
+        loop = next(
+            (
+                each
+                for each in statements(body)
+                if isinstance(each, For)
+                and each.kind in THREADS
+                and each.var is not variables.get(each.kind)
+            ),
+            None,
+        )
+        if loop is None:
+            return body, variables
+        if loop.kind not in variables:
+            name = fresh(Name(loop.kind.replace("Idx.", "_")), used)
+            variables[loop.kind] = ScalarVar(name, loop.var.dtype)
+        var = variables[loop.kind]
+        inside = substitute(loop.body, {loop.var: var})
+        one = For(var, loop.extent, loop.kind, inside, loop.annotations)  # type: ignore[arg-type]
+        body = _exchanged(body, loop, one)
+
+
+def _exchanged(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    return mapped(body, lambda each: new if each is old else each)
+
+
+@frozen(eq=False)
+class _Here:
+    """What is known at a place: variables that all threads agree on, threads around, all axes."""
+
+    context: Context
+    same: tuple[ScalarVar, ...]
+    threads: tuple[ScalarVar, ...]
+    axes: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a barrier here is one for all threads."""
+        return len(self.threads) == self.axes
+
+
+def _run(walk: Walk) -> tuple[Stmt, Pending]:
+    stack = [walk]
+    answer: Any = None
+    while stack:
+        try:
+            stack.append(stack[-1].send(answer))
+            answer = None
+        except StopIteration as end:
+            stack.pop()
+            answer = end.value
+    return answer  # type: ignore[no-any-return]
+
+
+class _Inserting:
+    """A walk that inserts barriers."""
+
+    def __init__(self, variables: dict[str, ScalarVar]) -> None:
+        self.lanes = [var for tag, var in variables.items() if tag.startswith("threadIdx")]
+
+    def walk(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
+        match stmt:
+            case Seq(stmts):
+                parts = []
+                for each in stmts:
+                    new, pending = yield self.walk(each, pending, here)
+                    parts.append(new)
+                return with_substatements(stmt, tuple(parts)), pending
+            case Barrier():
+                return stmt, ()
+            case For(var, _, kind) if kind in THREADS:
+                lane = kind.startswith("threadIdx")
+                inner = evolve(
+                    here,
+                    context=contexts(stmt, here.context)[0],
+                    threads=(*here.threads, var) if lane else here.threads,
+                    same=here.same if lane else (*here.same, var),
+                )
+                new, pending = yield self.walk(stmt.body, pending, inner)
+                return with_substatements(stmt, (new,)), pending
+            case For(_, extent, kind) if kind in ("serial", "unrolled") and self.agrees(extent):
+                found = yield from self.loop(stmt, pending, here)
+                return found
+            case Branch(condition, then, orelse) if self.agrees(condition):
+                inside = contexts(stmt, here.context)
+                yes, one = yield self.walk(then, pending, evolve(here, context=inside[0]))
+                no, two = yield self.walk(orelse, pending, evolve(here, context=inside[1]))
+                both = tuple(dict.fromkeys((*one, *two)))
+                return with_substatements(stmt, (yes, no)), both
+            case Alloc() | Bind():
+                inner = evolve(here, context=contexts(stmt, here.context)[0])
+                new, pending = yield self.walk(substatements(stmt)[0], pending, inner)
+                return with_substatements(stmt, (new,)), pending
+            case _:
+                found = yield from self.whole(stmt, pending, here)
+                return found
+
+    def loop(self, stmt: For, pending: Pending, here: _Here) -> Walk:
+        """A loop that all threads go through together."""
+        inner = evolve(here, context=contexts(stmt, here.context)[0], same=(*here.same, stmt.var))
+        _, once = yield self.walk(stmt.body, (), inner)
+        left = tuple([_before(each, stmt.var) for each in once])
+        new, after = yield self.walk(stmt.body, left, inner)
+        both, since = yield self.walk(stmt.body, (*left, *pending), inner)
+        after = tuple(dict.fromkeys((*after, *once)))
+        if both is not new and here.is_whole:  # what came before the loop meets what is in it
+            return Seq((Barrier(SHARED), with_substatements(stmt, (new,)))), after
+        stops = any(isinstance(each, Barrier) for each in statements(both))
+        kept = since if stops else (*pending, *after)
+        return with_substatements(stmt, (both,)), tuple(dict.fromkeys(kept))
+
+    def whole(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
+        """A statement that no barrier may stand inside of."""
+        found = tuple(
+            [
+                each
+                for each in accesses(stmt, here.context)
+                if scope(each.buffer.scope).reach == "block"
+            ]
+        )
+        for each, context in zip(substatements(stmt), contexts(stmt, here.context), strict=True):
+            new, _ = yield self.walk(each, (), evolve(here, context=context))
+            if new is not each:
+                message = "A barrier is needed where not all threads come."
+                expected = "conditions and extents that all threads agree on"
+                where = getattr(getattr(stmt, "var", None), "name", type(stmt).__name__)
+                raise refused(message, where, expected, f"a {type(stmt).__name__} of a thread")
+        if any(self.meet(old, new, here) for old in pending for new in found):
+            return Seq((Barrier(SHARED), stmt)), found
+        return stmt, tuple(dict.fromkeys((*pending, *found)))
+
+    def agrees(self, term: Scalar) -> bool:
+        return free_vars(term).isdisjoint(self.lanes) and not reads_memory(term)
+
+    def meet(self, old: Access, new: Access, here: _Here) -> bool:
+        """Whether two threads may touch one element, one of them writing."""
+        if old.buffer is not new.buffer or not (old.written or new.written):
+            return False
+        return not all(never_meet(old, new, lane, here.same) for lane in here.threads)
+
+
+def _before(access: Access, var: ScalarVar) -> Access:
+    """An access of the iteration before."""
+    other = ScalarVar(Name(f"{var.name.hint}_before", var.name.index), var.dtype)
+    moved: dict[Term, Term] = {var: other}
+    indices = access.indices
+    if indices is not None:
+        indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]
+    context = substitute(access.context, moved)
+    return evolve(access, indices=indices, context=context)
+
+
+def _check_extents(body: Stmt, lanes: list[str]) -> None:
+    for tag in lanes:
+        loops = [each for each in statements(body) if isinstance(each, For) and each.kind == tag]
+        counts = {known(each.extent) for each in loops}
+        if len(counts) > 1 or None in counts:
+            message = f"The loops over {tag} are not all over the same threads."
+            raise refused(message, tag, "one number of threads", f"{len(counts)} extents")

@@ -1,0 +1,96 @@
+"""Double buffer: a block that fills a buffer runs one iteration ahead of those who use it.
+
+    for i in range(n):                                  for i in range(n, stage=(0, 1)):
+        with block("T", double_buffer=True): …  -->         with block("T"): …
+        with block("C"): …                                  with block("C"): …
+
+The loop is the innermost one around the block in which something else reads what it fills.  What
+the block itself needs runs ahead, too.  `pipeline` does the rest: prologue, switching, epilogue.
+
+Law: the kernel means the same, now and after `pipeline`.  Refused: no such loop; a loop that says
+already what runs when.
+"""
+
+from __future__ import annotations
+
+from plica.codegen.lower.pipeline import STAGE
+from plica.codegen.lower.statement import mapped, refused, with_body
+from plica.core.fold import post_order
+from plica.ir.loop import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    annotated,
+    statements,
+)
+from plica.ir.scalar import Buffer, Load
+
+KEY = "double_buffer"
+
+
+def double_buffer(kernel: Kernel) -> Kernel:
+    """The kernel with pipeline annotations in the place of those of blocks."""
+    body = mapped(kernel.body, _annotated)
+    for each in statements(body):
+        if isinstance(each, Block) and _asks(each):
+            message = f"The block {str(each.label)!r} cannot be double buffered."
+            expected = "a serial loop around it in which something else reads what it writes"
+            raise refused(message, each.label, expected, "none")
+    return with_body(kernel, body)
+
+
+def _asks(stmt: Stmt) -> bool:
+    return isinstance(stmt, Block) and dict(stmt.annotations).get(KEY) is True
+
+
+def _annotated(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, For) or stmt.kind != "serial":
+        return stmt
+    held: list[Buffer] = []
+    body = stmt.body
+    while isinstance(body, Alloc):
+        held.append(body.buffer)
+        body = body.body
+    if not isinstance(body, Seq):
+        return stmt
+    reads = [_read(each) for each in body.stmts]
+    writes = [_written(each) for each in body.stmts]
+    ahead: set[int] = set()
+    for at, each in enumerate(body.stmts):
+        asking = any(_asks(one) for one in statements(each))
+        if asking and any(writes[at] & reads[user] for user in range(at + 1, len(reads))):
+            ahead.add(at)
+    if not ahead:
+        return stmt
+    if STAGE in dict(stmt.annotations):
+        message = f"The loop {str(stmt.var.name)!r} is pipelined already."
+        raise refused(message, stmt.var.name, "one annotation", f"{STAGE} and {KEY}")
+    for at in range(len(reads) - 1, -1, -1):  # what they need comes before them
+        if at not in ahead and any(writes[at] & reads[user] for user in ahead if user > at):
+            ahead.add(at)
+    stages = tuple([0 if at in ahead else 1 for at in range(len(reads))])
+    new: Stmt = Seq(tuple([mapped(each, _silent) for each in body.stmts]))
+    for buffer in reversed(held):
+        new = Alloc(buffer, new)
+    notes = annotated(stmt.annotations, **{STAGE: stages})
+    return For(stmt.var, stmt.extent, stmt.kind, new, notes)
+
+
+def _silent(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Block) or not _asks(stmt):
+        return stmt
+    fields = [getattr(stmt, name) for name in Block._fields]
+    fields[-1] = annotated(stmt.annotations, **{KEY: None})
+    return Block(*fields)
+
+
+def _read(stmt: Stmt) -> set[Buffer]:
+    return {node.buffer for node in post_order(stmt) if isinstance(node, Load)}
+
+
+def _written(stmt: Stmt) -> set[Buffer]:
+    return {node.buffer for node in post_order(stmt) if isinstance(node, Store)}

@@ -1,0 +1,197 @@
+"""Narrow: index arithmetic in 32 bits, where it is proved that nothing overflows.
+
+    for i in range(64):                         for i in range(i32(64)):
+        A[i * 64 + 3] = B[i]          -->           A[i * i32(64) + i32(3)] = B[i]
+
+A loop whose extent fits has an i32 variable.  An index term becomes one of i32 if every part of it
+stays in 32 bits wherever it is evaluated (`plica.rewrite.index.bounds`); elsewhere the variable is
+cast back.  Values are never narrowed.
+
+Law: the kernel means the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from plica.codegen.lower.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.dtype import i32, i64
+from plica.ir.loop import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    While,
+    statements,
+)
+from plica.ir.scalar import (
+    COMPARISON,
+    Add,
+    Buffer,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Sub,
+    dtype_of,
+)
+from plica.rewrite.index import Context, bounds
+
+LOW, HIGH = i32.bounds
+ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
+
+State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
+
+
+def narrow(kernel: Kernel) -> Kernel:
+    """The lowered kernel with index terms of 32 bits."""
+    if any(isinstance(each, Block) for each in statements(kernel.body)):
+        return kernel
+    start: State = (outermost(kernel), frozenset())
+    return with_body(kernel, walked(kernel.body, start, _down, _up))
+
+
+def _fits(term: Scalar, context: Context) -> bool:
+    span = bounds(term, context)
+    return span.low is not None and span.high is not None and LOW <= span.low <= span.high <= HIGH
+
+
+def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+    context, small = state
+    if isinstance(stmt, For | Bind):
+        small = small - {stmt.var}
+        if isinstance(stmt, For) and dtype_of(stmt.var) is i64 and _fits(stmt.extent, context):
+            small |= {stmt.var}
+    return stmt, tuple([(each, small) for each in contexts(stmt, context)])
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
+    context, small = state
+    forms = _Forms(context, small)
+    stmt = with_substatements(stmt, parts)
+    match stmt:
+        case For(var, extent, kind, body, notes):
+            if dtype_of(var) is i64 and _fits(extent, context):
+                size = forms.narrow(extent)
+                whole = forms.wide(extent) if size is None else size
+                return For(_small(var), whole, kind, body, notes)
+            return For(var, forms.wide(extent), kind, body, notes)
+        case Store(buffer, indices, value):
+            return Store(buffer, forms.places(indices), forms.wide(value))
+        case Branch(condition, then, orelse):
+            return Branch(forms.wide(condition), then, orelse)
+        case While(condition, body):
+            return While(forms.wide(condition), body)
+        case Bind(var, value, body):
+            return Bind(var, forms.wide(value), body)
+        case Alloc(buffer, body):
+            return _resized(buffer, body, forms)
+        case Invoke(name, operands):
+            return Invoke(name, tuple([_operand(each, forms) for each in operands]))
+        case _:
+            return stmt
+
+
+def _operand(of: Region | Scalar, forms: _Forms) -> Region | Scalar:
+    if not isinstance(of, Region):
+        return forms.wide(of)
+    starts = tuple([forms.wide(each) for each in of.starts])
+    return Region(of.buffer, starts, tuple([forms.wide(each) for each in of.extents]))
+
+
+def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
+    """An allocation whose size depends on loops: their variables are cast back there."""
+    new = substitute(buffer, forms.casts)
+    if new is buffer:
+        return Alloc(buffer, body)
+    return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]
+
+
+def _small(var: ScalarVar) -> ScalarVar:
+    return ScalarVar(var.name, i32)
+
+
+class _Forms:
+    """The narrow and the wide form of terms at one place."""
+
+    def __init__(self, context: Context, small: frozenset[ScalarVar]) -> None:
+        self.context = context
+        self.small = small
+        self.casts: dict[Term, Term] = {each: Cast(_small(each), i64) for each in small}
+        self.narrows: dict[Term, Scalar | None] = {}
+        self.wides: dict[Term, Term] = {}
+
+    def places(self, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """Indices, narrow where they can be."""
+        return tuple([self.narrow(each) or self.wide(each) for each in indices])
+
+    def narrow(self, term: Scalar) -> Scalar | None:
+        """The term in 32 bits, None where that is not proved to be the same."""
+        self.visit(term)
+        return self.narrows[term]
+
+    def wide(self, term: Scalar) -> Scalar:
+        """The term with the dtype it had."""
+        if not any(each in self.small for each in free_vars(term)):
+            return term
+        if any(isinstance(each, Reduce) for each in post_order(term)):
+            new = substitute(term, self.casts)  # a sum's axes are its own
+        else:
+            self.visit(term)
+            new = self.wides[term]
+        assert isinstance(new, Scalar)
+        return new
+
+    def visit(self, root: Scalar) -> None:
+        for node in post_order(root):
+            if node in self.wides:
+                continue
+            self.narrows[node] = self.narrow_node(node)
+            self.wides[node] = self.wide_node(node)
+
+    def narrow_node(self, node: Term) -> Scalar | None:
+        match node:
+            case Lit(value, dtype) if dtype is i64 and LOW <= value <= HIGH:
+                return Lit(value, i32)
+            case ScalarVar() if node in self.small:
+                return _small(node)
+            case _ if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+                kids = [self.narrows[kid] for kid in node._children]
+                if None not in kids and _fits(node, self.context):
+                    return rebuild(node, tuple(kids))  # type: ignore[arg-type]
+        return None
+
+    def wide_node(self, node: Term) -> Term:
+        if isinstance(node, Buffer) or not node._children:
+            return self.casts.get(node, node)
+        if node in self.casts:
+            return self.casts[node]
+        if isinstance(node, Load):
+            return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
+        if isinstance(node, COMPARISON):
+            kids = [self.narrows[kid] for kid in node._children]
+            if None not in kids:
+                return rebuild(node, tuple(kids))  # type: ignore[arg-type]
+        return rebuild(node, tuple([self.wides[kid] for kid in node._children]))
+
+    def chosen(self, term: Scalar) -> Scalar:
+        found = self.narrows[term]
+        wide = self.wides[term]
+        assert isinstance(wide, Scalar)
+        return wide if found is None else found

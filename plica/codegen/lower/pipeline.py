@@ -1,0 +1,185 @@
+"""Software pipeline: the statements of a loop run in different iterations at a time.
+
+    before                                          after
+    for i in range(n, stage=(0, 1)):                with alloc(T[2, 8]):
+        with alloc(T[8]):                               load(T[0], 0)                  prologue
+            load(T, i)                                  for i in range(n - 1):         body
+            use(T, i)                                       load(T[(i + 1) % 2], i + 1)
+                                                            use(T[i % 2], i)
+                                                        use(T[(n - 1) % 2], n - 1)     epilogue
+
+`software_pipeline_stage` says how many iterations behind the first each statement runs,
+`software_pipeline_order` its place among those of one turn.  A buffer allocated in the loop has as
+many versions as are alive together.
+
+Law: the kernel means the same.  Refused: numbers that do not fit the statements; a statement that
+would run before what it needs; statements of different stages that share memory from outside the
+loop, which has one version only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from plica.codegen.lower.access import accesses
+from plica.codegen.lower.statement import mapped, outermost, refused, with_body
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, annotated
+from plica.ir.scalar import Buffer, Load, Lt, Max, Scalar, index
+from plica.rewrite.index import Context
+from plica.schedule.around import simple
+
+STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+
+
+def pipeline(kernel: Kernel) -> Kernel:
+    """The kernel with its annotated loops pipelined."""
+    start = outermost(kernel)
+    return with_body(kernel, mapped(kernel.body, lambda stmt: _pipelined(stmt, start)))
+
+
+@frozen(eq=False)
+class Plan:
+    """The statements of a loop, when each runs, and how many versions its buffers have."""
+
+    loop: For
+    stmts: tuple[Stmt, ...]
+    stages: tuple[int, ...]
+    places: tuple[int, ...]
+    versions: dict[Buffer, int]
+
+    @property
+    def turns(self) -> list[int]:
+        """The statements in the order of one turn."""
+        return sorted(range(len(self.stmts)), key=lambda each: self.places[each])
+
+
+def _pipelined(stmt: Stmt, context: Context) -> Stmt:
+    if not isinstance(stmt, For) or STAGE not in dict(stmt.annotations):
+        return stmt
+    plan = _plan(stmt, context)
+    deepest = max(plan.stages)
+    extent, count = stmt.extent, known(stmt.extent)
+    last = extent if count is not None and count >= deepest else Max(extent, index(deepest))
+    many = extent - deepest if last is extent else last - deepest
+    parts: list[Stmt] = []
+    for turn in range(deepest):
+        parts += [
+            _guarded(plan, each, index(turn - plan.stages[each]))
+            for each in plan.turns
+            if plan.stages[each] <= turn
+        ]
+    body = [_at(plan, each, stmt.var + (deepest - plan.stages[each])) for each in plan.turns]
+    notes = annotated(stmt.annotations, **{STAGE: None, ORDER: None})
+    parts.append(For(stmt.var, simple(many), "serial", Seq(tuple(body)), notes))
+    for turn in range(deepest):
+        parts += [
+            _guarded(plan, each, last + (turn - plan.stages[each]))
+            for each in plan.turns
+            if plan.stages[each] > turn
+        ]
+    new: Stmt = Seq(tuple(parts))
+    for buffer, versions in reversed(plan.versions.items()):
+        new = Alloc(_versioned(buffer, versions), new)
+    return new
+
+
+def _plan(loop: For, context: Context) -> Plan:
+    notes = dict(loop.annotations)
+    held: list[Buffer] = []
+    body = loop.body
+    while isinstance(body, Alloc):
+        held.append(body.buffer)
+        body = body.body
+    stmts = body.stmts if isinstance(body, Seq) else (body,)
+    stages: Any = notes[STAGE]
+    places: Any = notes.get(ORDER, tuple(range(len(stmts))))
+    message = f"The loop {str(loop.var.name)!r} cannot be pipelined."
+    where = loop.var.name
+    if len(stages) != len(stmts) or any(not isinstance(s, int) or s < 0 for s in stages):
+        expected = f"a stage for each of {len(stmts)} statements"
+        raise refused(message, where, expected, str(stages))
+    if sorted(places) != list(range(len(stmts))):
+        expected = f"a place for each of {len(stmts)} statements"
+        raise refused(message, where, expected, str(places))
+    if loop.kind != "serial":
+        raise refused(message, where, "a serial loop", loop.kind)
+    for each in held:
+        if each.strides or loop.var in free_vars(each):
+            raise refused(message, where, "buffers of one form", f"{each.name} has its own")
+    for node in post_order(body):
+        if isinstance(node, Region) and node.buffer in held:
+            found = f"an intrinsic on {node.buffer.name}"
+            raise refused(message, where, "loads and stores of buffers allocated inside", found)
+    plan = Plan(loop, stmts, tuple(stages), tuple(places), {})
+    _check(plan, held, context)
+    return plan
+
+
+def _check(plan: Plan, held: list[Buffer], context: Context) -> None:
+    """Refuse an order that breaks a dependence; count the versions of each buffer."""
+    loop, message = plan.loop, f"The loop {str(plan.loop.var.name)!r} cannot be pipelined."
+    touched = [accesses(each, context.loop(loop.var, loop.extent)) for each in plan.stmts]
+    reads = [{each.buffer for each in of if not each.written} for of in touched]
+    writes = [{each.buffer for each in of if each.written} for of in touched]
+    when = list(zip(plan.stages, plan.places, strict=True))
+    for a in range(len(plan.stmts)):
+        for b in range(a + 1, len(plan.stmts)):
+            shared = (writes[a] & (reads[b] | writes[b])) | (reads[a] & writes[b])
+            for buffer in sorted(shared, key=lambda each: each.name):
+                between = f"statements {a} and {b} over {buffer.name}"
+                if when[a] > when[b]:
+                    expected = "statements that run after what they need"
+                    raise refused(message, loop.var.name, expected, between)
+                if plan.stages[a] != plan.stages[b] and buffer not in held:
+                    expected = "buffers of the loop's own between statements of different stages"
+                    raise refused(message, loop.var.name, expected, between)
+    for buffer in held:
+        writers = [at for at in range(len(when)) if buffer in writes[at]]
+        users = [at for at in range(len(when)) if buffer in reads[at] | writes[at]]
+        most = 1
+        for writer in writers:
+            for user in users:
+                apart = plan.stages[user] - plan.stages[writer]
+                most = max(most, apart + (0 if plan.places[writer] > plan.places[user] else 1))
+        plan.versions[buffer] = most
+
+
+def _versioned(buffer: Buffer, versions: int) -> Buffer:
+    if versions == 1:
+        return buffer
+    shape = (index(versions), *buffer.shape)
+    return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
+
+
+def _at(plan: Plan, number: int, iteration: Scalar) -> Stmt:
+    """A statement of the loop at an iteration."""
+    var = plan.loop.var
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if plan.versions.get(buffer, 1) > 1:
+                count = plan.versions[buffer]
+                return Load(_versioned(buffer, count), (var % count, *indices))
+            case Store(buffer, indices, value) if plan.versions.get(buffer, 1) > 1:
+                count = plan.versions[buffer]
+                return Store(_versioned(buffer, count), (var % count, *indices), value)
+            case _:
+                return node
+
+    own = map_bottom_up(change, plan.stmts[number])
+    return substitute(own, {var: simple(iteration)})  # type: ignore[return-value]  # a statement
+
+
+def _guarded(plan: Plan, number: int, iteration: Scalar) -> Stmt:
+    """A statement at an iteration, if there is one."""
+    condition = simple(Lt(iteration, plan.loop.extent))
+    stmt = _at(plan, number, iteration)
+    if known(condition) is not None:
+        return stmt if known(condition) else NOTHING
+    return Branch(condition, stmt, NOTHING)

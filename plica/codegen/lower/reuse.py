@@ -1,0 +1,129 @@
+"""Reuse: buffers that are never needed together share their memory.
+
+    with alloc(T[8]), alloc(U[8]):              with alloc(T[8]):
+        make(T); use(T)               -->           make(T); use(T)
+        make(U); use(U)                             make(U -> T); use(T)
+
+Buffers of one `with`, one element type and one memory scope are looked at: a buffer is needed from
+the first statement that touches it to the last.  `clashes` finds, in another way, buffers whose
+contents would be lost.
+
+Laws: the kernel means the same; it needs no more memory.  Symbolic sizes are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plica.codegen.lower.statement import walked, with_body, with_substatements
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.loop import Alloc, Kernel, Region, Seq, Stmt, Store, substatements
+from plica.ir.scalar import Buffer, Load, index
+
+
+def reuse(kernel: Kernel) -> Kernel:
+    """The kernel with less memory."""
+    return with_body(kernel, walked(kernel.body, False, _down, _up))
+
+
+def _down(stmt: Stmt, inside: bool) -> tuple[Stmt, tuple[bool, ...]]:
+    return stmt, (isinstance(stmt, Alloc),) * len(substatements(stmt))
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], inside: bool) -> Stmt:
+    new = with_substatements(stmt, parts)
+    return _shared(new) if isinstance(new, Alloc) and not inside else new
+
+
+def _shared(stmt: Alloc) -> Stmt:
+    """Allocations directly inside one another, with their buffers put together."""
+    held: list[Buffer] = []
+    body: Stmt = stmt
+    while isinstance(body, Alloc):
+        held.append(body.buffer)
+        body = body.body
+    if not isinstance(body, Seq):
+        return stmt
+    tenants = arranged(held, body.stmts)
+    lost = clashes(tenants, body.stmts)
+    if lost:
+        raise CompilerBug(f"Sharing memory would lose what is in {lost[0].name}.")
+    homes: dict[Buffer, Buffer] = {}
+    for several in tenants:
+        first = several[0]
+        size = max((known(each.shape[0]) or 0 for each in several), default=0)
+        home = first
+        if len(several) > 1:
+            align = max(each.align for each in several)
+            home = Buffer(first.name, (index(size),), first.dtype, first.scope, (), align)
+        homes.update(dict.fromkeys(several, home))
+    new = _moved(body, homes)
+    for home in reversed(list(dict.fromkeys(homes[each] for each in held))):
+        new = Alloc(home, new)
+    return new
+
+
+def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]]:
+    """The buffers, those that can share their memory together."""
+    spans = {each: _span(each, stmts) for each in held}
+    order = sorted(held, key=lambda each: (spans[each], held.index(each)))
+    groups: list[list[Buffer]] = []
+    for each in order:
+        fit = next((g for g in groups if _fits(each, g, spans)), None)
+        if fit is None:
+            groups.append([each])
+        else:
+            fit.append(each)
+    return groups
+
+
+def _span(buffer: Buffer, stmts: Sequence[Stmt]) -> tuple[int, int]:
+    touched = [at for at, each in enumerate(stmts) if buffer in free_vars(each)]
+    return (touched[0], touched[-1]) if touched else (len(stmts), len(stmts))
+
+
+def _fits(buffer: Buffer, group: Sequence[Buffer], spans: Mapping[Buffer, tuple[int, int]]) -> bool:
+    alike = all((each.dtype, each.scope) == (buffer.dtype, buffer.scope) for each in group)
+    plain = all(
+        len(each.shape) == 1 and known(each.shape[0]) is not None and not each.strides
+        for each in (buffer, *group)
+    )
+    return alike and plain and all(spans[each][1] < spans[buffer][0] for each in group)
+
+
+def clashes(tenants: Sequence[Sequence[Buffer]], stmts: Sequence[Stmt]) -> list[Buffer]:
+    """The buffers whose contents another one of the same memory would overwrite, found by going
+    through the statements and noting whose the memory is."""
+    lost: dict[Buffer, None] = {}
+    for group in tenants:
+        gone: set[Buffer] = set()
+        owner: Buffer | None = None
+        for stmt in stmts:
+            here = [each for each in group if each in free_vars(stmt)]
+            lost.update(dict.fromkeys([each for each in here if each in gone]))
+            if len(here) > 1:
+                lost.update(dict.fromkeys(here))
+            for each in here:
+                if owner is not None and owner is not each:
+                    gone.add(owner)
+                owner = each
+    return list(lost)
+
+
+def _moved(body: Stmt, homes: Mapping[Buffer, Buffer]) -> Stmt:
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if homes.get(buffer, buffer) is not buffer:
+                return Load(homes[buffer], indices)
+            case Store(buffer, indices, value) if homes.get(buffer, buffer) is not buffer:
+                return Store(homes[buffer], indices, value)
+            case Region(buffer, starts, extents) if homes.get(buffer, buffer) is not buffer:
+                return Region(homes[buffer], starts, extents)
+            case _:
+                return node
+
+    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives one

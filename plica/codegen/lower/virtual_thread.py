@@ -1,0 +1,149 @@
+"""Virtual threads: their statements are interleaved into one stream.
+
+    before                                      after
+    for v in virtual(2):                        with alloc(T[2, 8]):
+        with alloc(T[8]):                           for v in range(2): load(T[v], v)
+            load(T, v)                              for k in range(4):
+            for k in range(4):                          for v in range(2): use(T[v], v, k)
+                use(T, v, k)
+
+What one thread waits for, another hides.  The loop over the threads moves inside, as far as nothing
+depends on it; each thread has its own part of the buffers allocated inside.
+
+Law: the kernel means the same.  Refused: threads that touch one element of a buffer outside, one of
+them writing it.
+"""
+
+from __future__ import annotations
+
+from plica.codegen.lower.access import Access, accesses, never_meet
+from plica.codegen.lower.statement import (
+    contexts,
+    outermost,
+    reads_memory,
+    refused,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop import (
+    Alloc,
+    Barrier,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.rewrite.index import Context
+from plica.schedule.site import distinct
+
+
+def virtual_threads(kernel: Kernel) -> Kernel:
+    """The kernel without virtual threads."""
+    if not any(
+        isinstance(each, For) and each.kind == "virtual" for each in statements(kernel.body)
+    ):
+        return kernel
+    kernel = distinct(kernel)
+
+    def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+        return stmt, contexts(stmt, context)
+
+    def up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+        new = with_substatements(stmt, parts)
+        if isinstance(new, For) and new.kind == "virtual":
+            return _interleaved(new, context)
+        return new
+
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+def _interleaved(loop: For, context: Context) -> Stmt:
+    own = tuple(dict.fromkeys(e.buffer for e in statements(loop.body) if isinstance(e, Alloc)))
+    _check(loop, own, context)
+    body = _private(loop, own)
+
+    def down(stmt: Stmt, alone: bool) -> tuple[Stmt, tuple[bool, ...]]:
+        return stmt, (alone or not _splits(stmt, loop.var),) * len(substatements(stmt))
+
+    def up(stmt: Stmt, parts: tuple[Stmt, ...], alone: bool) -> Stmt:
+        new = with_substatements(stmt, parts)
+        if alone or _splits(stmt, loop.var):
+            return new
+        return For(loop.var, loop.extent, "serial", new)
+
+    return walked(body, False, down, up)
+
+
+def _splits(stmt: Stmt, var: ScalarVar) -> bool:
+    """Whether all threads go through a statement together, part by part."""
+    match stmt:
+        case Seq() | Barrier():
+            return True
+        case Alloc(buffer):
+            return var not in free_vars(buffer)
+        case For(_, extent, kind):
+            return kind in ("serial", "unrolled") and _common(extent, var)
+        case Branch(condition):
+            return _common(condition, var)
+        case _:
+            return False
+
+
+def _common(term: Scalar, var: ScalarVar) -> bool:
+    return var not in free_vars(term) and not reads_memory(term)
+
+
+def _private(loop: For, own: tuple[Buffer, ...]) -> Stmt:
+    """The body where each thread has its part of its buffers."""
+    larger = {
+        each: Buffer(each.name, (loop.extent, *each.shape), each.dtype, each.scope, (), each.align)
+        for each in own
+    }
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer in larger:
+                return Load(larger[buffer], (loop.var, *indices))
+            case Store(buffer, indices, value) if buffer in larger:
+                return Store(larger[buffer], (loop.var, *indices), value)
+            case Alloc(buffer, body) if buffer in larger:
+                return Alloc(larger[buffer], body)
+            case _:
+                return node
+
+    return map_bottom_up(change, loop.body)  # type: ignore[return-value]  # a statement gives one
+
+
+def _check(loop: For, own: tuple[Buffer, ...], context: Context) -> None:
+    message = f"The virtual threads of {str(loop.var.name)!r} cannot be interleaved."
+    where = loop.var.name
+    for each in own:
+        if each.strides or loop.var in free_vars(each):
+            raise refused(
+                message, where, "buffers of one form", f"{each.name} has strides of its own"
+            )
+    for node in post_order(loop.body):
+        if isinstance(node, Region) and node.buffer in own:
+            found = f"an intrinsic on {node.buffer.name}, which each thread has its own of"
+            raise refused(message, where, "loads and stores of buffers allocated inside", found)
+    touched = [each for each in accesses(loop, context) if each.buffer not in own]
+    for one in touched:
+        for two in touched:
+            if one.written and one.buffer is two.buffer and not _apart(one, two, loop, context):
+                expected = "threads that have their elements for themselves, or all only read"
+                found = f"threads that may meet in {one.buffer.name}"
+                raise refused(message, where, expected, found)
+
+
+def _apart(one: Access, two: Access, loop: For, context: Context) -> bool:
+    return never_meet(one, two, loop.var, [each.var for each in context.ranges])

@@ -1,0 +1,81 @@
+"""Concurrent loops: whether those a kernel has still may run at once after a step.
+
+Steps that move data are thought of as serial: what a block reads is there when it runs.  Where
+loops are parallel, vectorized or bound to threads, it must be asked again whether their iterations
+meet, and whether a buffer that each thread or block has to itself is used in one launch only.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from plica.ir.loop import THREADS, For, Kernel, Stmt, substatements
+from plica.ir.memory import scope
+from plica.ir.scalar import Buffer
+from plica.schedule.access import accesses
+from plica.schedule.dependence import conflicts
+from plica.schedule.instruction import Instruction, Scene
+from plica.schedule.launch import safe_threads
+from plica.schedule.order import is_own
+from plica.schedule.problem import Problem
+from plica.schedule.site import map_of
+
+IN_TURN = ("serial", "unrolled")
+
+
+def unsafe_after(step: Instruction, scene: Scene) -> Problem | None:
+    """Why a step, legal for serial loops, is not for the loops there are."""
+    if not _has_concurrent(scene.kernel):
+        return None
+    after = Scene(step.edit(scene).kernel, scene.outputs)
+    for site in after.map.loops.values():
+        loop = site.node
+        if loop.kind in IN_TURN:
+            continue
+        if loop.kind not in ("parallel", "vectorized"):
+            problem = safe_threads(after, site)
+            if problem is not None:
+                return problem
+            continue
+        for buffer in conflicts(loop):
+            if not is_own(after, site, buffer):
+                expected = "iterations that do not meet in memory"
+                found = f"they may meet in {buffer.name}"
+                return Problem("independent", f"the loop {loop.var.name}", expected, found)
+    return _launched_apart(after.kernel)
+
+
+def _has_concurrent(kernel: Kernel) -> bool:
+    return any(site.node.kind not in IN_TURN for site in map_of(kernel).loops.values())
+
+
+@lru_cache(maxsize=64)
+def _launched_apart(kernel: Kernel) -> Problem | None:
+    """A buffer that threads have to themselves, used in a launch and elsewhere too."""
+    places: dict[Buffer, set[int]] = {}
+    launches = _launches(kernel.body)
+    for number, stmt in enumerate(launches):
+        for access in accesses(stmt):
+            if scope(access.buffer.scope).reach != "all":
+                places.setdefault(access.buffer, set()).add(number)
+    for buffer, by in places.items():
+        if len(by) > 1 and any(isinstance(launches[at], For) for at in by):
+            expected = f"memory that all threads reach, or one launch that uses {buffer.name}"
+            found = f"the scope {buffer.scope}, used by {len(by)} parts of the kernel"
+            hint = "Move the block into the launch in one step: read_at, write_at."
+            return Problem("handed-over", f"the buffer {buffer.name}", expected, found, hint)
+    return None
+
+
+def _launches(root: Stmt) -> list[Stmt]:
+    """The outermost loops over threads, and the statements outside them that hold none."""
+    found: list[Stmt] = []
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        inside = substatements(stmt)
+        if (isinstance(stmt, For) and stmt.kind in THREADS) or not inside:
+            found.append(stmt)
+        else:
+            stack.extend(reversed(inside))
+    return found

@@ -1,0 +1,72 @@
+"""Intrinsics for random schedules: small meanings of any size, which random kernels often contain.
+
+>>> len(NAMES) == len(set(NAMES))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.ir.dim import dim_var
+from plica.ir.dtype import DType, f32, i32
+from plica.ir.intrinsic import intrinsic
+from plica.ir.loop import For, Kernel, Stmt, Store
+from plica.ir.scalar import Buffer, Scalar, ScalarVar, lit
+from plica.ir.tensor import axis, buffer
+
+M, N, P = (dim_var(name) for name in ("rows", "columns", "depth"))
+I, J, K = (axis(name) for name in "ijk")
+
+
+def _looped(body: Stmt, *loops: tuple[ScalarVar, Scalar]) -> Stmt:
+    for var, extent in reversed(loops):
+        body = For(var, extent, "serial", body)
+    return body
+
+
+def _product(dtype: DType) -> Kernel:
+    a, b, c = buffer("a", (M, P), dtype), buffer("b", (P, N), dtype), buffer("c", (M, N), dtype)
+    body = Store(c, (I, J), c[I, J] + a[I, K] * b[K, J])
+    return Kernel((M, N, P), (a, b, c), 2, _looped(body, (I, M), (J, N), (K, P)))
+
+
+def _copy(dtype: DType) -> Kernel:
+    a, b = buffer("a", (M, N), dtype), buffer("b", (M, N), dtype)
+    return Kernel((M, N), (a, b), 1, _looped(Store(b, (I, J), a[I, J]), (I, M), (J, N)))
+
+
+def _line(value: Callable[[Buffer], Scalar]) -> Callable[[DType], Kernel]:
+    def made(dtype: DType) -> Kernel:
+        a, b = buffer("a", (N,), dtype), buffer("b", (N,), dtype)
+        return Kernel((N,), (a, b), 1, _looped(Store(b, (I,), value(a)), (I, N)))
+
+    return made
+
+
+def _sums(dtype: DType) -> Kernel:
+    a, b = buffer("a", (M, P), dtype), buffer("b", (M,), dtype)
+    return Kernel((M, P), (a, b), 1, _looped(Store(b, (I,), b[I] + a[I, K]), (I, M), (K, P)))
+
+
+def _zeros(dtype: DType) -> Kernel:
+    b = buffer("b", (N,), dtype)
+    return Kernel((N,), (b,), 0, _looped(Store(b, (I,), lit(0, dtype)), (I, N)))
+
+
+# fmt: off
+MEANINGS: Final[dict[str, Callable[[DType], Kernel]]] = {
+    "product": _product,
+    "copy":    _copy,
+    "line":    _line(lambda a: a[I]),
+    "twice":   _line(lambda a: a[I] * 2),
+    "sums":    _sums,
+    "zeros":   _zeros,
+}
+# fmt: on
+NAMES: Final = tuple([
+    intrinsic(f"fuzz.{name}_{dtype}", meaning(dtype)).name
+    for name, meaning in MEANINGS.items()
+    for dtype in (i32, f32)
+])  # fmt: skip

@@ -1,0 +1,349 @@
+"""Matching: whether nests of a program do what a tensor intrinsic means, and on which regions.
+
+The order of loops does not matter where the order of updates does not, nor do loops of one
+iteration, dimensions of one element, and the sides of a sum or a product.  What differs otherwise is
+said: the farthest that a comparison got.
+
+Not here: what is done with a match (`plica.schedule.primitive.tensorize`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Final, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known, same_dim
+from plica.ir.dtype import i64
+from plica.ir.invocation import TensorIntrinsic
+from plica.ir.loop import Kernel, Region, Store
+from plica.ir.scalar import (
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Buffer,
+    Eq,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.show.name import Supply
+from plica.ir.show.scalar import Names, ScalarPrinter
+from plica.schedule.around import simple
+from plica.schedule.nest import Nest, nests_of
+from plica.schedule.reduction import reducer
+
+COMMUTATIVE: Final = (Add, Mul, Min, Max, And, Or, BitAnd, BitOr, BitXor, Eq, Ne)
+MOST_WAYS: Final = 16
+MOST_STEPS: Final = 4_000
+"""How many ways of pairing the sides of operations are looked at."""
+
+Pairs: TypeAlias = "tuple[tuple[Load, Load], ...]"
+
+
+@frozen(eq=False)
+class Match:
+    """What the parameters and the dims of an intrinsic are in a program."""
+
+    regions: Mapping[Name, Region]
+    sizes: Mapping[ScalarVar, Scalar]
+
+
+@frozen
+class Difference:
+    """Where a program is not what an intrinsic means; `depth` is how far they agreed."""
+
+    expected: str
+    found: str
+    depth: int = 0
+
+
+@frozen(eq=False)
+class Description:
+    """The meaning of an intrinsic with names that no program has."""
+
+    params: tuple[Buffer, ...]
+    shapes: Mapping[Name, tuple[Scalar, ...]]
+    dims: tuple[ScalarVar, ...]
+    nests: tuple[Nest, ...]
+
+
+def described(intrinsic: TensorIntrinsic) -> Description | str:
+    """The meaning as nests, or what in it cannot be matched."""
+    meaning: Kernel = intrinsic.meaning
+    found = nests_of(meaning.body)
+    if isinstance(found, str):
+        return found
+    dims = {dim: ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
+    nests = []
+    for nest in found:
+        apart: dict[Term, Scalar] = dict(dims)
+        for at, (var, _) in enumerate(nest.loops):
+            apart[var] = ScalarVar(Name("an iteration", at), i64)
+        loops = tuple([(apart[var], _at(extent, apart)) for var, extent in nest.loops])
+        nests.append(Nest(loops, _moved(nest.store, apart)))  # type: ignore[arg-type]
+    shapes = {
+        param.name: tuple([_at(extent, dict(dims)) for extent in param.shape])
+        for param in meaning.params
+    }
+    return Description(meaning.params, shapes, tuple(dims.values()), tuple(nests))
+
+
+def matched(nests: Sequence[Nest], of: Description) -> Match | Difference:
+    """What the parameters of an intrinsic are, so that it does what the nests do."""
+    if len(nests) != len(of.nests):
+        return Difference(f"{len(of.nests)} nests of loops", f"{len(nests)}")
+    states = [Match({}, {})]
+    best = Difference("the same computation", "another")
+    for ours, theirs in zip(nests, of.nests, strict=True):
+        after: list[Match] = []
+        for state in states:
+            for each in _nest_matches(ours, theirs, of, state):
+                if isinstance(each, Match):
+                    after.append(each)
+                elif each.depth >= best.depth:
+                    best = each
+        states = after[:MOST_WAYS]
+        if not states:
+            return best
+    found = states[0]
+    missing = [param.name for param in of.params if param.name not in found.regions]
+    if missing:
+        return Difference(f"a use of {missing[0]}", "none")
+    if any(dim not in found.sizes for dim in of.dims):
+        return Difference("a loop for each dim of the intrinsic", "none for one of them")
+    return _apart(found, of) or found
+
+
+def _apart(match: Match, of: Description) -> Difference | None:
+    """A buffer that the intrinsic writes is none of its others."""
+    stored = {nest.store.buffer.name for nest in of.nests}
+    for one, two in permutations([param.name for param in of.params], 2):
+        buffer = match.regions[one].buffer
+        if one in stored and buffer is match.regions[two].buffer:
+            expected = f"different buffers for {one} and {two}"
+            return Difference(expected, f"{buffer.name} stands for both")
+    return None
+
+
+def _nest_matches(
+    ours: Nest, theirs: Nest, of: Description, state: Match
+) -> Iterator[Match | Difference]:
+    if len(ours.loops) != len(theirs.loops):
+        yield Difference(_loops_text(theirs), _loops_text(ours), 1)
+        return
+    any_order = _in_any_order(theirs)  # then those that do the same may, too
+    straight = tuple(range(len(ours.loops)))
+    fitting = False
+    for order in permutations(straight):
+        loops = [ours.loops[at] for at in order]
+        sizes = _sizes(loops, theirs.loops, state.sizes)
+        if sizes is None:
+            continue
+        fitting = True
+        if order != straight and not any_order:
+            yield Difference("the same order of loops", "another, and it matters", 2)
+            continue
+        moved: dict[Term, Scalar] = {
+            var: there for (var, _), (there, _) in zip(loops, theirs.loops, strict=True)
+        }
+        here = evolve(state, sizes=sizes)
+        yield from _store_matches(_moved(ours.store, moved), theirs, of, here)
+    if not fitting:
+        yield Difference(_loops_text(theirs), _loops_text(ours), 2)
+
+
+def _sizes(
+    ours: Sequence[tuple[ScalarVar, Scalar]],
+    theirs: Sequence[tuple[ScalarVar, Scalar]],
+    known_sizes: Mapping[ScalarVar, Scalar],
+) -> dict[ScalarVar, Scalar] | None:
+    """What the dims of an intrinsic are when loops are paired so; None where extents differ."""
+    sizes = dict(known_sizes)
+    for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
+        if isinstance(wanted, ScalarVar):
+            sizes.setdefault(wanted, size)
+    values: dict[Term, Scalar] = dict(sizes)
+    for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
+        if not same_dim(_at(wanted, values), size):
+            return None
+    return sizes
+
+
+def _store_matches(
+    ours: Store, theirs: Nest, of: Description, state: Match
+) -> Iterator[Match | Difference]:
+    """The ways in which two stores in the same loops agree."""
+    target = (Load(ours.buffer, ours.indices), Load(theirs.store.buffer, theirs.store.indices))
+    for pairs in _ways(ours.value, theirs.store.value):
+        if isinstance(pairs, Difference):
+            yield pairs
+            continue
+        regions = dict(state.regions)
+        wrong = None
+        for load, wanted in (target, *pairs):
+            wrong = _placed(load, wanted, theirs, of, state.sizes, regions)
+            if wrong is not None:
+                break
+        yield evolve(state, regions=regions) if wrong is None else wrong
+
+
+def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | Difference]:
+    """The ways to pair the elements that two values read; both sides of a sum are tried."""
+    stack: list[tuple[tuple[tuple[Scalar, Scalar], ...], Pairs]] = [(((ours, theirs),), ())]
+    steps = ways = 0
+    while stack and steps < MOST_STEPS and ways < MOST_WAYS:
+        steps += 1
+        pending, found = stack.pop()
+        if not pending:
+            ways += 1
+            yield found
+            continue
+        (a, b), rest = pending[0], pending[1:]
+        if isinstance(a, Load) and isinstance(b, Load):
+            if a.buffer.dtype is b.buffer.dtype:
+                stack.append((rest, (*found, (a, b))))
+            else:
+                yield _unlike(a, b, len(found))
+            continue
+        if not _reads(a) and not _reads(b):
+            if _same_value(a, b):
+                stack.append((rest, found))
+            else:
+                yield _unlike(a, b, len(found))
+            continue
+        kids = _operands(a, b)
+        if kids is None:
+            yield _unlike(a, b, len(found))
+            continue
+        if isinstance(a, COMMUTATIVE):
+            (left, right), (first, second) = zip(*kids, strict=True)
+            stack.append((((left, second), (right, first), *rest), found))
+        stack.append(((*kids, *rest), found))
+
+
+def _operands(a: Scalar, b: Scalar) -> tuple[tuple[Scalar, Scalar], ...] | None:
+    """The operands of two operations in pairs, None where the operations differ."""
+    if type(a) is not type(b) or isinstance(a, Reduce | Lit | ScalarVar | Load):
+        return None
+    pairs: list[tuple[Scalar, Scalar]] = []
+    for name in type(a)._fields:
+        one, two = getattr(a, name), getattr(b, name)
+        if isinstance(one, Scalar):
+            pairs.append((one, two))
+        elif isinstance(one, tuple) and any(isinstance(each, Scalar) for each in one):
+            if len(one) != len(two):
+                return None
+            pairs += zip(one, two, strict=True)
+        elif one != two:
+            return None
+    return tuple(pairs)
+
+
+def _same_value(a: Scalar, b: Scalar) -> bool:
+    if a is b:
+        return True
+    return dtype_of(a) is i64 and dtype_of(b) is i64 and simple(a - b) is index(0)
+
+
+def _placed(
+    load: Load,
+    wanted: Load,
+    nest: Nest,
+    of: Description,
+    sizes: Mapping[ScalarVar, Scalar],
+    regions: dict[Name, Region],
+) -> Difference | None:
+    """Enter the region that a parameter stands for, or say why there is none."""
+    param, buffer = wanted.buffer, load.buffer
+    depth = 10 + len(regions)
+    if param.name not in of.shapes:
+        return Difference(f"a buffer for {param.name}, made inside the intrinsic", "none", depth)
+    if buffer.dtype is not param.dtype:
+        expected = f"{param.name} of {param.dtype}"
+        return Difference(expected, f"{buffer.name} of {buffer.dtype}", depth)
+    if param.scope != "global" and buffer.scope != param.scope:
+        expected = f"{param.name} in the scope {param.scope}"
+        return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
+    old = regions.get(param.name)
+    start: dict[Term, Scalar] = {var: index(0) for var, _ in nest.loops}
+    numbers: dict[Term, Scalar] = dict(sizes)
+    bases = [_at(each, start) for each in load.indices]
+    turns = [simple(each - base) for each, base in zip(load.indices, bases, strict=True)]
+    theirs = [_at(each, numbers) for each in wanted.indices]
+    their_bases = [_at(each, start) for each in theirs]
+    their_turns = [simple(a - b) for a, b in zip(theirs, their_bases, strict=True)]
+    zero, one = index(0), index(1)
+    for places in combinations(range(len(turns)), len(their_turns)):
+        if any(turns[at] is not turn for at, turn in zip(places, their_turns, strict=True)):
+            continue
+        if any(turn is not zero for at, turn in enumerate(turns) if at not in places):
+            continue
+        starts, extents = list(bases), [one] * len(bases)
+        for at, base, extent in zip(places, their_bases, of.shapes[param.name], strict=True):
+            starts[at] = simple(starts[at] - base)
+            extents[at] = _at(extent, numbers)
+        region = Region(buffer, tuple(starts), tuple(extents))
+        if old is None or old is region:
+            regions[param.name] = region
+            return None
+    expected = f"{_text(wanted)} at every turn of the loops"
+    found = f"{_text(load)}" + ("" if old is None else f", beside another place of {buffer.name}")
+    return Difference(expected, found, depth)
+
+
+def _in_any_order(nest: Nest) -> bool:
+    """Whether the iterations of a nest may run in any order."""
+    store = nest.store
+    if store.buffer in free_vars(store.value):
+        return reducer(store) is not None
+    return all(var in store.indices for var, _ in nest.loops)
+
+
+def _unlike(a: Scalar, b: Scalar, depth: int) -> Difference:
+    return Difference(_text(b), _text(a), 3 + depth)
+
+
+def _loops_text(nest: Nest) -> str:
+    if not nest.loops:
+        return "no loops"
+    extents = sorted(_text(extent) for _, extent in nest.loops)
+    return f"loops of {', '.join(extents)}"
+
+
+def _text(term: Scalar) -> str:
+    _, (text,) = ScalarPrinter(Names(Supply(()))).lines([(term, None)], naming=False)
+    short = text.replace("v_an_iteration", "i").replace("v_a_size", "n")
+    return short if len(short) <= 60 else f"{short[:57]}..."
+
+
+def _reads(term: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+def _moved(store: Store, values: dict[Term, Scalar]) -> Store:
+    found = substitute(store, values)
+    assert isinstance(found, Store)
+    return found
+
+
+def _at(term: Scalar, values: dict[Term, Scalar]) -> Scalar:
+    found = substitute(term, values) if values else term
+    assert isinstance(found, Scalar)
+    return simple(found)

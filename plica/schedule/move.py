@@ -1,0 +1,126 @@
+"""Moves: what must hold for a block to run inside another loop, and where it goes there.
+
+Shared by `compute_at`, which brings a producer to its readers, and `reverse_compute_at`, which
+brings a consumer to its producers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from plica.core.name import Name
+from plica.ir.loop import Block, For, Seq, Stmt
+from plica.ir.scalar import Buffer
+from plica.schedule.around import context_of
+from plica.schedule.flow import Stage, common, depth_of, stages, steady, touched, unsettled
+from plica.schedule.instruction import Scene
+from plica.schedule.pose import bindings_of
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached
+from plica.schedule.rework import Place, parts_of
+from plica.schedule.site import Above, Site
+
+LAST = -1
+FIRST = -2
+
+
+def movable(scope: Stmt, site: Site[Block], target: Site[For]) -> Problem | None:
+    """A block that may run in other loops of its scope, as far as it is concerned itself."""
+    block, where = site.node, f"the block {site.node.label}"
+    if site.scope is not target.scope:
+        found = f"the loop {target.node.var.name} is in another"
+        return Problem("same-scope", where, "a loop in the scope of the block", found)
+    if target.node in site.loops:
+        found = f"{target.node.var.name} is around it"
+        return Problem("loop-elsewhere", where, "a loop that is not around the block", found)
+    problem = steady(block) or unsettled(scope, block.label)
+    if problem is not None:
+        return problem
+    if not bindings_of(site).surjective:
+        expected = "loops in which each instance of the block runs"
+        return Problem("affine", where, expected, "that is not shown")
+    return sole_writer(stages(scope), block.label)
+
+
+def sole_writer(every: Mapping[Name, Stage], label: Name) -> Problem | None:
+    """A stage whose outputs no other one writes, and none before it reads."""
+    mine = every[label]
+    where, before = f"the block {label}", True
+    for other in every.values():
+        if other is mine:
+            before = False
+            continue
+        for buffer in mine.writes:
+            if buffer in other.writes:
+                expected, found = f"the only writer of {buffer.name}", f"{other.block.label} too"
+                return Problem("sole-writer", where, expected, found)
+            if before and buffer in other.reads:
+                found = f"{other.block.label} reads it before"
+                return Problem("written-before", where, f"readers of {buffer.name} after it", found)
+    return None
+
+
+def is_under(stage: Stage, loop: For) -> bool:
+    """Whether a stage runs inside a loop."""
+    return any(stmt is loop for stmt, _ in stage.path)
+
+
+def part_of(stage: Stage, loop: For) -> int:
+    """In which of the parts of a loop's body a stage stands."""
+    depth = next(at for at, (stmt, _) in enumerate(stage.path) if stmt is loop)
+    if not isinstance(loop.body, Seq):
+        return 0
+    return stage.path[depth + 1][1]
+
+
+def place_in(
+    loop: For, where: str, index: int, after: Iterable[Stage], before: Iterable[Stage]
+) -> Place | Problem:
+    """The place in a loop's body after some stages and before others: by number, LAST or FIRST."""
+    parts = parts_of(loop.body)
+    first = max([part_of(each, loop) + 1 for each in after], default=0)
+    last = min([part_of(each, loop) for each in before], default=len(parts))
+    at = {LAST: last, FIRST: first}.get(index, index)
+    if not first <= at <= last:
+        expected = f"a place in the loop {loop.var.name} from {first} to {last}"
+        return Problem("index", where, expected, f"{at}")
+    return Place(loop.body, at)
+
+
+def moved(stage: Stage, target: Site[For], nest: Stmt) -> Stage:
+    """The stage as it will be: its block in new loops inside another one."""
+    path: list[tuple[Stmt, int]] = []
+    for entry in (*target.above, (target.node, 0)):
+        path = [] if isinstance(entry[0], Block) else [*path, entry]
+    while isinstance(nest, For):
+        path.append((nest, 0))
+        nest = nest.body
+    assert isinstance(nest, Block)
+    return Stage(nest, tuple(path), stage.reads, stage.writes)
+
+
+def unavailable(
+    scene: Scene, every: Mapping[Name, Stage], old: Stage, new: Stage, above: Above
+) -> Problem | None:
+    """Why an input is not shown to be there when a stage runs at its new place."""
+    where = f"the block {old.block.label}"
+    for buffer in old.inputs:
+        for writer in every.values():
+            if writer is old or buffer not in writer.writes:
+                continue
+            shared = common(writer, new)
+            if not shared:
+                continue
+            context = context_of(above[: depth_of(above, shared)])
+            box = reached([new], buffer, shared, context, written=False)
+            if not is_written(writer, shared, box, context):
+                expected = f"{buffer.name} to be made in the same iteration as it is read"
+                found = f"{writer.block.label} is not shown to do so"
+                return Problem("covered", where, expected, found)
+    return None
+
+
+def reads_of(block: Block) -> tuple[Buffer, ...]:
+    """What a block reads and does not write."""
+    reads, writes = touched(block)
+    return tuple([each for each in reads if each not in writes])

@@ -1,0 +1,299 @@
+"""blockize: a loop and all inside it become one block.
+
+    before                                 after  blockize(i_1)
+    for i_0 in range(4):                   for i_0 in range(4):
+        for i_1 in range(8):                   with block("C_o", vo=i_0):
+            with block("C", v=i_0 * 8 + i_1):      for i_1 in range(8):
+                …                                      with block("C", v=vo * 8 + i_1): …
+
+Where one block stands inside, each of its variables is divided: a part from the loops outside,
+which becomes a variable of the new block, and a part from those inside.  Its init becomes that of
+the new block, over the loops inside that feed spatial variables.  Where several stand inside, the
+new block has the loops outside as its variables.  It gives the new block.
+
+Preconditions: `rectangular` (only loops around it, whose extents do not depend on one another),
+`division` (a variable is a multiple of what the loops inside make, and that), `injective` and those
+of a reduction, `reduce-kinds`, `same-element`, `distinct-writes`, `reducer`, `starts`, `no-barrier`
+(where there is an init), `predicate` (it follows from the new variables and the loops inside).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dtype import i64
+from plica.ir.loop import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
+from plica.ir.scalar import And, Eq, Lt, Scalar, ScalarVar, index
+from plica.rewrite.index import Context, can_prove
+from plica.rewrite.index.context import conjuncts
+from plica.rewrite.index.iteration import iteration_map
+from plica.schedule.around import context_of, simple
+from plica.schedule.block_class import reduction_body
+from plica.schedule.dependence import children, conflicts
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import injective, rectangular
+from plica.schedule.problem import Problem
+from plica.schedule.region import ends_of
+from plica.schedule.site import Site, fresh_label, fresh_names, replace, with_inside, with_parts
+
+
+@primitive("blockize")
+@frozen(eq=False)
+class Blockize(Instruction):
+    """A loop; gives the block it becomes."""
+
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        return problem_of(scene, scene.loop(self.loop))
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        new = blockized(scene.kernel, site)
+        assert isinstance(new, Block)  # as checked
+        return Edited(replace(scene.kernel, site, new), (new.label,))
+
+
+def blockize(loop: Handle) -> Instruction:
+    """A loop and all inside it as one block; gives the block."""
+    return Blockize(loop)
+
+
+def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
+    """Why a loop cannot become a block."""
+    for stmt, _ in reversed(site.above):
+        if isinstance(stmt, Block):
+            break
+        if not isinstance(stmt, For | Seq | Alloc):
+            where, found = f"the loop {site.node.var.name}", f"a {type(stmt).__name__}"
+            return Problem("rectangular", where, "nothing but loops around it", found)
+    inside = only_block(site.node)
+    if inside is not None:
+        place = scene.map.blocks[inside[1].label]
+        problem = rectangular(place)
+        if problem is None and inside[1].init is not None:
+            problem = injective(scene, place) or reduction_body(inside[1])
+        if problem is not None:
+            return problem
+    found = blockized(scene.kernel, site)
+    return found if isinstance(found, Problem) else None
+
+
+def only_block(loop: For) -> tuple[tuple[For, ...], Block] | None:
+    """The block in a nest of loops and the loops, where nothing else stands inside."""
+    loops = [loop]
+    while isinstance(loop.body, For):
+        loop = loop.body
+        loops.append(loop)
+    return (tuple(loops), loop.body) if isinstance(loop.body, Block) else None
+
+
+@lru_cache(maxsize=512)
+def blockized(kernel: Kernel, site: Site[For]) -> Block | Problem:
+    """The block that a loop becomes, or why it does not."""
+    inside = only_block(site.node)
+    if inside is None:
+        return _around_several(kernel, site)
+    return _Division(kernel, site, *inside).block()
+
+
+def _around_several(kernel: Kernel, site: Site[For]) -> Block:
+    loop = site.node
+    free = free_vars(loop)
+    outer = [each for each in site.loops if each.var in free]
+    hints = [Name(f"v{each.var.name.hint}") for each in outer]
+    own = [ScalarVar(name, i64) for name in fresh_names(kernel, hints)]
+    # Iterations that never meet write different elements, as spatial variables promise.
+    kinds: list[IterKind] = ["opaque" if conflicts(each) else "spatial" for each in outer]
+    body = substitute(loop, {each.var: var for each, var in zip(outer, own, strict=True)})
+    first = next((str(each.block.label) for each in children(loop)), str(loop.var.name))
+    return Block(
+        fresh_label(kernel, f"{first}_o"),
+        tuple(own),
+        tuple(each.extent for each in outer),
+        tuple(kinds),
+        tuple(each.var for each in outer),
+        TRUE,
+        None,
+        body,
+    )
+
+
+@frozen(eq=False)
+class _Part:
+    """A variable of the block inside, divided: `whole` is `outer * step + inner`."""
+
+    kind: IterKind
+    outer: Scalar | None
+    extent: Scalar
+    step: Scalar
+    inner: Scalar
+
+
+class _Division:
+    """The variables of one block, divided between the loops outside and those inside."""
+
+    def __init__(
+        self, kernel: Kernel, site: Site[For], inner: tuple[For, ...], block: Block
+    ) -> None:
+        self.kernel, self.site, self.inner_loops, self.inside = kernel, site, inner, block
+        self.where = f"the block {block.label}"
+        self.outside = {each.var: each.extent for each in site.loops}
+        self.within = {each.var: each.extent for each in inner}
+        above = (*site.above, *[(each, 0) for each in inner])
+        self.context: Context = context_of(above)
+
+    def block(self) -> Block | Problem:
+        """The new block."""
+        parts: list[_Part] = []
+        for var, extent, kind, value in zip(
+            self.inside.vars, self.inside.extents, self.inside.kinds, self.inside.bindings,
+            strict=True,
+        ):  # fmt: skip
+            part = self.divided(kind, extent, value)
+            if part is None:
+                expected = f"{var.name} to be a multiple of what the loops inside make, and that"
+                return Problem("division", self.where, expected, "something else")
+            parts.append(part)
+        hints = [
+            Name(f"{var.name.hint}_o", var.name.index)
+            for var, part in zip(self.inside.vars, parts, strict=True)
+            if part.outer is not None
+        ]
+        own = [ScalarVar(name, i64) for name in fresh_names(self.kernel, hints)]
+        divided = [part for part in parts if part.outer is not None]
+        values = tuple([part.outer for part in divided if part.outer is not None])
+        extents = tuple([part.extent for part in divided])
+        split = self.predicates(values, extents, own)
+        if isinstance(split, Problem):
+            return split
+        outer_predicate, inner_predicate = split
+        waiting = iter(own)
+        bindings = tuple(
+            [
+                part.inner if part.outer is None else simple(next(waiting) * part.step + part.inner)
+                for part in parts
+            ]
+        )
+        init = None
+        if self.inside.init is not None:
+            init = self.init(bindings, parts, inner_predicate, own)
+            if isinstance(init, Problem):
+                return init
+        body: Stmt = with_parts(
+            self.inside, bindings=bindings, predicate=inner_predicate, init=None
+        )
+        for loop in reversed(self.inner_loops):
+            body = with_inside(loop, 0, body)
+        label = fresh_label(self.kernel, f"{self.inside.label}_o")
+        kinds = tuple([part.kind for part in divided])
+        return Block(
+            label, tuple(own), extents, kinds, values, outer_predicate, init, body,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def divided(self, kind: IterKind, extent: Scalar, value: Scalar) -> _Part | None:
+        """A variable divided, None where it is not shown to be a sum of the two."""
+        free = free_vars(value)
+        one, zero = index(1), index(0)
+        if free.isdisjoint(self.within):
+            return _Part(kind, value, extent, one, zero)
+        if free.isdisjoint(self.outside):
+            return _Part(kind, None, one, one, value)
+        outer = _at(value, dict.fromkeys(self.within, zero))
+        base = _at(outer, dict.fromkeys(self.outside, zero))
+        inner = simple(_at(value, dict.fromkeys(self.outside, zero)) - base)
+        if not can_prove(Eq(value, outer + inner), self.context):
+            return None
+        ends = ends_of(inner, self.within)
+        if ends is None or simple(ends.low) is not zero:
+            return None
+        step = simple(ends.high + 1)
+        several = simple(outer // step, self.context)
+        if not can_prove(Eq(several * step, outer), self.context):
+            return None
+        size = simple((extent + step - 1) // step)
+        if not can_prove(Lt(several, size), self.context):
+            return None
+        return _Part(kind, several, size, step, inner)
+
+    def predicates(
+        self, values: tuple[Scalar, ...], extents: tuple[Scalar, ...], own: Sequence[ScalarVar]
+    ) -> tuple[Scalar, Scalar] | Problem:
+        """The condition on the new block, and that on the one inside it."""
+        outside: list[Scalar] = []
+        inside: list[Scalar] = []
+        inverse = iteration_map(self.outside.items(), values, extents).recovered(tuple(own))
+        for each in conjuncts(self.inside.predicate):
+            free = free_vars(each)
+            if free.isdisjoint(self.within):
+                outside.append(each)
+                continue
+            moved = _at(each, {var: inverse[var] for var in self.outside if var in inverse})
+            left = [var for var in self.outside if var in free_vars(moved)]
+            if left:
+                expected = "a predicate that follows from the new block's variables"
+                found = f"it depends on the loop {left[0].name}"
+                return Problem("predicate", self.where, expected, found)
+            inside.append(moved)
+        return _all(outside), _all(inside)
+
+    def init(
+        self,
+        bindings: tuple[Scalar, ...],
+        parts: Sequence[_Part],
+        predicate: Scalar,
+        own: Sequence[ScalarVar],
+    ) -> Stmt | Problem:
+        """The init of the new block: that of the one inside, over the loops of what it begins."""
+        feeding: dict[IterKind, set[Term]] = {"spatial": set(), "reduce": set()}
+        for part in parts:
+            feeding[part.kind] |= free_vars(part.inner) & self.within.keys()
+        if feeding["spatial"] & feeding["reduce"]:
+            expected = "loops inside that feed spatial variables or reduce variables"
+            return Problem("division", self.where, expected, "one that feeds both")
+        kept = [each for each in self.inner_loops if each.var in feeding["spatial"]]
+        block = self.inside
+        spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
+        hints = [each.var.name for each in kept] + [block.vars[at].name for at in spatial]
+        names = fresh_names(self.kernel, [*[each.name for each in own], *hints])[len(own) :]
+        loops = [ScalarVar(name, i64) for name in names[: len(kept)]]
+        variables = [ScalarVar(name, i64) for name in names[len(kept) :]]
+        moved: dict[Term, Scalar] = {var: index(0) for var in self.within}
+        moved |= {each.var: var for each, var in zip(kept, loops, strict=True)}
+        kinds = [part.kind for part in parts if part.outer is not None]
+        moved |= {var: index(0) for var, kind in zip(own, kinds, strict=True) if kind == "reduce"}
+        renamed = {block.vars[at]: var for at, var in zip(spatial, variables, strict=True)}
+        assert block.init is not None
+        body: Stmt = Block(
+            fresh_label(self.kernel, f"{block.label}_init"),
+            tuple(variables),
+            tuple([block.extents[at] for at in spatial]),
+            ("spatial",) * len(spatial),
+            tuple([_at(bindings[at], moved) for at in spatial]),
+            _at(predicate, moved),
+            None,
+            substitute(block.init, renamed),
+        )
+        for loop, var in zip(reversed(kept), reversed(loops), strict=True):
+            body = For(var, loop.extent, "serial", body)
+        return body
+
+
+def _at(term: Scalar, values: dict[Term, Scalar] | dict[ScalarVar, Scalar]) -> Scalar:
+    found = substitute(term, values)  # type: ignore[arg-type]  # variables are terms
+    assert isinstance(found, Scalar)
+    return simple(found)
+
+
+def _all(conditions: Sequence[Scalar]) -> Scalar:
+    total: Scalar = TRUE
+    for each in conditions:
+        total = each if total is TRUE else And(total, each)
+    return total

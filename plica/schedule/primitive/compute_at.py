@@ -1,0 +1,150 @@
+"""compute_at: a producer runs inside a loop of its readers, as much of it as they need there.
+
+    before                              after  compute_at(b, j0)
+    for i in range(n + 2):              for j0 in range(n // 4):
+        with block("B", v=i):               for ax in range(6):
+            B[v] = A[v] + 1                     with block("B", v=j0 * 4 + ax):
+    for j0 in range(n // 4):                        B[v] = A[v] + 1
+        for j1 in range(4):                 for j1 in range(4):
+            with block("C", …): …               with block("C", …): …  reads B[v] .. B[v + 2]
+
+`index` says where in the body of the loop: a number, -1 for the last place that is legal (just
+before the first reader), -2 for the first one (just after its own producers).
+
+Preconditions: `same-scope` (block, loop and all who use the buffer), `loop-elsewhere` (the loop is
+not around the block), those of a complete block or a reduction, those of settled values, `affine`
+(each instance of the block runs), `sole-writer`, `written-before`, `intermediate` (the block is no
+output), `has-consumers`, `consumers-under` (all readers are in the loop), `finished` (no reader
+sees part of a reduction), `index` (the place is legal), `covered` (what the block reads at its new
+place has been written; in a block, what is read was written there).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.dim import known
+from plica.ir.loop import Block, Stmt
+from plica.ir.scalar import Scalar
+from plica.schedule.access import inside
+from plica.schedule.around import context_of
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.flow import common, depth_of, scope_body, stages, unfinished, users
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
+from plica.schedule.pose import intermediate
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached, spans_of
+from plica.schedule.region import Box
+from plica.schedule.rework import Place, nest_of, reworked, with_scope
+
+
+@frozen(eq=False)
+class Plan:
+    """Where the block goes, and in which loops."""
+
+    place: Place
+    nest: Stmt
+
+
+@primitive("compute_at")
+@frozen(eq=False)
+class ComputeAt(Instruction):
+    """A block into a loop of its readers; gives nothing."""
+
+    block: Handle
+    loop: Handle
+    index: int = LAST
+
+    def check(self, scene: Scene) -> Problem | None:
+        plan = self.plan(scene)
+        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        plan = self.plan(scene)
+        assert isinstance(plan, Plan)
+        site = scene.block(self.block)
+
+        def change(block: Block) -> Stmt | None:
+            return None if block is site.node else block
+
+        scope = scope_body(scene.kernel, site)
+        new = reworked(scope, change, plan.place, plan.nest)
+        return Edited(with_scope(scene.kernel, site, new))
+
+    def plan(self, scene: Scene) -> Plan | Problem:
+        """The new place and loops of the block."""
+        kernel, site, target = scene.kernel, scene.block(self.block), scene.loop(self.loop)
+        scope = scope_body(kernel, site)
+        problem = movable(scope, site, target)
+        if problem is not None:
+            return problem
+        every = stages(scope)
+        mine, loop = every[site.node.label], target.node
+        where = f"the block {site.node.label}"
+        for buffer in mine.writes:
+            problem = intermediate(scene, buffer) or users(kernel, site, buffer)
+            if problem is not None:
+                return problem
+        readers = [e for e in every.values() if not set(mine.writes).isdisjoint(e.inputs)]
+        if not readers:
+            return Problem("has-consumers", where, "a block that reads what it writes", "none")
+        for each in readers:
+            if not is_under(each, loop):
+                expected = f"all its readers in the loop {loop.var.name}"
+                return Problem("consumers-under", where, expected, f"not {each.block.label}")
+            problem = unfinished(mine, common(mine, each))
+            if problem is not None:
+                return problem
+        makers = [
+            each for each in every.values()
+            if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
+        ]  # fmt: skip
+        place = place_in(loop, where, self.index, makers, readers)
+        if isinstance(place, Problem):
+            return place
+        above = (*target.above, (loop, 0))
+        context = context_of(above)
+        shared = (*target.loops, loop)
+        boxes: list[Box] = []
+        places: list[tuple[Scalar, ...]] = []
+        for buffer in mine.writes:
+            mine_readers = [each for each in readers if buffer in each.inputs]
+            if not mine_readers:
+                continue
+            box = reached(mine_readers, buffer, shared, context, written=False)
+            for access in inside(mine.block):
+                if access.written and access.buffer is buffer:
+                    boxes.append(box)
+                    places.append(_place(access.starts, access.extents))
+            if site.scope is not None:
+                outer = context_of(site.above[: depth_of(site.above, ())])
+                every_read = reached(mine_readers, buffer, (), outer, written=False)
+                if not is_written(mine, (), every_read, outer):
+                    expected = f"all of {buffer.name} that is read"
+                    return Problem("covered", where, expected, "that is not shown")
+        spans = [
+            span if kind == "spatial" else None
+            for span, kind in zip(
+                spans_of(mine.block, places, boxes, context), mine.block.kinds, strict=True
+            )
+        ]
+        nest = nest_of(kernel, mine.block, spans, context)
+        problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+        return problem if problem is not None else Plan(place, nest)
+
+
+def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    """The indices of an element that is written; what is no single one says nothing."""
+    return tuple(
+        [
+            start if start is not None and known(extent) == 1 else extent
+            for start, extent in zip(starts, extents, strict=True)
+        ]
+    )
+
+
+def compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
+    """A block into a loop of its readers, as much of it as they need there."""
+    return ComputeAt(block, loop, index)

@@ -1,0 +1,172 @@
+"""compute_inline: what a block computes is computed where it is read.
+
+    before                          after  compute_inline(b)
+    for i in range(n):              for j in range(n):
+        with block("B", v=i):           with block("C", w=j):
+            B[v] = A[v] + 1                 C[w] = (A[w] + 1) * 2
+    for j in range(n):
+        with block("C", w=j):
+            C[w] = B[w] * 2
+
+The block and its buffer go away.  After `cache_read` it gives the program as it was.
+
+Preconditions: those of a complete block, `plain-store` (its body is one store, its indices are its
+variables, each once), `intermediate` (nobody outside the kernel sees the buffer), `sole-writer`,
+`same-scope` (the buffer is used in one scope), `has-consumers`, `written-before` (they come after),
+`element-reads` (they load single elements inside blocks), those of settled values (what the block
+reads is the same later on: `stage-pipeline`, `finished`), `names` (no reduction in a consumer binds
+a variable of the expression), `covered` (in a block: what is read was written there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.loop import Block, Stmt, Store
+from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.schedule.around import context_of
+from plica.schedule.block_class import complete_body
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.flow import common, depth_of, scope_body, stages, unsettled, users
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import intermediate
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached
+from plica.schedule.rework import reworked, with_elements, with_scope, without_buffer
+
+
+@primitive("compute_inline")
+@frozen(eq=False)
+class ComputeInline(Instruction):
+    """A block whose value goes to where it is read; gives nothing."""
+
+    block: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        kernel, site = scene.kernel, scene.block(self.block)
+        block, scope = site.node, scope_body(scene.kernel, site)
+        where = f"the block {block.label}"
+        problem = complete_body(block) or unsettled(scope, block.label)
+        if problem is not None:
+            return problem
+        if plain_store(block) is None:
+            expected = "one store whose indices are the block's variables, each once"
+            return Problem("plain-store", where, expected, "another body")
+        assert isinstance(block.body, Store)
+        buffer = block.body.buffer
+        problem = intermediate(scene, buffer) or users(kernel, site, buffer)
+        if problem is not None:
+            return problem
+        every = list(stages(scope).values())
+        mine = next(each for each in every if each.block is block)
+        rivals = [str(e.block.label) for e in every if buffer in e.writes and e is not mine]
+        if rivals:
+            expected = f"the only writer of {buffer.name}"
+            return Problem("sole-writer", where, expected, ", ".join(rivals))
+        readers = [each for each in every if buffer in each.reads]
+        if not readers:
+            return Problem("has-consumers", where, f"a block that reads {buffer.name}", "none")
+        if every.index(readers[0]) < every.index(mine):
+            found = f"{readers[0].block.label} before it"
+            return Problem("written-before", where, "its readers after it", found)
+        bound = free_vars(block.body.value).difference(block.vars)
+        for each in readers:
+            if not axes_of(each.block).isdisjoint(bound):
+                expected = "axes of reductions with names of their own"
+                return Problem("names", f"the block {each.block.label}", expected, "namesakes")
+        if site.scope is not None:
+            for each in readers:
+                shared = common(mine, each)
+                context = context_of(site.above[: depth_of(site.above, shared)])
+                box = reached([each], buffer, shared, context, written=False)
+                if not is_written(mine, shared, box, context):
+                    expected = f"all of {buffer.name} that {each.block.label} reads"
+                    return Problem("covered", where, expected, "that is not shown")
+        if buffer in free_vars(inlined(scope, block.label)):
+            expected = f"readers that load single elements of {buffer.name}"
+            return Problem("element-reads", where, expected, "a region, or a load outside a block")
+        return unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        assert isinstance(site.node.body, Store)
+        new = inlined(scope_body(kernel, site), site.node.label)
+        changed = with_scope(kernel, site, new)
+        return Edited(without_buffer(changed, site.node.body.buffer))
+
+
+def plain_store(block: Block) -> Mapping[ScalarVar, int] | None:
+    """Which index of the only store of a block each of its variables is; None where it is not so.
+
+    A variable of extent 1 may be none of them: it is always 0.
+    """
+    body = block.body
+    if block.init is not None or not isinstance(body, Store):
+        return None
+    return plain_indices(block, body.indices)
+
+
+def plain_indices(block: Block, indices: tuple[Scalar, ...]) -> Mapping[ScalarVar, int] | None:
+    """The place of each variable of a block among indices that are variables, or 0."""
+    found: dict[ScalarVar, int] = {}
+    for at, each in enumerate(indices):
+        if known(each) == 0:
+            continue
+        if not isinstance(each, ScalarVar) or each not in block.vars or each in found:
+            return None
+        found[each] = at
+    for var, extent in zip(block.vars, block.extents, strict=True):
+        if var not in found and known(extent) != 1:
+            return None
+    return found
+
+
+@lru_cache(maxsize=256)
+def inlined(scope: Stmt, label: Name) -> Stmt:
+    """The scope without a block, whose value is computed wherever it is read."""
+    block = stages(scope)[label].block
+    places, store = plain_store(block), block.body
+    assert places is not None and isinstance(store, Store)
+    buffer, value = store.buffer, store.value
+
+    def there(node: Load | Store) -> Term | None:
+        if not isinstance(node, Load) or node.buffer is not buffer:
+            return None
+        return substitute(
+            value, {v: node.indices[places[v]] if v in places else index(0) for v in block.vars}
+        )
+
+    def change(each: Block) -> Stmt | None:
+        if each is block:
+            return None
+        return with_elements(each, there) if _mentions(each, buffer) else each
+
+    return reworked(scope, change)
+
+
+def _mentions(block: Block, buffer: Buffer) -> bool:
+    return buffer in free_vars(block)
+
+
+@lru_cache(maxsize=1024)
+def axes_of(block: Block) -> frozenset[Term]:
+    """The variables that reductions inside a block bind."""
+    found: set[Term] = set()
+    for node in post_order(block):
+        if isinstance(node, Reduce):
+            found.update(node.axes)
+    return frozenset(found)
+
+
+def compute_inline(block: Handle) -> Instruction:
+    """A block's value is computed where it is read; the block goes away."""
+    return ComputeInline(block)

@@ -1,0 +1,140 @@
+"""decompose_padding: a block that pads becomes one that fills and one that copies what is inside.
+
+    before                                 after  decompose_padding(p, i)
+    for i in range(n + 2):                 for i_1 in range(n + 2):
+        with block("P", v=i):                  with block("P_fill", v_1=i_1):
+            P[v] = x[v - 1] if 1 <= v <= n         P[v_1] = 0
+                   else 0                  for i in range(n + 2):
+                                               with block("P", v=i, where=1 <= i <= n):
+                                                   P[v] = x[v - 1]
+
+The constant is filled in before the loop, over all that the block writes inside it.  The loops stay
+as they are: that the copy runs only inside is its predicate, which lowering makes bounds of loops.
+It gives the block that fills.
+
+Preconditions: those of a complete block (`spatial-only`, `sole-writer`, `no-self-read`,
+`distinct-writes`), `affine` (each instance runs exactly once), `rectangular`, `around` (the loop is
+around the block, in its scope), `no-thread` (no loop from there on is over threads), `padding` (the
+body stores either an element or a constant, by a condition on its variables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
+from plica.ir.scalar import Buffer, Lit, Scalar, ScalarVar, Select
+from plica.rewrite.index.context import negated
+from plica.schedule.around import simple
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import affine, complete
+from plica.schedule.problem import Problem
+from plica.schedule.site import Site, fresh_label, fresh_names, rebuilt, replace, with_body, with_parts
+
+
+@primitive("decompose_padding")
+@frozen(eq=False)
+class DecomposePadding(Instruction):
+    """A block that pads, and the loop before which it is to be filled; gives the filling block."""
+
+    block: Handle
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        site, loop = scene.block(self.block), scene.loop(self.loop).node
+        where = f"the block {site.node.label}"
+        if loop not in site.loops:
+            found = f"the loop {loop.var.name} is not"
+            return Problem("around", where, "a loop around the block, in its scope", found)
+        for each in site.loops[site.loops.index(loop) :]:
+            if each.kind in THREADS or each.kind == "virtual":
+                found = f"{each.var.name} is bound to {each.kind}"
+                return Problem("no-thread", where, "loops of one thread", found)
+        if padded(site.node) is None:
+            expected = "a store of an element or a constant, by a condition on the variables"
+            return Problem("padding", where, expected, "something else")
+        return complete(scene, site) or affine(scene, site)
+
+    def edit(self, scene: Scene) -> Edited:
+        site, at = scene.block(self.block), scene.loop(self.loop)
+        block = site.node
+        found = padded(block)
+        assert found is not None and isinstance(block.body, Store)  # as checked
+        condition, element, constant = found
+        fill = self.filling(scene, site, at, constant)
+        bound = dict(zip(block.vars, block.bindings, strict=True))
+        inside = simple(_at(condition, bound))
+        copy = with_parts(
+            block,
+            predicate=all_of((block.predicate, inside)),
+            body=Store(block.body.buffer, block.body.indices, element),
+            reads=(),
+            writes=(),
+        )
+        kernel = replace(scene.kernel, site, copy)
+        loop = Scene(kernel, scene.outputs).loop(self.loop)
+        nest, label = fill
+        return Edited(with_body(kernel, rebuilt(loop.above, seq(nest, loop.node))), (label,))
+
+    def filling(
+        self, scene: Scene, site: Site[Block], at: Site[For], constant: Lit
+    ) -> tuple[Stmt, Name]:
+        """The loops inside the given one once more, around a block that stores the constant."""
+        block = site.node
+        assert isinstance(block.body, Store)
+        loops = site.loops[site.loops.index(at.node) :]
+        old = [*[loop.var for loop in loops], *block.vars]
+        names = fresh_names(scene.kernel, [var.name for var in old])
+        new = [ScalarVar(name, var.dtype) for name, var in zip(names, old, strict=True)]
+        around = dict(zip(old[: len(loops)], new[: len(loops)], strict=True))
+        own = dict(zip(block.vars, new[len(loops) :], strict=True))
+        label = fresh_label(scene.kernel, f"{block.label}_fill")
+        target = block.body
+        nest: Stmt = Block(
+            label,
+            tuple(own.values()),
+            block.extents,
+            block.kinds,
+            tuple(_at(each, around) for each in block.bindings),
+            _at(block.predicate, around),
+            None,
+            Store(target.buffer, tuple(_at(each, own) for each in target.indices), constant),
+        )
+        for loop in reversed(loops):
+            var = around[loop.var]
+            assert isinstance(var, ScalarVar)
+            nest = For(var, loop.extent, "serial", nest)
+        return nest, label
+
+
+def decompose_padding(block: Handle, loop: Handle) -> Instruction:
+    """A block that pads as one that fills, before the loop, and one that copies; gives the first."""
+    return DecomposePadding(block, loop)
+
+
+def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
+    """The condition under which a block stores an element, that element, and the constant else."""
+    match block.body:
+        case Store(_, _, Select(condition, element, Lit() as constant)) if block.init is None:
+            pass
+        case Store(_, _, Select(other, Lit() as constant, element)) if block.init is None:
+            condition = negated(other)
+        case _:
+            return None
+    if any(isinstance(each, Buffer) for each in free_vars(condition)):
+        return None
+    return condition, element, constant
+
+
+def _at(term: Scalar, values: Mapping[ScalarVar, Scalar] | Mapping[ScalarVar, ScalarVar]) -> Scalar:
+    mine: dict[Term, Term] = dict(values)
+    found = substitute(term, mine)
+    assert isinstance(found, Scalar)
+    return found

@@ -1,0 +1,92 @@
+"""loop_partition: one loop becomes several, one after another.
+
+    before                      after  loop_partition(i, (2, None))
+    for i in range(n): …        for i_0 in range(min(2, n)): …  with i = i_0
+                                for i_1 in range(max(n - 2, 0)): …  with i = 2 + i_1
+
+One length may be None: whatever is left.  Blocks and loops inside are there once for each part; the
+first keeps their handles.
+
+Preconditions: `plain-loop` (serial, no annotations), `lengths` (at least two, positive, at most one
+None), `fits` (lengths without None add up to the extent, those with it to no more; where the extent
+is symbolic the last is None).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import For, Stmt, seq
+from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
+from plica.schedule.around import simple
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.pose import plain_loop
+from plica.schedule.problem import Problem
+from plica.schedule.site import distinct, fresh_names, replace
+
+
+@primitive("loop_partition")
+@frozen(eq=False)
+class LoopPartition(Instruction):
+    """A loop, and the lengths of its parts; gives the new loops."""
+
+    loop: Handle
+    lengths: tuple[Number | None, ...]
+
+    def check(self, scene: Scene) -> Problem | None:
+        loop = scene.loop(self.loop).node
+        where = f"the loop {loop.var.name}"
+        problem = plain_loop(loop)
+        if problem is not None:
+            return problem
+        lengths = self.numbers(scene)
+        positive = all(each is None or each > 0 for each in lengths)
+        if len(lengths) < 2 or not positive or lengths.count(None) > 1:
+            expected = "at least two positive lengths, one of which may be None"
+            return Problem("lengths", where, expected, str(lengths))
+        extent, total = known(loop.extent), sum(each or 0 for each in lengths)
+        if extent is None:
+            if lengths[-1] is not None:
+                hint = "Leave the last length open: None."
+                return Problem("fits", where, "the extent", f"{lengths}", hint)
+        elif total > extent or (None not in lengths and total != extent):
+            expected = f"lengths that add up to {extent}"
+            return Problem("fits", where, expected, f"{lengths}: {total}")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.loop)
+        loop, lengths = site.node, self.numbers(scene)
+        names = fresh_names(scene.kernel, [loop.var.name] * len(lengths))
+        variables = tuple([ScalarVar(name, i64) for name in names])
+        total, start = sum(each or 0 for each in lengths), 0
+        whole, begin = known(loop.extent), index(0)
+        parts: list[Stmt] = []
+        for var, length in zip(variables, lengths, strict=True):
+            extent: Scalar
+            if whole is not None:
+                size = whole - total if length is None else length
+                extent, start = Lit(size, i64), start + size
+                following: Scalar = Lit(start, i64)
+            else:
+                left = Max(loop.extent - begin, index(0))
+                extent = simple(left if length is None else Min(index(length), left))
+                following = begin if length is None else simple(begin + length)
+            body = substitute(loop.body, {loop.var: simple(begin + var)})
+            parts.append(For(var, extent, "serial", body))  # type: ignore[arg-type]  # a statement
+            begin = following
+        after = distinct(replace(scene.kernel, site, seq(*parts)))
+        return Edited(after, variables)
+
+    def numbers(self, scene: Scene) -> list[int | None]:
+        """The lengths as numbers."""
+        return [None if each is None else scene.number(each) for each in self.lengths]
+
+
+def loop_partition(loop: Handle, lengths: tuple[Number | None, ...]) -> Instruction:
+    """A loop as several, one after another, of these lengths."""
+    return LoopPartition(loop, tuple(lengths))

@@ -1,0 +1,262 @@
+"""pad_einsum: a sum of products is computed over larger extents, the rest of which is zero.
+
+    before                                 after  pad_einsum(c, (4, 4, 1))
+    for i, j, k in grid(6, 5, 3):          A_pad = A with 2 rows of zeros more
+        with block("C", ssr):              for i, j, k in grid(8, 8, 3):
+            C[i, j] += A[i, k] * B[k, j]       with block("C", ssr):
+                                                   C_pad[i, j] += A_pad[i, k] * B_pad[k, j]
+                                           C = C_pad without what is outside
+
+Every extent is rounded up to a multiple of its number, so that tiles and intrinsics fit.  It gives
+the blocks that pad, then the one that copies the result if there is one.
+
+Preconditions: those of a reduction (`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
+`starts`), `einsum` (it sums products of elements from 0, each index a variable, each buffer
+at one place; a reduction is padded only where every factor is padded with it), `padding` (a positive number for each variable),
+`trivial` (each variable is a loop, nothing else stands in these, there is no predicate),
+`plain-loop` (these loops are serial, without annotations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import TRUE, Block, For, Stmt, Store, seq
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    Lit,
+    Load,
+    Lt,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+)
+from plica.schedule.around import simple
+from plica.schedule.block_class import reduction_body
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import plain_loop
+from plica.schedule.problem import Problem
+from plica.schedule.site import Site, allocate, fresh_label, fresh_names, replace, with_parts
+
+
+@primitive("pad_einsum")
+@frozen(eq=False)
+class PadEinsum(Instruction):
+    """A block that sums products, and what each extent is to be a multiple of."""
+
+    block: Handle
+    padding: tuple[int, ...]
+
+    def check(self, scene: Scene) -> Problem | None:
+        site = scene.block(self.block)
+        block, where = site.node, f"the block {site.node.label}"
+        problem = reduction_body(block)
+        if problem is not None:
+            return problem
+        if len(self.padding) != len(block.vars) or any(each < 1 for each in self.padding):
+            expected = f"{len(block.vars)} positive numbers"
+            return Problem("padding", where, expected, str(self.padding))
+        factors = einsum(block)
+        if factors is None:
+            expected = "a sum of products from 0 of elements at its variables"
+            return Problem("einsum", where, expected, "something else")
+        wider = self.wider(block)
+        for var, kind in zip(block.vars, block.kinds, strict=True):
+            if kind == "reduce" and var in wider:
+                for each in factors:
+                    if var not in each.indices:
+                        found = f"{each.buffer.name} does not depend on {var.name}"
+                        expected = "every factor to be 0 where a reduction is padded"
+                        return Problem("einsum", where, expected, found)
+        return self.trivial(site)
+
+    def trivial(self, site: Site[Block]) -> Problem | None:
+        """The problem of loops that are not the block's variables."""
+        block, where = site.node, f"the block {site.node.label}"
+        own = site.loops[-len(block.vars) :]
+        chained = all(a.body is b for a, b in zip(own, [*own[1:], block], strict=True))
+        each_one = {loop.var for loop in own} == set(block.bindings)
+        if len(own) != len(block.vars) or not chained or not each_one:
+            expected = "a loop of its own for each variable, nothing else inside them"
+            return Problem("trivial", where, expected, "other bindings or loops")
+        sizes = dict(zip(block.bindings, block.extents, strict=True))
+        for loop in own:
+            if sizes[loop.var] is not loop.extent or block.predicate is not TRUE:
+                expected = "loops over the extents of its variables, and no predicate"
+                return Problem("trivial", where, expected, "others")
+            problem = plain_loop(loop)
+            if problem is not None:
+                return problem
+        return None
+
+    def wider(self, block: Block) -> dict[ScalarVar, Scalar]:
+        """The variables whose extents grow, and to what."""
+        found: dict[ScalarVar, Scalar] = {}
+        for var, extent, multiple in zip(block.vars, block.extents, self.padding, strict=True):
+            size = known(extent)
+            if multiple > 1 and (size is None or size % multiple):
+                found[var] = simple((extent + (multiple - 1)) // multiple * multiple)
+        return found
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.block(self.block)
+        block, kernel = site.node, scene.kernel
+        wider = self.wider(block)
+        if not wider:
+            return Edited(kernel)
+        factors = einsum(block)
+        assert factors is not None and isinstance(block.body, Store)  # as checked
+        work = _Padding(scene, block, wider)
+        before = [work.padded(each) for each in dict.fromkeys(factors)]
+        target = Load(block.body.buffer, block.body.indices)
+        after = work.cropped(target)
+        own = site.loops[-len(block.vars) :]
+        extents = tuple([wider.get(var, size) for var, size in zip(
+            block.vars, block.extents, strict=True)])  # fmt: skip
+        new = with_parts(
+            block, extents=extents, init=work.moved(block.init), body=work.moved(block.body),
+            reads=(), writes=(),
+        )  # fmt: skip
+        nest: Stmt = new
+        sizes = dict(zip(block.bindings, extents, strict=True))
+        for loop in reversed(own):
+            nest = For(loop.var, sizes[loop.var], loop.kind, nest)
+        outermost = scene.map.loops[own[0].var]
+        made = seq(*[each for each in before if each is not None], nest, *after)
+        labels = tuple(work.labels)
+        return Edited(allocate(replace(kernel, outermost, made), work.buffers.values()), labels)
+
+
+def pad_einsum(block: Handle, padding: Iterable[int]) -> Instruction:
+    """A sum of products over extents that are multiples; gives the blocks that pad and copy."""
+    return PadEinsum(block, tuple(padding))
+
+
+def einsum(block: Block) -> tuple[Load, ...] | None:
+    """The factors that a block multiplies and sums from 0, None where it does something else."""
+    init, body = block.init, block.body
+    if not isinstance(init, Store) or not isinstance(body, Store):
+        return None
+    if not isinstance(init.value, Lit) or init.value.value != 0 or not isinstance(body.value, Add):
+        return None
+    old = Load(body.buffer, body.indices)
+    sides = (body.value.left, body.value.right)
+    rest = sides[1] if sides[0] is old else sides[0] if sides[1] is old else None
+    factors: list[Load] = []
+    stack = [] if rest is None else [rest]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mul):
+            stack += [node.right, node.left]
+        elif isinstance(node, Load):
+            factors.append(node)
+        else:
+            return None
+    for each in (old, *factors):
+        plain = all(at in block.vars for at in each.indices)
+        if not plain or len(set(each.indices)) != len(each.indices):
+            return None
+    places = {each.buffer: each.indices for each in factors}
+    if any(places[each.buffer] != each.indices for each in factors):
+        return None  # a buffer has one larger copy
+    return tuple(factors) or None
+
+
+class _Padding:
+    """Buffers, blocks and names that are made while a block is padded."""
+
+    def __init__(self, scene: Scene, block: Block, wider: dict[ScalarVar, Scalar]) -> None:
+        self.kernel, self.block, self.wider = scene.kernel, block, wider
+        self.sizes = dict(zip(block.vars, block.extents, strict=True))
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.labels: list[Name] = []
+        self.names: list[Name] = []
+
+    def fresh(self, hint: str) -> Name:
+        """A name that neither the kernel nor anything made here has."""
+        name = fresh_names(self.kernel, [*self.names, Name(hint)])[-1]
+        self.names.append(name)
+        return name
+
+    def label(self, hint: str) -> Name:
+        name = fresh_label(self.kernel, hint)
+        while name in self.labels:
+            name = fresh_label(self.kernel, f"{hint}_{len(self.labels)}")
+        self.labels.append(name)
+        return name
+
+    def widened(self, of: Load) -> Buffer | None:
+        """The larger buffer for one, None where it stays."""
+        if not any(var in self.wider for var in of.indices):
+            return None
+        if of.buffer not in self.buffers:
+            shape = tuple([self.wider.get(var, self.sizes[var]) for var in of.indices])  # type: ignore[arg-type,index]
+            name = self.fresh(f"{of.buffer.name}_pad")
+            self.buffers[of.buffer] = Buffer(name, shape, of.buffer.dtype)
+        return self.buffers[of.buffer]
+
+    def padded(self, of: Load) -> Stmt | None:
+        """The copy of an input with zeros around it; None where there is one, or it stays."""
+        made = of.buffer in self.buffers
+        wide = self.widened(of)
+        if wide is None or made:
+            return None
+        loops, own = self.variables(len(of.indices)), self.variables(len(of.indices))
+        inside = all_of(
+            [
+                Lt(var, self.sizes[at])  # type: ignore[index]
+                for var, at in zip(own, of.indices, strict=True)
+                if at in self.wider
+            ]
+        )
+        value = Select(inside, Load(of.buffer, tuple(own)), Lit(0, of.buffer.dtype))
+        return self.nest(wide, wide.shape, loops, own, Store(wide, tuple(own), value))
+
+    def cropped(self, target: Load) -> list[Stmt]:
+        """The copy of the result without what was added; nothing where nothing was."""
+        wide = self.widened(target)
+        if wide is None:
+            return []
+        extents = tuple([self.sizes[var] for var in target.indices])  # type: ignore[index]
+        loops, own = self.variables(len(extents)), self.variables(len(extents))
+        copy = Store(target.buffer, tuple(own), Load(wide, tuple(own)))
+        return [self.nest(wide, extents, loops, own, copy)]
+
+    def variables(self, count: int) -> list[ScalarVar]:
+        return [ScalarVar(self.fresh("ax"), i64) for _ in range(count)]
+
+    def nest(
+        self,
+        of: Buffer,
+        extents: tuple[Scalar, ...],
+        loops: list[ScalarVar],
+        own: list[ScalarVar],
+        body: Store,
+    ) -> Stmt:
+        stmt: Stmt = Block(
+            self.label(str(of.name)), tuple(own), extents, ("spatial",) * len(own), tuple(loops),
+            TRUE, None, body,
+        )  # fmt: skip
+        for var, extent in zip(reversed(loops), reversed(extents), strict=True):
+            stmt = For(var, extent, "serial", stmt)
+        return stmt
+
+    def moved(self, stmt: Stmt | None) -> Stmt | None:
+        """A statement that speaks of the larger buffers."""
+        if stmt is None:
+            return None
+        moved: dict[Term, Term] = dict(self.buffers)
+        found = substitute(stmt, moved)
+        assert isinstance(found, Stmt)
+        return found

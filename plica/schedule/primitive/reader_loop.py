@@ -1,0 +1,60 @@
+"""reader_loop: a loop around the first block that reads what a block writes, by number.
+
+    n, = yield sample_compute_location(b)
+    i, = yield reader_loop(b, n)
+    yield compute_at(b, i)
+
+Preconditions: `has-consumers` (some block of the scope reads it), `number` (there are so many loops
+around that block).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.loop import For
+from plica.schedule.dependence import consumers, scope_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.problem import Problem
+
+
+@primitive("reader_loop")
+@frozen(eq=False)
+class ReaderLoop(Instruction):
+    """A block, and the number of a loop around its first reader, from outside; gives the loop."""
+
+    block: Handle
+    number: Number
+
+    def check(self, scene: Scene) -> Problem | None:
+        around = loops_of_reader(scene, self.block)
+        if isinstance(around, Problem):
+            return around
+        number = scene.number(self.number)
+        if not 0 <= number < len(around):
+            where = f"the block {scene.block(self.block).node.label}"
+            expected = f"a loop number {number} around its reader"
+            return Problem("number", where, expected, f"{len(around)} loops")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        around = loops_of_reader(scene, self.block)
+        assert not isinstance(around, Problem)
+        return Edited(scene.kernel, (around[scene.number(self.number)].var,))
+
+
+def loops_of_reader(scene: Scene, block: Handle) -> tuple[For, ...] | Problem:
+    """The loops around the first block that reads what a block writes, outermost first."""
+    site = scene.block(block)
+    label = site.node.label
+    readers = consumers(scope_of(scene.kernel, site), label)
+    if not readers:
+        expected = "a block of its scope that reads what it writes"
+        return Problem("has-consumers", f"the block {label}", expected, "none")
+    return scene.map.blocks[readers[0].label].loops
+
+
+def reader_loop(block: Handle, number: Number) -> Instruction:
+    """A loop around the first reader of a block, by number; gives it."""
+    return ReaderLoop(block, number)

@@ -1,0 +1,192 @@
+"""reverse_compute_at: a consumer runs inside a loop of its producers, on what they make there.
+
+    before                              after  reverse_compute_at(c, i0)
+    for i0 in range(n // 4):            for i0 in range(n // 4):
+        for i1 in range(4):                 for i1 in range(4):
+            with block("B", …): …               with block("B", …): …
+    for j in range(n):                      for ax in range(4):
+        with block("C", v=j):                   with block("C", v=i0 * 4 + ax):
+            C[v] = B[v] * 2                         C[v] = B[v] * 2
+
+`index` says where in the body of the loop: a number, -1 for the end, -2 for the first place that is
+legal (just after its producers).
+
+Preconditions: `same-scope` (block and loop), `loop-elsewhere` (the loop is not around the block),
+those of a complete block or a reduction, those of settled values, `affine` (each instance of the
+block runs), `sole-writer`, `written-before`, `producers-under` (one at least is in the loop),
+`available` (the others come before the loop), `finished` (reductions are through in an iteration),
+`one-place` (what is made there is read at one place, by which the variables are known, and the same
+for every input), `whole-reduction` (no part of a reduction), `covered` (an iteration writes all of
+the box it writes to, and what is read is in one of these), `index` (the place is legal).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.dim import known
+from plica.ir.loop import Block, For, Stmt
+from plica.ir.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
+from plica.rewrite.index import Context, can_prove
+from plica.schedule.access import inside
+from plica.schedule.around import context_of, simple
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, unfinished
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
+from plica.schedule.primitive.compute_at import Plan
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached
+from plica.schedule.region import Box
+from plica.schedule.rework import Span, nest_of, reworked, with_scope
+from plica.schedule.site import Above
+
+
+@primitive("reverse_compute_at")
+@frozen(eq=False)
+class ReverseComputeAt(Instruction):
+    """A block into a loop of its producers; gives nothing."""
+
+    block: Handle
+    loop: Handle
+    index: int = LAST
+
+    def check(self, scene: Scene) -> Problem | None:
+        plan = self.plan(scene)
+        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        plan = self.plan(scene)
+        assert isinstance(plan, Plan)
+        site = scene.block(self.block)
+
+        def change(block: Block) -> Stmt | None:
+            return None if block is site.node else block
+
+        scope = scope_body(scene.kernel, site)
+        new = reworked(scope, change, plan.place, plan.nest)
+        return Edited(with_scope(scene.kernel, site, new))
+
+    def plan(self, scene: Scene) -> Plan | Problem:
+        """The new place and loops of the block."""
+        kernel, site, target = scene.kernel, scene.block(self.block), scene.loop(self.loop)
+        scope = scope_body(kernel, site)
+        problem = movable(scope, site, target)
+        if problem is not None:
+            return problem
+        every = stages(scope)
+        order = list(every)
+        mine, loop = every[site.node.label], target.node
+        where = f"the block {site.node.label}"
+        inside_loop = [label for label, each in every.items() if is_under(each, loop)]
+        makers: list[tuple[Buffer, Stage]] = []
+        for buffer in mine.inputs:
+            for each in every.values():
+                if buffer not in each.writes:
+                    continue
+                if is_under(each, loop):
+                    makers.append((buffer, each))
+                elif order.index(each.block.label) > order.index(inside_loop[0]):
+                    expected = f"{buffer.name} to be made before the loop {loop.var.name}"
+                    return Problem("available", where, expected, f"{each.block.label} comes after")
+        if not makers:
+            expected = f"a producer of its inputs in the loop {loop.var.name}"
+            return Problem("producers-under", where, expected, "none")
+        for each in every.values():
+            if not set(mine.writes).isdisjoint(each.inputs):
+                problem = unfinished(mine, common(mine, each))
+                if problem is not None:
+                    return problem
+        place = place_in(loop, where, self.index, [each for _, each in makers], [])
+        if isinstance(place, Problem):
+            return place
+        above = (*target.above, (loop, 0))
+        spans = _spans(site.node, mine, makers, (*target.loops, loop), above)
+        if isinstance(spans, Problem):
+            return spans
+        for kind, span in zip(mine.block.kinds, spans, strict=True):
+            if kind == "reduce" and span is not None:
+                found = "a part of one in an iteration"
+                return Problem("whole-reduction", where, "the whole of a reduction", found)
+        nest = nest_of(kernel, mine.block, spans, context_of(above))
+        problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+        return problem if problem is not None else Plan(place, nest)
+
+
+def _spans(
+    block: Block,
+    mine: Stage,
+    makers: list[tuple[Buffer, Stage]],
+    shared: tuple[For, ...],
+    above: Above,
+) -> list[Span | None] | Problem:
+    """The values of the block's variables for which its inputs are made in an iteration."""
+    where = f"the block {block.label}"
+    context = context_of(above)
+    outer = context_of(above[: depth_of(above, ())])
+    found: dict[ScalarVar, Span | None] | None = None
+    for buffer, maker in makers:
+        problem = unfinished(maker, shared)
+        if problem is not None:
+            return problem
+        box = reached([maker], buffer, shared, context, written=True)
+        every_read = reached([mine], buffer, (), outer, written=False)
+        for part, loops, there in ((box, shared, context), (every_read, (), outer)):
+            if not is_written(maker, loops, part, there):
+                expected = f"{maker.block.label} to write all of what is read of {buffer.name}"
+                return Problem("covered", where, expected, "that is not shown")
+        values = _values(block, buffer, box, context)
+        if values is None or (found is not None and found != values):
+            expected = f"one place at which {buffer.name} is read, as other inputs are"
+            return Problem("one-place", where, expected, "several, or one that tells no variables")
+        found = values
+    assert found is not None
+    return [found[var] for var in block.vars]
+
+
+def _values(
+    block: Block, buffer: Buffer, box: Box, context: Context
+) -> dict[ScalarVar, Span | None] | None:
+    """The values of a block's variables for which the one place it reads is in a box, exactly."""
+    places = {
+        each.starts if all(known(size) == 1 for size in each.extents) else None
+        for each in inside(block)
+        if each.buffer is buffer
+    }
+    if len(places) != 1:
+        return None
+    (place,) = places
+    if place is None:
+        return None
+    for var, extent in zip(block.vars, block.extents, strict=True):
+        context = context.loop(var, extent)
+    found: dict[ScalarVar, Span | None] = dict.fromkeys(block.vars)
+    for term, start, extent in zip(place, box.starts, box.extents, strict=True):
+        if term is None:
+            return None
+        if can_prove(Le(start, term), context) and can_prove(Lt(term, start + extent), context):
+            continue  # whatever the variables are
+        solved = _solved(term, Span(start, extent))
+        if solved is None or solved[0] not in found or found[solved[0]] is not None:
+            return None
+        found[solved[0]] = solved[1]
+    return found
+
+
+def _solved(term: Scalar, span: Span) -> tuple[ScalarVar, Span] | None:
+    """The variable of an index `v + c`, and its values for which the index is in a span."""
+    match term:
+        case ScalarVar():
+            return term, span
+        case Add(ScalarVar() as var, Lit() as offset) | Add(Lit() as offset, ScalarVar() as var):
+            return var, Span(simple(span.start - offset), span.extent)
+        case Sub(ScalarVar() as var, Lit() as offset):
+            return var, Span(simple(span.start + offset), span.extent)
+        case _:
+            return None
+
+
+def reverse_compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
+    """A block into a loop of its producers, on what they make there."""
+    return ReverseComputeAt(block, loop, index)

@@ -1,0 +1,269 @@
+"""reverse_compute_inline: what a block does with its input is done where that is made.
+
+    before                          after  reverse_compute_inline(c)
+    for i in range(n):              for i in range(n):
+        with block("B", v=i):           with block("B", v=i):
+            B[v] = A[v] + 1                 C[v] = (A[v] + 1) * 2
+    for j in range(n):
+        with block("C", w=j):
+            C[w] = B[w] * 2
+
+The block goes away, and the buffer between the two.  A block that only copies goes into a reduction
+as well: after `cache_write` that gives the program as it was.
+
+Preconditions: those of a complete block, `one-store` (its body is one store), `one-producer` (it
+reads one buffer that is written in the scope), `plain-load` (at its variables, each once),
+`intermediate`, `same-scope`, `sole-writer`, `sole-reader` (of what is between the two),
+`written-before`, `complete-producer` (unless the block only copies), those of settled values,
+`available` (what else is read is there when the producer runs), `covered` (the producer writes all
+that is read), `affine` (each instance of the block runs), `unread-before` (nobody before it reads
+what it writes), `element-writes` (the producer stores single elements), `inside` (where the
+producer makes more than is read, it must be at its variables), `names` (no reduction in the block
+binds a variable of the producer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import TRUE, Block, Stmt, Store, statements
+from plica.ir.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
+from plica.rewrite.index import EMPTY, can_prove
+from plica.schedule.access import inside
+from plica.schedule.block_class import complete_body
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.flow import Stage, common, scope_body, stages, steady, unsettled, users
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import bindings_of, intermediate
+from plica.schedule.primitive.compute_inline import axes_of, plain_indices
+from plica.schedule.problem import Problem
+from plica.schedule.reach import at_values, is_written, whole
+from plica.schedule.rework import reworked, with_elements, with_scope, without_buffer
+from plica.schedule.site import Site, with_parts
+
+
+@primitive("reverse_compute_inline")
+@frozen(eq=False)
+class ReverseComputeInline(Instruction):
+    """A block that is done where its input is made; gives nothing."""
+
+    block: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        kernel, site = scene.kernel, scene.block(self.block)
+        block, scope = site.node, scope_body(scene.kernel, site)
+        where = f"the block {block.label}"
+        problem = complete_body(block) or unsettled(scope, block.label)
+        if problem is not None:
+            return problem
+        if block.init is not None or not isinstance(block.body, Store):
+            return Problem("one-store", where, "a body of one store", "another body")
+        every = list(stages(scope).values())
+        mine = next(each for each in every if each.block is block)
+        made = [b for b in mine.inputs if any(b in e.writes for e in every)]
+        problem = _between(scene, site, mine, every, made)
+        if problem is not None:
+            return problem
+        if not bindings_of(site).surjective:
+            expected = "loops in which each instance of the block runs"
+            return Problem("affine", where, expected, "that is not shown")
+        (buffer, producer), output = _read(mine, every), block.body.buffer
+        for each in every:
+            if each is not mine and output in each.writes:
+                expected, found = f"the only writer of {output.name}", f"{each.block.label} too"
+                return Problem("sole-writer", where, expected, found)
+            if output in each.reads and every.index(each) < every.index(mine):
+                found = f"{each.block.label} does"
+                return Problem("unread-before", where, f"nobody to read {output.name}", found)
+        return _fits(site, producer, buffer) or unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        scope = scope_body(kernel, site)
+        every = list(stages(scope).values())
+        mine = next(each for each in every if each.block is site.node)
+        buffer, producer = _read(mine, every)
+        new = _taken_in(producer.block, site.node, buffer)
+
+        def change(each: Block) -> Stmt | None:
+            if each is site.node:
+                return None
+            return new if each is producer.block else each
+
+        changed = with_scope(kernel, site, reworked(scope, change))
+        return Edited(without_buffer(changed, buffer))
+
+
+def _between(
+    scene: Scene, site: Site[Block], mine: Stage, every: list[Stage], made: list[Buffer]
+) -> Problem | None:
+    """What is wrong with the buffer through which the block gets its input."""
+    block, where = mine.block, f"the block {mine.block.label}"
+    candidates = [each for each in made if _loads(block, each) is not None]
+    if not candidates:
+        expected = "an input that it loads at its variables, each once"
+        word = "plain-load" if made else "one-producer"
+        return Problem(word, where, expected, f"{len(made)} inputs made in the scope")
+    buffer, producer = _read(mine, every)
+    problem = intermediate(scene, buffer) or users(scene.kernel, site, buffer)
+    if problem is not None:
+        return problem
+    for each in every:
+        if each not in (mine, producer) and buffer in each.reads:
+            expected, found = f"the only reader of {buffer.name}", f"{each.block.label} too"
+            return Problem("sole-reader", where, expected, found)
+    for other in made:
+        if other is buffer:
+            continue
+        (writer,) = [each for each in every if other in each.writes]
+        late = every.index(writer) > every.index(producer)
+        if late or writer is producer or common(writer, producer):
+            expected = f"{other.name} to be made before {producer.block.label} runs"
+            return Problem("available", where, expected, f"{writer.block.label} makes it")
+    return None
+
+
+def _read(mine: Stage, every: list[Stage]) -> tuple[Buffer, Stage]:
+    """The last made of the inputs that are loaded at the block's variables, and who makes it."""
+    found: tuple[Buffer, Stage] | None = None
+    for stage in every:
+        for buffer in stage.writes:
+            if buffer in mine.inputs and _loads(mine.block, buffer) is not None:
+                found = buffer, stage
+    assert found is not None
+    return found
+
+
+def _loads(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
+    """The indices at which a block loads a buffer, if they are one and plain."""
+    places = {each.starts for each in inside(block) if each.buffer is buffer}
+    if len(places) != 1:
+        return None
+    (indices,) = places
+    plain = tuple([each for each in indices if each is not None])
+    if len(plain) != len(indices) or plain_indices(block, plain) is None:
+        return None
+    return plain
+
+
+def _fits(site: Site[Block], producer: Stage, buffer: Buffer) -> Problem | None:
+    """Why a block cannot go into the producer of its input."""
+    block, maker = site.node, producer.block
+    where = f"the block {maker.label}"
+    assert isinstance(block.body, Store)
+    copies = isinstance(block.body.value, Load)
+    problem = steady(maker) if copies else complete_body(maker)
+    if problem is not None:
+        if not copies and steady(maker) is None:
+            expected, found = "a complete block, or one that only copies", "a reduction"
+            return Problem("complete-producer", where, expected, found)
+        return problem
+    if any(None in each.starts for each in inside(maker) if each.buffer is buffer):
+        expected = f"stores to elements of {buffer.name} that do not depend on data"
+        return Problem("element-writes", where, expected, "one that does")
+    if not axes_of(block).isdisjoint(free_vars(maker.body).union(maker.vars)):
+        return Problem("names", where, "axes of reductions with names of their own", "namesakes")
+    new = _taken_in(maker, block, buffer)
+    if buffer in free_vars(new):
+        expected = f"stores of single elements of {buffer.name}"
+        return Problem("element-writes", where, expected, "a region")
+    if new.predicate is not maker.predicate:
+        for stmt in statements(maker.body):
+            if isinstance(stmt, Store) and plain_writes(maker, stmt.indices) is None:
+                expected = f"stores to {buffer.name} at the block's variables"
+                return Problem("inside", where, expected, "other indices")
+        if len(producer.writes) > 1:
+            return Problem("inside", where, "one output", f"{len(producer.writes)} outputs")
+    if not is_written(producer, (), whole(block, buffer, written=False), EMPTY):
+        expected = f"all of {buffer.name} that is read"
+        return Problem("covered", where, expected, "that is not shown")
+    return None
+
+
+def plain_writes(block: Block, indices: tuple[Scalar, ...]) -> dict[ScalarVar, int] | None:
+    """The place of each spatial variable among indices that are such variables, or 0."""
+    found: dict[ScalarVar, int] = {}
+    kinds = dict(zip(block.vars, block.kinds, strict=True))
+    for at, each in enumerate(indices):
+        if each is index(0):
+            continue
+        if not isinstance(each, ScalarVar) or kinds.get(each) != "spatial" or each in found:
+            return None
+        found[each] = at
+    return found
+
+
+def _taken_in(maker: Block, block: Block, buffer: Buffer) -> Block:
+    """The producer, doing what the block does with what it made."""
+    store = block.body
+    assert isinstance(store, Store)
+    indices = _loads(block, buffer)
+    assert indices is not None
+    places = plain_indices(block, indices)
+    assert places is not None
+
+    def at(element: tuple[Scalar, ...]) -> dict[ScalarVar, Scalar]:
+        return {v: element[places[v]] if v in places else index(0) for v in block.vars}
+
+    def made(node: Load | Store) -> Term | None:
+        if node.buffer is not buffer:
+            return None
+        values = at(node.indices)
+        target = tuple([at_values(each, values) for each in store.indices])
+        if isinstance(node, Load):
+            return Load(store.buffer, target)
+        value = _with_input(at_values(store.value, values), buffer, node.value)
+        return Store(store.buffer, target, value)
+
+    new = with_elements(maker, made)
+    for each in _outside(maker, block, buffer, places):
+        both = each if new.predicate is TRUE else And(new.predicate, each)
+        new = with_parts(new, predicate=both)
+    return new
+
+
+def _with_input(value: Scalar, buffer: Buffer, made: Scalar) -> Scalar:
+    def each(node: Term) -> Term:
+        return made if isinstance(node, Load) and node.buffer is buffer else node
+
+    found = map_bottom_up(each, value)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _outside(
+    maker: Block, block: Block, buffer: Buffer, places: Mapping[ScalarVar, int]
+) -> list[Scalar]:
+    """Conditions that keep the producer to the elements the block reads."""
+    context = EMPTY
+    for var, extent in zip(maker.vars, maker.extents, strict=True):
+        context = context.loop(var, extent)
+    values = dict(zip(maker.vars, maker.bindings, strict=True))
+    sizes = dict(zip(block.vars, block.extents, strict=True))
+    found: dict[Scalar, None] = {}
+    for access in inside(maker):
+        if access.buffer is not buffer:
+            continue
+        inner = context
+        for axis, extent in access.inner:
+            inner = inner.loop(axis, extent)
+        for at, place in enumerate(access.starts):
+            assert place is not None
+            size = next((sizes[var] for var, there in places.items() if there == at), index(1))
+            for condition in (Le(index(0), place), Lt(place, size)):
+                if not can_prove(condition, inner):
+                    term = substitute(condition, values)
+                    assert isinstance(term, Scalar)
+                    found[term] = None
+    return list(found)
+
+
+def reverse_compute_inline(block: Handle) -> Instruction:
+    """What a block does with its input is done where that is made; the block goes away."""
+    return ReverseComputeInline(block)

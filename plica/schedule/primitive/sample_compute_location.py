@@ -1,0 +1,67 @@
+"""sample_compute_location: a loop of its readers where a block may be computed, at random.
+
+    n, = yield sample_compute_location(b)
+    i, = yield reader_loop(b, n)
+    yield compute_at(b, i)
+
+The decision is the number of a loop around the block's first reader, from outside, at which
+`compute_at` is legal.  Preconditions: `has-consumers` (some block of the scope reads it), `places`
+(there is such a loop).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import frozen
+
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Decision, Sampling, Scene, primitive
+from plica.schedule.primitive.compute_at import ComputeAt
+from plica.schedule.primitive.reader_loop import loops_of_reader
+from plica.schedule.problem import Problem
+
+
+@primitive("sample_compute_location")
+@frozen(eq=False)
+class SampleComputeLocation(Sampling):
+    """A block that is to be computed inside a loop of its readers; gives the loop's number."""
+
+    block: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        around = loops_of_reader(scene, self.block)
+        if isinstance(around, Problem):
+            return around
+        if not self.places(scene):
+            where = f"the block {scene.block(self.block).node.label}"
+            expected = "a loop of its reader at which it can be computed"
+            return Problem("places", where, expected, f"none of {len(around)}")
+        return None
+
+    def decide(self, scene: Scene, random: Random) -> Decision:
+        return (random.choice(self.places(scene)),)
+
+    def accepts(self, scene: Scene, decision: Decision) -> Problem | None:
+        places = self.places(scene)
+        if len(decision) == 1 and decision[0] in places:
+            return None
+        where = f"the block {scene.block(self.block).node.label}"
+        return Problem("support", where, f"one of {places}", str(decision))
+
+    def places(self, scene: Scene) -> list[int]:
+        """The numbers of the loops at which `compute_at` is legal."""
+        around = loops_of_reader(scene, self.block)
+        assert not isinstance(around, Problem)
+        found = []
+        for number, loop in enumerate(around):
+            handle = Handle(-1, number, "loop")  # no step gives it
+            here = Scene(scene.kernel, {**scene.outputs, handle: loop.var})
+            if ComputeAt(self.block, handle).check(here) is None:
+                found.append(number)
+        return found
+
+
+def sample_compute_location(block: Handle) -> SampleComputeLocation:
+    """A loop of its readers where a block may be computed; gives its number."""
+    return SampleComputeLocation(block)

@@ -1,0 +1,92 @@
+"""set_scope: a buffer that a block writes lives in another memory.
+
+    before                                after  set_scope(c, 0, "shared")
+    T = alloc(Buffer[(n,), f32])          T = alloc(Buffer[(n,), f32, "shared"])
+
+Preconditions: `written` (the block writes that many buffers), `intermediate` (a buffer made inside
+the kernel), `known-scope` (a declared memory scope), and what `bind` asks for, as far as loops over
+threads touch the buffer: `independent`, `handed-over`.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from plica.core.binding import substitute
+from plica.core.diagnostic import did_you_mean
+from plica.ir.loop import Alloc, Kernel, Stmt, substatements
+from plica.ir.memory import is_scope, scopes
+from plica.ir.scalar import Buffer
+from plica.schedule.access import accesses
+from plica.schedule.dependence import children
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import safe_threads, thread_loops
+from plica.schedule.pose import intermediate
+from plica.schedule.problem import Problem
+from plica.schedule.site import Above, rebuilt, with_body
+
+
+@primitive("set_scope")
+@frozen(eq=False)
+class SetScope(Instruction):
+    """A block, the number of a buffer it writes, and the memory that buffer is to be in."""
+
+    block: Handle
+    number: int
+    scope: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        buffer = written_by(scene, self.block, self.number)
+        if isinstance(buffer, Problem):
+            return buffer
+        problem = intermediate(scene, buffer)
+        if problem is not None:
+            return problem
+        if not is_scope(self.scope):
+            names = [each.name for each in scopes()]
+            hint = did_you_mean(self.scope, names)
+            where, expected = f"the buffer {buffer.name}", f"one of {', '.join(names)}"
+            return Problem("known-scope", where, expected, repr(self.scope), hint)
+        after = Scene(self.edit(scene).kernel, scene.outputs)
+        moved = evolve(buffer, scope=self.scope)
+        for site in thread_loops(after):
+            if any(each.buffer is moved for each in accesses(site.node)):
+                problem = safe_threads(after, site, moved)
+                if problem is not None:
+                    return problem
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        buffer = written_by(scene, self.block, self.number)
+        assert isinstance(buffer, Buffer)
+        return Edited(with_buffer(scene.kernel, buffer, evolve(buffer, scope=self.scope)))
+
+
+def written_by(scene: Scene, block: Handle, number: int) -> Buffer | Problem:
+    """The buffer of that number among those a block writes, in the order of its text."""
+    node = scene.block(block).node
+    (child,) = children(node)
+    if 0 <= number < len(child.writes):
+        return child.writes[number]
+    expected, found = f"a written buffer number {number}", f"{len(child.writes)} written buffers"
+    return Problem("written", f"the block {node.label}", expected, found)
+
+
+def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
+    """The kernel where a buffer that is made inside it is another one."""
+    stack: list[tuple[Stmt, Above]] = [(kernel.body, ())]
+    while stack:
+        stmt, above = stack.pop()
+        if isinstance(stmt, Alloc) and stmt.buffer is old:
+            body: Stmt = substitute(stmt.body, {old: new})  # type: ignore[assignment]  # a statement
+            return with_body(kernel, rebuilt(above, Alloc(new, body)))
+        inside = substatements(stmt)
+        for position in range(len(inside) - 1, -1, -1):
+            stack.append((inside[position], (*above, (stmt, position))))
+    raise AssertionError(f"{old.name} is not made inside the kernel.")
+
+
+def set_scope(block: Handle, number: int, scope: str) -> Instruction:
+    """A buffer that a block writes, in another memory."""
+    return SetScope(block, number, scope)

@@ -1,0 +1,92 @@
+"""storage_align: rows of a buffer are put further apart, so that they do not meet in one bank.
+
+    before                                after  storage_align(c, 0, 0, 8, 1)
+    T = alloc(Buffer[(4, 16), f32])       T = alloc(Buffer[(4, 16), f32, strides=(17, 1)])
+
+The stride of the dimension `axis` becomes the least that is `offset` more than a multiple of
+`factor` and not less than what was needed.  The block says so in an annotation, too, since lowering
+may make the buffer smaller.
+
+Preconditions: `written` (the block writes that many buffers), `intermediate` (a buffer made inside
+the kernel), `row-major` (its strides were not set before), `axis` (a dimension of the buffer),
+`alignment` (0 <= offset < factor).
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from plica.ir.loop import annotated
+from plica.ir.scalar import Buffer, Scalar, index
+from plica.schedule.around import simple
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import intermediate
+from plica.schedule.primitive.set_scope import with_buffer, written_by
+from plica.schedule.problem import Problem
+from plica.schedule.site import map_of, replace, with_parts
+
+KEY = "storage_align"
+
+
+@primitive("storage_align")
+@frozen(eq=False)
+class StorageAlign(Instruction):
+    """A block, the number of a buffer it writes, a dimension of that, and what its stride is."""
+
+    block: Handle
+    number: int
+    axis: int
+    factor: int
+    offset: int
+
+    def check(self, scene: Scene) -> Problem | None:
+        buffer = written_by(scene, self.block, self.number)
+        if isinstance(buffer, Problem):
+            return buffer
+        problem = intermediate(scene, buffer)
+        if problem is not None:
+            return problem
+        where, rank = f"the buffer {buffer.name}", len(buffer.shape)
+        if buffer.strides:
+            return Problem("row-major", where, "a buffer without strides", "strides")
+        if not -rank <= self.axis < rank:
+            return Problem("axis", where, f"an axis from {-rank} to {rank - 1}", str(self.axis))
+        if not 0 <= self.offset < self.factor:
+            expected, found = "0 <= offset < factor", f"{self.offset} and {self.factor}"
+            return Problem("alignment", where, expected, found)
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        buffer = written_by(scene, self.block, self.number)
+        assert isinstance(buffer, Buffer)
+        axis = self.axis % len(buffer.shape)
+        strides = aligned(buffer.shape, axis, self.factor, self.offset)
+        kernel = with_buffer(scene.kernel, buffer, evolve(buffer, strides=strides))
+        site = map_of(kernel).blocks[scene.block(self.block).node.label]
+        said = (self.number, axis, self.factor, self.offset)
+        notes = annotated(site.node.annotations, **{KEY: said})
+        return Edited(replace(kernel, site, with_parts(site.node, annotations=notes)))
+
+
+def aligned(shape: tuple[Scalar, ...], axis: int, factor: int, offset: int) -> tuple[Scalar, ...]:
+    """Row-major strides of a shape where that of one dimension is aligned.
+
+    >>> [known(each) for each in aligned((index(2), index(4), index(16)), 1, 8, 1)]
+    [68, 17, 1]
+    """
+    strides: list[Scalar] = []
+    stride = index(1)
+    for at in range(len(shape) - 1, -1, -1):
+        if at == axis:
+            stride = simple(stride + (offset - stride) % factor)
+        strides.append(stride)
+        stride = simple(stride * shape[at])
+    return tuple(reversed(strides))
+
+
+def storage_align(
+    block: Handle, number: int, axis: int, factor: int, offset: int = 0
+) -> Instruction:
+    """A buffer that a block writes, with the stride of a dimension aligned."""
+    return StorageAlign(block, number, axis, factor, offset)

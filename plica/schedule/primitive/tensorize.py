@@ -1,0 +1,143 @@
+"""tensorize: a tensor intrinsic does what a block, or a loop and all inside it, does.
+
+    before                                 after  tensorize(i_1, "doc.add4")
+    for i_0 in range(4):                   for i_0 in range(4):
+        for i_1 in range(4):                   with block("C_o", vo=i_0):
+            with block("C", v=i_0 * 4 + i_1):      invoke("doc.add4", A[vo * 4 : +4], C[vo * 4 : +4])
+                C[v] = C[v] + A[v]
+
+The intrinsic is known by its meaning, a kernel.  It matches up to the order of loops, loops of one
+iteration, dimensions of one element and the sides of sums and products.  Where it does not begin
+what it updates, the init of the block stays.  It gives the block.
+
+Preconditions: `known-intrinsic` (somebody declared it), those of `blockize` where a loop is given,
+`describable` (its meaning is stores in loops), `match` (the block does what it means; the message
+says what differs), `within` (the regions are inside their buffers).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.core.diagnostic import did_you_mean
+from plica.ir.dim import known
+from plica.ir.intrinsic import find_intrinsic, intrinsics
+from plica.ir.invocation import TensorIntrinsic
+from plica.ir.loop import Block, Invoke, Kernel, Stmt
+from plica.ir.scalar import Le, index
+from plica.rewrite.index import Context, can_prove
+from plica.schedule.around import context_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.match import Difference, Match, described, matched
+from plica.schedule.nest import Nest, nests_of
+from plica.schedule.primitive.blockize import blockized, problem_of
+from plica.schedule.problem import Problem
+from plica.schedule.region import block_boxes
+from plica.schedule.site import Above, replace, with_parts
+
+
+@primitive("tensorize")
+@frozen(eq=False)
+class Tensorize(Instruction):
+    """A loop or a block, and the name of an intrinsic; gives the block that invokes it."""
+
+    target: Handle
+    intrinsic: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        names = [each.name for each in intrinsics()]
+        if self.intrinsic not in names:
+            hint = did_you_mean(self.intrinsic, names)
+            expected = "a declared intrinsic"
+            return Problem("known-intrinsic", "tensorize", expected, repr(self.intrinsic), hint)
+        if self.target.sort == "loop":
+            problem = problem_of(scene, scene.loop(self.target))
+            if problem is not None:
+                return problem
+        found = self.tensorized(scene)
+        return found if isinstance(found, Problem) else None
+
+    def edit(self, scene: Scene) -> Edited:
+        site = scene.loop(self.target) if self.target.sort == "loop" else scene.block(self.target)
+        new = self.tensorized(scene)
+        assert isinstance(new, Block)  # as checked
+        return Edited(replace(scene.kernel, site, new), (new.label,))
+
+    def tensorized(self, scene: Scene) -> Block | Problem:
+        """The block that invokes the intrinsic."""
+        intrinsic = find_intrinsic(self.intrinsic)
+        assert intrinsic is not None
+        if self.target.sort == "block":
+            place = scene.block(self.target)
+            return _tensorized(scene.kernel, place.node, place.above, intrinsic)
+        site = scene.loop(self.target)
+        block = blockized(scene.kernel, site)
+        if isinstance(block, Problem):
+            return block
+        return _tensorized(scene.kernel, block, site.above, intrinsic)
+
+
+def tensorize(target: Handle, intrinsic: str) -> Instruction:
+    """A tensor intrinsic in place of a loop or a block; gives the block."""
+    return Tensorize(target, intrinsic)
+
+
+@lru_cache(maxsize=256)
+def _tensorized(
+    kernel: Kernel, block: Block, above: Above, intrinsic: TensorIntrinsic
+) -> Block | Problem:
+    where = f"the block {block.label}"
+    meaning = described(intrinsic)
+    if isinstance(meaning, str):
+        expected = f"a meaning of {intrinsic.name} that is stores in loops"
+        return Problem("describable", where, expected, meaning)
+    context = context_of((*above, (block, 0)))
+    body = nests_of(block.body, context)
+    if isinstance(body, str):
+        return Problem("match", where, f"stores in loops, as {intrinsic.name} means", body)
+    init: Stmt | None = block.init
+    if init is not None and len(meaning.nests) > len(body):
+        whole = _from_the_start(block, init, body, context)
+        if isinstance(whole, str):
+            return Problem("match", where, f"the init that {intrinsic.name} means", whole)
+        body, init = whole, None
+    found = matched(body, meaning)
+    if isinstance(found, Difference):
+        return Problem("match", where, found.expected, found.found)
+    for param in meaning.params:
+        region = found.regions[param.name]
+        for start, extent, size in zip(
+            region.starts, region.extents, region.buffer.shape, strict=True
+        ):
+            inside = can_prove(Le(index(0), start), context)
+            if not inside or not can_prove(Le(start + extent, size), context):
+                expected = f"a region for {param.name} inside {region.buffer.name}"
+                return Problem("within", where, expected, "one that is not shown to be")
+    call = _invocation(intrinsic.name, found, tuple(param.name for param in meaning.params),
+                       meaning.dims)  # fmt: skip
+    plain = with_parts(block, body=call, init=init, reads=(), writes=())
+    reads, writes = block_boxes(plain)
+    return with_parts(
+        plain,
+        reads=tuple(each.region for each in reads),
+        writes=tuple(each.region for each in writes),
+    )
+
+
+def _from_the_start(
+    block: Block, init: Stmt, body: tuple[Nest, ...], context: Context
+) -> tuple[Nest, ...] | str:
+    """The init and the updates, where they run in one and the same instance."""
+    for var, kind, extent in zip(block.vars, block.kinds, block.extents, strict=True):
+        if kind == "reduce" and known(extent) != 1:
+            return f"one that runs in the first turn of {var.name} only"
+    first = nests_of(init, context)
+    return first if isinstance(first, str) else (*first, *body)
+
+
+def _invocation(name: str, found: Match, params: tuple[object, ...], dims: tuple[object, ...]) -> Invoke:
+    regions = [found.regions[each] for each in params]  # type: ignore[index]  # names
+    return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]

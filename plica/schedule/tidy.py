@@ -1,0 +1,137 @@
+"""Tidying: what blocks are bound to, in simplest form, after loops around them have changed.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store, block
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> y, f, v = buffer("y", (12,), f32), axis("f"), axis("v")
+>>> inside = block("y", (v,), (12,), "s", (f // 4 * 4 + f % 4,), Store(y, (v,), y[v]))
+>>> tidied(inside, frozenset({f}), EMPTY.loop(f, 12)).bindings
+(ScalarVar(Name(hint='f', index=0), DType('i64')),)
+
+Only terms that speak of the given variables are touched, and only outside the bodies of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.loop import Block, For, Stmt, substatements
+from plica.ir.scalar import Le, Lt, Scalar, ScalarVar
+from plica.rewrite.index import EMPTY, Context, can_prove
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.around import simple
+from plica.schedule.guard import all_of
+from plica.schedule.site import with_inside, with_parts
+
+
+def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
+    """The statement with extents, bindings and predicates that speak of variables simplified."""
+
+    def tidy(stmt: Stmt, known: Context) -> Stmt:
+        if free_vars(stmt).isdisjoint(variables):
+            return stmt
+        if isinstance(stmt, For):
+            extent = _simple(stmt.extent, variables, known)
+            if extent is stmt.extent:
+                return stmt
+            return For(stmt.var, extent, stmt.kind, stmt.body, stmt.annotations)
+        if isinstance(stmt, Block):
+            bindings = tuple([_simple(each, variables, known) for each in stmt.bindings])
+            predicate = stmt.predicate
+            if not free_vars(predicate).isdisjoint(variables):
+                parts = conjuncts(predicate)
+                predicate = all_of(_condition(each, variables, known) for each in parts)
+            return with_parts(stmt, bindings=bindings, predicate=predicate)
+        return stmt
+
+    return mapped(root, tidy, context)
+
+
+def trimmed(loop: For, context: Context) -> For:
+    """The loop without iterations in which, by their predicates, no block inside does anything."""
+    found: dict[Scalar, None] | None = None
+    stack: list[Stmt] = [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Block):
+            mine = {
+                each.right: None
+                for each in conjuncts(stmt.predicate)
+                if isinstance(each, Lt) and each.left is loop.var
+            }
+            found = mine if found is None else {each: None for each in found if each in mine}
+            if not found:
+                return loop
+        elif not substatements(stmt):
+            return loop
+        else:
+            stack.extend(substatements(stmt))
+    for stop in found or ():
+        inside = free_vars(stop)
+        if inside.isdisjoint(_bound(loop)) and can_prove(Le(stop, loop.extent), context):
+            body = _without(loop.body, Lt(loop.var, stop))
+            return For(loop.var, stop, loop.kind, body, loop.annotations)
+    return loop
+
+
+def _without(root: Stmt, condition: Scalar) -> Stmt:
+    """The statement whose outermost blocks do not ask for a condition."""
+
+    def change(stmt: Stmt, _: Context) -> Stmt:
+        if not isinstance(stmt, Block):
+            return stmt
+        kept = [each for each in conjuncts(stmt.predicate) if each is not condition]
+        return with_parts(stmt, predicate=all_of(kept))
+
+    return mapped(root, change, EMPTY)
+
+
+def mapped(root: Stmt, change: Callable[[Stmt, Context], Stmt], context: Context) -> Stmt:
+    """Each statement outside blocks, and each outermost block, changed from the outside in."""
+    done: list[Stmt] = []
+    stack: list[tuple[Stmt, Context | None]] = [(root, context)]
+    while stack:
+        stmt, known = stack.pop()
+        if known is None:
+            inside = substatements(stmt)
+            new = done[len(done) - len(inside) :]
+            del done[len(done) - len(inside) :]
+            for position in range(len(inside) - 1, -1, -1):
+                if new[position] is not inside[position]:
+                    stmt = with_inside(stmt, position, new[position])
+            done.append(stmt)
+            continue
+        stmt = change(stmt, known)
+        if isinstance(stmt, Block):
+            done.append(stmt)
+            continue
+        deeper = known.loop(stmt.var, stmt.extent) if isinstance(stmt, For) else known
+        stack.append((stmt, None))
+        stack.extend([(each, deeper) for each in reversed(substatements(stmt))])
+    return done[0]
+
+
+def _bound(loop: For) -> set[ScalarVar]:
+    found = {loop.var}
+    stack: list[Stmt] = [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For):
+            found.add(stmt.var)
+        if not isinstance(stmt, Block):
+            stack.extend(substatements(stmt))
+    return found
+
+
+def _simple(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:
+    return term if free_vars(term).isdisjoint(variables) else simple(term, context)
+
+
+def _condition(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:
+    if isinstance(term, Lt | Le):
+        left = _simple(term.left, variables, context)
+        return type(term)(left, _simple(term.right, variables, context))
+    return _simple(term, variables, context)

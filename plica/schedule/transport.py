@@ -1,0 +1,162 @@
+"""Transport: a trace of one program, brought to another shape, dtype, fusion or target.
+
+    moved = transport(trace, other)
+    moved.module, moved.trace              the other program, scheduled, and the trace that does it
+    print(moved.report)                    what became of each instruction, and why
+
+Blocks are found again by their role and their order, never by name; decisions and factors become
+the nearest ones that fit the new extents; instructions about loops that do not exist are dropped.
+Every step of the new trace is checked as in any replay, so the new program keeps its meaning.
+
+Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve, frozen
+
+from plica.core.collector import paused
+from plica.ir.module import Module
+from plica.schedule.adapt import Candidate, candidates, fewer
+from plica.schedule.find_block import Plan, counterpart, plan
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Instruction
+from plica.schedule.normalise import redirected
+from plica.schedule.primitive.block import GetBlock
+from plica.schedule.primitive.loops import GetLoops
+from plica.schedule.problem import Problem
+from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
+from plica.schedule.report import Fate, Report
+from plica.schedule.trace import Step, Trace, handles
+
+
+@frozen(eq=False)
+class Transported:
+    """A program scheduled by a trace of another one, the trace it took, and the report."""
+
+    module: Module
+    trace: Trace
+    report: Report
+
+
+@frozen(eq=False)
+class _Journey:
+    """How far a transport has come: the new program, its trace, and where old handles lead."""
+
+    state: State
+    steps: tuple[Step, ...]
+    now: dict[Handle, Handle]
+    roles: dict[Handle, str]  # old blocks, and the role they had
+
+
+def transport(trace: Trace, program: Program, kernel: str | None = None) -> Transported:
+    """The program scheduled as nearly as the trace says as it can be; never refused as a whole."""
+    whole, name, found = kernel_of(program, kernel)
+    with paused():
+        state = begin(found)
+        blocks = plan(trace, state.scene)
+        here, fates = _Journey(state, (), {}, {}), list[Fate]()
+        for number, step in enumerate(trace.steps):
+            here, fate = _travelled(here, number, step, blocks)
+            fates.append(fate)
+    module = with_kernel(whole, name, here.state.kernel)
+    return Transported(module, Trace(here.steps), Report(tuple(fates)))
+
+
+def _travelled(here: _Journey, number: int, step: Step, blocks: Plan) -> tuple[_Journey, Fate]:
+    """The journey after one more step, and what became of the step."""
+    missing = [each for each in handles(step.instruction) if each not in here.now]
+    cut = ""
+    asked = step
+    if missing:
+        less = fewer(step.instruction, frozenset(missing))
+        if less is None:
+            why = f"step {missing[0].step} gives no {missing[0].sort} here"
+            return here, Fate(number, step, "dropped", why, None)
+        asked, cut = Step(less, step.decision), f"without {len(missing)} that are not there"
+    asked = redirected(asked, here.now)
+    alone = _alone(asked.instruction)
+    if alone is not None:
+        onward = evolve(here, now={**here.now, Handle(number, 0, alone.sort): alone})
+        return onward, Fate(
+            number, step, "adapted", "one loop is left: nothing is to be done", None
+        )
+    first: Problem | None = None
+    for candidate, how in _options(here, number, asked, blocks):
+        after = taken(here.state, candidate)
+        if isinstance(after, Problem):
+            first = first or after
+            continue
+        said = "; ".join(each for each in (cut, how) if each)
+        lead = _leads(here, number, step, after)
+        roles = here.roles
+        if isinstance(step.instruction, GetBlock):
+            roles = {**roles, Handle(number, 0, "block"): step.instruction.role}
+        onward = evolve(here, state=after, steps=(*here.steps, candidate), now=lead, roles=roles)
+        verdict = "adapted" if said else "same"
+        return onward, Fate(number, step, verdict, said, candidate)  # type: ignore[arg-type]
+    if first is None:
+        wanted = getattr(step.instruction, "role", "")
+        why = f"there is no block of a role like {wanted!r}"
+        return here, Fate(number, step, "dropped", why, None)
+    if first.precondition == "alive":
+        return here, Fate(number, step, "dropped", f"{first.where} is gone here", None)
+    why = f"{first.precondition}: {first.where}, expected {first.expected}, found {first.found}"
+    return here, Fate(number, step, "refused", why, None, first)
+
+
+def _options(here: _Journey, number: int, asked: Step, blocks: Plan) -> Iterator[Candidate]:
+    """What may be done instead of a step, the nearest first."""
+    if not isinstance(asked.instruction, GetBlock):
+        yield from candidates(asked, here.state.scene)
+        return
+    found = counterpart(asked.instruction, number, here.state.scene, blocks)
+    if found is not None:
+        same = found is asked.instruction
+        how = "" if same else f"the block {found.number} of the role {found.role!r}"
+        yield Step(found), how
+
+
+def _alone(what: Instruction) -> Handle | None:
+    """The loop that is left where all but one of those to be fused do not exist."""
+    loops = handles(what)
+    return loops[0] if what.kind == "fuse" and len(loops) == 1 else None
+
+
+def _leads(here: _Journey, number: int, step: Step, after: State) -> dict[Handle, Handle]:
+    """Where old handles lead after a step: to what it gives here."""
+    new = [each for each in after.outputs if each.step == here.state.steps]
+    found = dict(here.now)
+    moved: dict[int, int] | None = None
+    if isinstance(step.instruction, GetLoops):
+        moved = _loops_by_kind(here, step.instruction, len(new))
+    given = {each.output: each for each in new}
+    for output in range(max([*given, *(moved or {})], default=-1) + 1):
+        there = output if moved is None else moved.get(output)
+        if there is not None and there in given:
+            handle = given[there]
+            found[Handle(number, output, handle.sort)] = handle
+    return found
+
+
+def _loops_by_kind(here: _Journey, what: GetLoops, count: int) -> dict[int, int] | None:
+    """Which loop here is which there, where a block has another number of variables.
+
+    The last spatial loops correspond (the first are batches), and the first that reduce.
+    """
+    old = here.roles.get(what.block)
+    block = here.now.get(what.block)
+    if old is None or block is None:
+        return None
+    new = "".join(kind[0] for kind in here.state.scene.block(block).node.kinds)
+    letters = old.partition("+")[0]
+    if letters == new or len(new) != count:
+        return None
+    pairs: dict[int, int] = {}
+    spatial = [[i for i, letter in enumerate(each) if letter == "s"] for each in (letters, new)]
+    rest = [[i for i, letter in enumerate(each) if letter != "s"] for each in (letters, new)]
+    pairs |= dict(zip(reversed(spatial[0]), reversed(spatial[1]), strict=False))
+    pairs |= dict(zip(rest[0], rest[1], strict=False))
+    return pairs

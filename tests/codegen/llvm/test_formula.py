@@ -1,0 +1,133 @@
+"""Formulas: every function within 4 units in the last place of the true value, for every f32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.formula import FORMULAS, turns
+from plica.codegen.target import Target
+from plica.ir.dtype import f32
+from plica.ir.loop import For, Kernel, Stmt, Store
+from plica.ir.scalar import Intrinsic, Lit, index
+from plica.ir.tensor import axis, buffer
+from tests.codegen.native import native_kernels
+
+Array = np.ndarray[Any, Any]
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+REFERENCE: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "erf": ERF,
+    "sin": np.sin,
+    "cos": np.cos,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
+LANES = 16
+
+
+@lru_cache(maxsize=1)
+def sample() -> Array:
+    """Every exponent and both signs with many significands, and what is dense where it matters."""
+    random = np.random.default_rng(0)
+    exponents = np.arange(256, dtype=np.uint32) << 23
+    significands = random.integers(0, 2**23, 48, np.uint32)
+    significands[:3] = 0, 1, 2**23 - 1
+    bits = (exponents[:, None] | significands[None, :]).ravel()
+    near = random.uniform(-110, 110, 20_000).astype(np.float32)
+    close = random.uniform(-2, 2, 20_000).astype(np.float32)
+    around = np.concatenate([c + random.uniform(-1e-3, 1e-3, 500) for c in (1, -1, 0.92, 88.7)])
+    turned = (np.arange(2_000) * (math.pi / 2)).astype(np.float32)
+    parts = [bits.view(np.float32), -bits.view(np.float32), near, close, around, turned]
+    whole = np.concatenate([part.astype(np.float32) for part in parts])
+    return whole[: len(whole) // LANES * LANES]
+
+
+def kernel(name: str, count: int, lanes: int) -> Kernel:
+    """The function applied to every element, so many lanes at once."""
+    x, y, i, j = buffer("x", (count,), f32), buffer("y", (count,), f32), axis("i"), axis("j")
+    at = i * lanes + j
+    if name == "sigmoid":
+        exp = Intrinsic("exp", (Lit(0, f32) - x[at],))
+        store = Store(y, (at,), Lit(1, f32) / (Lit(1, f32) + exp))
+    else:
+        store = Store(y, (at,), Intrinsic(name, (x[at],)))
+    inner: Stmt = For(j, index(lanes), "vectorized" if lanes > 1 else "serial", store)
+    return Kernel((), (x, y), 1, For(i, index(count // lanes), "serial", inner))
+
+
+def units_apart(found: Array, true: Array) -> Array:
+    """How far f32s lie from true values, in units of the last place there."""
+    with np.errstate(all="ignore"):
+        nearest = true.astype(np.float32)
+        unit = np.spacing(np.abs(nearest)).astype(np.float64)
+        distance = np.abs(found.astype(np.float64) - true) / unit
+    same = (found == nearest) | (np.isnan(found) & np.isnan(nearest))
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def plain() -> Target:
+    """This machine without the instruction that multiplies and adds at once."""
+    host = toolchain.host()
+    if host.architecture != "x86_64":
+        pytest.skip("every such machine has it")
+    return Target("cpu", host.triple, "x86-64")
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
+def test_every_function_is_within_four_units(fused: bool) -> None:
+    values = sample()
+    kernels = [kernel(name, len(values), 1) for name in REFERENCE]
+    code, found = native_kernels(kernels, [values], None if fused else plain())
+    assert code == 0
+    with np.errstate(all="ignore"):
+        for (name, meant), ours in zip(REFERENCE.items(), found, strict=True):
+            apart = units_apart(ours, meant(values.astype(np.float64)))
+            if name == "sigmoid":  # a quotient: below this exp(-x) is infinite in f32
+                apart[values < -87] = 0
+            worst = int(np.argmax(apart))
+            assert apart[worst] <= 4, (name, values[worst], ours[worst], apart[worst])
+
+
+def test_lanes_give_the_same_bits_as_single_values() -> None:
+    values = sample()[: LANES * 3000]
+    for lanes in (LANES, 12):
+        count = len(values) // lanes * lanes
+        kernels = [kernel(name, count, n) for name in REFERENCE for n in (1, lanes)]
+        _, found = native_kernels(kernels, [values[:count]])
+        for name, one, many in zip(REFERENCE, found[::2], found[1::2], strict=True):
+            np.testing.assert_array_equal(one, many, err_msg=name)
+            sure = ~np.isnan(one)
+            np.testing.assert_array_equal(
+                one[sure].view(np.uint32), many[sure].view(np.uint32), err_msg=name
+            )
+
+
+def test_zeros_keep_their_sign() -> None:
+    odd = [name for name in FORMULAS if name in ("expm1", "log1p", "tanh", "erf", "sin")]
+    zeros = np.array([0.0, -0.0] * 8, np.float32)
+    _, found = native_kernels([kernel(name, 16, 1) for name in odd], [zeros])
+    for made in found:
+        np.testing.assert_array_equal(made.view(np.uint32), zeros.view(np.uint32))
+
+
+def test_the_table_of_turns() -> None:
+    """Two over pi modulo 4, from the digits of pi."""
+    high, low = turns()
+    assert high[0] + low[0] == 2 / math.pi
+    for each in high:
+        assert math.frexp(each)[0] * 2**29 % 1 == 0
+    for place in (1, 7, 100):
+        assert 0 <= high[place] * 2**place < 4

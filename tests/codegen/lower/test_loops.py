@@ -1,0 +1,160 @@
+"""Loops: blocks become loops, branches move out, guards are cut off; what asks for it is unrolled."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.hoist import hoist
+from plica.codegen.lower.partition import partition
+from plica.codegen.lower.statement import LoweringRefused
+from plica.codegen.lower.tidy import tidy
+from plica.codegen.lower.unroll import unroll
+from plica.codegen.lower.vectorise import vectorise
+from plica.ir.dim import dim_var
+from plica.ir.dtype import i32
+from plica.ir.loop import NOTHING, Barrier, Block, Branch, For, Kernel, Seq, Stmt, Store, statements
+from plica.ir.scalar import Cast, Lt, Scalar, index
+from plica.ir.show import show_kernel
+from plica.ir.tensor import axis, buffer
+from tests.codegen.lower.kernels import assert_same, read
+from tests.conftest import Golden
+
+TAIL = """
+def tail(x: Buffer[("n", 5), i32], y: Buffer[("n",), i32]):
+    for i, j, k in grid((n + 3) // 4, 4, 5):
+        with block("y", v=spatial(n, i * 4 + j), w=reduce(5, k), where=i * 4 + j < n):
+            with init():
+                y[v] = 0
+            y[v] += x[v, w]
+"""
+
+
+def branches(kernel: Kernel) -> int:
+    return sum(isinstance(each, Branch) for each in statements(kernel.body))
+
+
+def test_the_tail_is_cut_off(golden: Golden) -> None:
+    kernel = read(TAIL)
+    opened = blocks_to_loops(kernel)
+    assert not any(isinstance(each, Block) for each in statements(opened.body))
+    moved = tidy(hoist(opened))
+    cut = tidy(partition(moved))
+    for size in (1, 3, 4, 9):
+        for each in (opened, moved, cut):
+            assert_same(kernel, each, n=size)
+    golden("\n\n".join(show_kernel(each) for each in (opened, moved, cut)), "partition_tail")
+    assert branches(moved) == 2
+    assert branches(cut) == 0
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(-3, 9), st.integers(-2, 2))
+def test_any_guard_can_be_cut(extent: int, inner: int, bound: int, factor: int) -> None:
+    y, i, j = buffer("y", (extent, inner), i32), axis("i"), axis("j")
+    guard = Lt(i * factor + j, index(bound))
+    stored = [Store(y, (i, j), Cast(index(each), i32)) for each in (1, 2)]
+    body = Branch(guard, stored[0], stored[1])
+    nest = For(i, index(extent), "serial", For(j, index(inner), "serial", body))
+    kernel = Kernel((), (y,), 0, nest)
+    cut = partition(kernel)
+    assert_same(kernel, cut)
+    assert_same(kernel, tidy(cut))
+
+
+@given(st.integers(0, 7), st.integers(0, 5))
+def test_a_window_is_cut_on_both_sides(extent: int, start: int) -> None:
+    n = dim_var("n")
+    y, i = buffer("y", (n,), i32), axis("i")
+    one, two = (Store(y, (i,), Cast(index(each), i32)) for each in (1, 2))
+    inside = Branch(Lt(i, n - 1), one, two)
+    body = Branch(Lt(index(start - 1), i), inside, two)
+    kernel = Kernel((n,), (y,), 0, For(i, n, "parallel", body))
+    assert_same(kernel, partition(kernel), n=extent)
+    assert_same(kernel, tidy(partition(kernel)), n=extent)
+
+
+def test_conditions_that_read_memory_stay() -> None:
+    x, y, i, j = buffer("x", (3,), i32), buffer("y", (3,), i32), axis("i"), axis("j")
+    body = Branch(Lt(x[0], x[1]), Store(y, (i,), x[i]), NOTHING)
+    kernel = Kernel((), (x, y), 1, For(i, index(3), "serial", For(j, index(1), "serial", body)))
+    assert branches(hoist(kernel)) == 1
+    assert isinstance(hoist(kernel).body, For)
+
+
+def test_neighbours_share_a_branch() -> None:
+    x, y, i, n = buffer("x", (3,), i32), buffer("y", (3,), i32), axis("i"), dim_var("n")
+    parts = [Branch(Lt(n, index(4)), Store(y, (i,), x[i]), NOTHING) for _ in range(2)]
+    kernel = Kernel((n,), (x, y), 1, For(i, index(3), "serial", Seq(tuple(parts))))
+    moved = hoist(kernel)
+    assert branches(moved) == 1
+    assert isinstance(moved.body, Branch)
+    assert_same(kernel, moved, n=2)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+def test_tidying_keeps_what_runs(size: int) -> None:
+    y, i, j = buffer("y", (6,), i32), axis("i"), axis("j")
+    inner = Store(y, ((i * 4 + j) % 4 + i * 0,), Cast(j, i32))
+    guarded: Stmt = Branch(Lt(j, index(4)), inner, NOTHING)
+    rest = For(i, index(6), "serial", Store(y, (i,), Cast(i, i32)))
+    nest = For(i, index(1), "serial", For(j, index(min(size, 4)), "serial", guarded))
+    kernel = Kernel((), (y,), 0, Seq((rest, Seq((nest, NOTHING)))))
+    small = tidy(kernel)
+    assert_same(kernel, small)
+    assert branches(small) == 0
+
+
+# --- loops that ask for something ----------------------------------------------------------------
+
+
+def loop(extent: Scalar, kind: str, body: Stmt, **notes: bool) -> Kernel:
+    n, y = dim_var("n"), buffer("y", (8,), i32)
+    return Kernel((n,), (y,), 0, For(axis("i"), extent, kind, body, tuple(notes.items())))  # type: ignore[arg-type]
+
+
+STORE = Store(buffer("y", (8,), i32), (axis("i"),), Cast(axis("i") * 3, i32))
+
+
+def test_what_asks_for_it_is_written_out() -> None:
+    kernel = loop(index(8), "unrolled", STORE, unroll_explicit=True)
+    assert_same(kernel, unroll(kernel), n=0)
+    assert len([each for each in statements(unroll(kernel).body) if isinstance(each, Store)]) == 8
+    plain = loop(index(8), "unrolled", STORE)
+    assert unroll(plain) is plain
+
+
+def refused(run: object, kernel: Kernel) -> str:
+    with pytest.raises(LoweringRefused) as caught:
+        run(kernel)  # type: ignore[operator]
+    assert caught.value.code == "illegal-lowering"
+    assert caught.value.diagnostics[0].expected is not None
+    return str(caught.value)
+
+
+def test_what_cannot_be_written_out_is_refused() -> None:
+    assert "symbolic" in refused(
+        unroll, loop(dim_var("n"), "unrolled", STORE, unroll_explicit=True)
+    )
+    assert "9999" in refused(unroll, loop(index(9999), "serial", STORE, unroll_explicit=True))
+
+
+def test_what_cannot_be_vectors_is_refused() -> None:
+    assert vectorise(loop(index(8), "vectorized", STORE)).dims
+    assert "symbolic" in refused(vectorise, loop(dim_var("n"), "vectorized", STORE))
+    assert "Barrier" in refused(vectorise, loop(index(8), "vectorized", Barrier("shared")))
+    inner = For(axis("j"), index(2), "parallel", STORE)
+    assert "For" in refused(vectorise, loop(index(8), "vectorized", inner))
+
+
+def test_a_reduction_across_threads_is_not_a_loop() -> None:
+    kernel = read("""
+def total(x: Buffer[(8,), i32], y: Buffer[(1,), i32]):
+    for t in thread("threadIdx.x", 8):
+        with block("y", w=reduce(8, t)):
+            with init():
+                y[0] = 0
+            y[0] += x[w]
+""")
+    assert "allreduce" in refused(blocks_to_loops, kernel)

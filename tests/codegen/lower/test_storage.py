@@ -1,0 +1,265 @@
+"""Buffers: where they live, how large they are, what they share; and the width of indices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.compact import compact
+from plica.codegen.lower.cover import covered
+from plica.codegen.lower.flatten import flatten
+from plica.codegen.lower.hoist import hoist
+from plica.codegen.lower.narrow import narrow
+from plica.codegen.lower.place import place
+from plica.codegen.lower.reuse import arranged, clashes, reuse
+from plica.codegen.lower.tidy import tidy
+from plica.core.fold import post_order
+from plica.ir.dim import dim_var
+from plica.ir.dtype import i32, i64
+from plica.ir.loop import NOTHING, Alloc, For, Kernel, Seq, Store, seq, statements
+from plica.ir.run import run_kernel
+from plica.ir.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
+from plica.ir.show import show_kernel
+from plica.ir.tensor import axis, buffer
+from plica.ir.verify import peak_bytes
+from tests.codegen.lower.kernels import assert_same, read
+from tests.conftest import Golden
+
+TILES = """
+def tiles(x: Buffer[("n", 16), i32], y: Buffer[("n", 16), i32]):
+    t = alloc(Buffer[(n, 16), i32])
+    u = alloc(Buffer[(16,), i32])
+    for i in range(n):
+        for j in range(4):
+            for j1 in range(4):
+                with block("t", vi=spatial(n, i), vj=spatial(16, j * 4 + j1)):
+                    t[vi, vj] = x[vi, vj] * 2
+            for j2, r in grid(4, 4):
+                with block("u", vi=spatial(n, i), vj=spatial(16, j * 4 + j2), vr=reduce(4, r)):
+                    with init():
+                        u[vj] = 0
+                    u[vj] += t[vi, vj] + i32(vr)
+            for j3 in range(4):
+                with block("y", vi=spatial(n, i), vj=spatial(16, j * 4 + j3)):
+                    y[vi, vj] = t[vi, vj] + u[vj]
+"""
+
+STENCIL = """
+def stencil(x: Buffer[("n",), i32], y: Buffer[("n",), i32]):
+    t = alloc(Buffer[("n + 2",), i32])
+    for i in range((n + 3) // 4):
+        for j in range(6):
+            with block("t", v=spatial(n + 2, i * 4 + j), where=i * 4 + j < n + 2):
+                t[v] = x[v - 1] if 1 <= v and v < n + 1 else 0
+        for j1, r in grid(4, 3):
+            with block("y", v=spatial(n, i * 4 + j1), w=reduce(3, r), where=i * 4 + j1 < n):
+                with init():
+                    y[v] = 0
+                y[v] += t[v + w]
+"""
+
+CARRIED = """
+def carried(x: Buffer[("n",), i32], y: Buffer[("n",), i32]):
+    t = alloc(Buffer[(1,), i32])
+    with block("first"):
+        t[0] = 0
+    for i in range(n):
+        with block("more", v=ordered(n, i)):
+            t[0] = t[0] + x[v]
+        with block("y", v=spatial(n, i)):
+            y[v] = t[0]
+"""
+
+
+def allocations(kernel: Kernel) -> list[tuple[str, list[Scalar]]]:
+    return [
+        (str(each.buffer.name), list(each.buffer.shape))
+        for each in statements(kernel.body)
+        if isinstance(each, Alloc)
+    ]
+
+
+def lowered(kernel: Kernel) -> Kernel:
+    return tidy(compact(tidy(hoist(blocks_to_loops(place(kernel))))))
+
+
+@pytest.mark.parametrize("text", [TILES, STENCIL, CARRIED], ids=["tiles", "stencil", "carried"])
+def test_buffers_move_in_and_shrink(
+    text: str, golden: Golden, request: pytest.FixtureRequest
+) -> None:
+    kernel = read(text)
+    for size in (1, 3, 8):
+        assert_same(kernel, place(kernel), n=size)
+        assert_same(kernel, lowered(kernel), n=size)
+    golden(show_kernel(lowered(kernel)), f"compact_{request.node.callspec.id}")
+
+
+def test_a_buffer_that_carries_values_stays_outside() -> None:
+    kernel = place(read(CARRIED))
+    assert isinstance(kernel.body, Alloc)
+    assert isinstance(kernel.body.body, Seq)
+
+
+def test_a_tile_is_as_large_as_what_is_touched() -> None:
+    found = allocations(lowered(read(TILES)))
+    assert found == [("u", [index(4)]), ("t", [index(1), index(4)])]
+
+
+PARTLY = """
+def partly(x: Buffer[("n", 4), i32], y: Buffer[("n", 4), i32]):
+    t = alloc(Buffer[(4,), i32])
+    for i in range(n):
+        for j in range(4):
+            with block("t", vi=spatial(n, i), vj=spatial(4, j), where={where}):
+                t[vj] = x[vi, vj]
+        for j1 in range(4):
+            with block("y", vi=spatial(n, i), vj=spatial(4, j1)):
+                y[vi, vj] = t[{read}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "at", "inside"),
+    [
+        ("j < 4", "vj", True),
+        ("j < 4", "3 - vj", True),
+        ("i < 1", "vj", False),  # later iterations read what the first wrote
+        ("j < 3", "vj", False),
+        ("j < 3 or i < 1", "vj", False),
+        ("j < 3", "vj // 2", True),
+    ],
+)
+def test_a_buffer_moves_in_only_if_all_that_is_read_was_written(
+    where: str, at: str, inside: bool
+) -> None:
+    kernel = read(PARTLY.format(where=where, read=at))
+    moved = place(kernel)
+    assert isinstance(moved.body, For) == inside
+    arrays = [np.arange(8, dtype=np.int32).reshape(2, 4)]
+    if inside:
+        np.testing.assert_array_equal(run_kernel(moved, arrays)[0], run_kernel(kernel, arrays)[0])
+
+
+def test_a_reduction_over_the_loop_keeps_its_buffer_outside() -> None:
+    kernel = read("""
+def sums(x: Buffer[(3, 4), i32], y: Buffer[(4,), i32]):
+    t = alloc(Buffer[(4,), i32])
+    for r in range(3):
+        for j in range(4):
+            with block("t", vj=spatial(4, j), vr=reduce(3, r)):
+                with init():
+                    t[vj] = 0
+                t[vj] += x[vr, vj]
+        for j1 in range(4):
+            with block("y", vj=spatial(4, j1)):
+                y[vj] = t[vj]
+""")
+    moved = place(kernel)
+    assert isinstance(moved.body, Alloc)
+    assert_same(kernel, moved)
+    inner = next(each for each in statements(kernel.body) if isinstance(each, For))
+    assert not covered(inner.body, kernel.body.buffer)  # type: ignore[union-attr]
+    assert covered(inner, kernel.body.buffer)  # type: ignore[union-attr]
+
+
+# --- flat buffers --------------------------------------------------------------------------------
+
+
+def test_flat_buffers_have_the_same_elements() -> None:
+    kernel = read("""
+def turned(x: Buffer[("n", 3), i32], y: Buffer[(3, "n"), i32]):
+    t = alloc(Buffer[(3, n), i32])
+    for i, j in grid(n, 3):
+        t[j, i] = x[i, j]
+    for i, j in grid(n, 3):
+        y[j, i] = t[j, i] + 1
+""")
+    flat = flatten(kernel)
+    assert_same(kernel, flat, n=4)
+    whole = flatten(kernel, params=True)
+    given_ = np.arange(12, dtype=np.int32)
+    (found,) = run_kernel(whole, (given_,), {dim_var("n"): 4})
+    np.testing.assert_array_equal(found.reshape(3, 4), given_.reshape(4, 3).T + 1)
+
+
+def test_strides_become_part_of_the_place() -> None:
+    kernel = read("""
+def padded(x: Buffer[(3, 4), i32], y: Buffer[(3, 4), i32]):
+    t = alloc(Buffer[(3, 4), i32, strides(5, 1)])
+    for i, j in grid(3, 4):
+        t[i, j] = x[i, j]
+    for i, j in grid(3, 4):
+        y[i, j] = t[i, 3 - j]
+""")
+    flat = flatten(kernel)
+    assert_same(kernel, flat)
+    assert allocations(flat) == [("t", [index(14)])]
+
+
+# --- memory that is shared -----------------------------------------------------------------------
+
+
+def steps(count: int) -> Kernel:
+    """`y = x + count`, one step after the other, each into a buffer of its own."""
+    x, y, i = buffer("x", (6,), i32), buffer("y", (6,), i32), axis("i")
+    held = [buffer(f"t{at}", (6 + at % 2,), i32) for at in range(count)]
+    stmts = []
+    for source, target in zip((x, *held), (*held, y), strict=True):
+        stmts.append(For(i, index(6), "serial", Store(target, (i,), source[i] + 1)))
+    body = seq(*stmts)
+    for each in reversed(held):
+        body = Alloc(each, body)
+    return Kernel((), (x, y), 1, body)
+
+
+def test_a_chain_needs_two_buffers() -> None:
+    kernel = steps(6)
+    shared = reuse(kernel)
+    assert_same(kernel, shared)
+    assert len(allocations(shared)) == 2
+    assert peak_bytes(shared, ("global",)) < peak_bytes(kernel, ("global",))
+
+
+def test_what_is_needed_together_shares_nothing() -> None:
+    t, u, y, i = (*[buffer(name, (2,), i32) for name in "tuy"], axis("i"))
+    make = [For(i, index(2), "serial", Store(each, (i,), Cast(i, i32))) for each in (t, u)]
+    use = For(i, index(2), "serial", Store(y, (i,), t[i] + u[i]))
+    kernel = Kernel((), (y,), 0, Alloc(t, Alloc(u, seq(*make, use))))
+    assert len(allocations(reuse(kernel))) == 2
+    assert arranged((t, u), (*make, use)) == [[t], [u]]
+    assert clashes([[t, u]], (*make, use))  # the checker sees what the planner avoids
+    assert clashes([[t, u]], (make[0], make[1], Store(y, (index(0),), t[0]))) == [t]
+
+
+# --- narrow indices ------------------------------------------------------------------------------
+
+
+def test_indices_become_narrow_where_that_is_proved() -> None:
+    x, y, i, j = buffer("x", (4, 8), i32), buffer("y", (32,), i32), axis("i"), axis("j")
+    inner = Store(y, (i * 8 + j,), x[i, j] + Cast(i, i32))
+    kernel = Kernel((), (x, y), 1, For(i, index(4), "serial", For(j, index(8), "serial", inner)))
+    small = narrow(kernel)
+    assert_same(kernel, small)
+    (store,) = [each for each in statements(small.body) if isinstance(each, Store)]
+    assert [dtype_of(each) for each in store.indices] == [i32]
+    loads = [node for node in post_order(store.value) if isinstance(node, Load)]
+    assert all(dtype_of(each) is i32 for load in loads for each in load.indices)
+
+
+def test_what_may_overflow_stays_wide() -> None:
+    x, y, i = buffer("x", (64,), i32), buffer("y", (64,), i32), axis("i")
+    far = FloorDiv(i * (1 << 30), index(1 << 30))
+    kernel = Kernel((), (x, y), 1, For(i, index(64), "serial", Store(y, (far,), x[i])))
+    small = narrow(kernel)
+    assert_same(kernel, small)
+    (store,) = [each for each in statements(small.body) if isinstance(each, Store)]
+    assert [dtype_of(each) for each in store.indices] == [i64]
+
+
+def test_loops_of_unknown_length_stay_wide() -> None:
+    n, y, i = dim_var("n"), buffer("y", (dim_var("n"),), i32), axis("i")
+    kernel = Kernel((n,), (y,), 0, For(i, n, "serial", Store(y, (i,), Cast(i, i32))))
+    assert narrow(kernel) is kernel
+    assert narrow(Kernel((n,), (y,), 0, NOTHING)).body is NOTHING
+    assert isinstance(i, ScalarVar)

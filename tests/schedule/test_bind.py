@@ -1,0 +1,152 @@
+"""bind: threads that do what the serial loop did."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.ir.dim import dim_var
+from plica.ir.loop import Kernel
+from plica.ir.show import show_kernel
+from plica.schedule import (
+    bind,
+    block,
+    cache_read,
+    compute_at,
+    do,
+    loops,
+    parallel,
+    record,
+    reorder,
+    set_scope,
+    split,
+)
+from plica.schedule.do import Body
+from plica.schedule.replay import kernel_of
+from tests.conftest import Golden
+from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
+from tests.schedule.kernel import chain, matmul
+
+WORDS = st.sampled_from(("blockIdx.x", "blockIdx.y", "threadIdx.x", "virtual"))
+
+
+@given(nests(), st.data())
+def test_what_is_accepted_has_no_races(kernel: Kernel, data: st.DataObject) -> None:
+    @do
+    def schedule() -> Body:
+        around = yield loops((yield block("y0")))
+        for each in data.draw(st.permutations(around))[:2]:
+            yield bind(each, data.draw(WORDS))
+
+    keeps(kernel, schedule)
+
+
+@given(products(), st.data())
+def test_after_other_steps(product: tuple[Kernel, dict[str, int]], data: st.DataObject) -> None:
+    @do
+    def schedule() -> Body:
+        _, around = yield prepared(data)
+        yield bind(data.draw(st.sampled_from(around)), data.draw(WORDS))
+
+    keeps(product[0], schedule, **product[1])
+
+
+def test_a_grid(golden: Golden) -> None:
+    def schedule() -> Body:
+        i, j, _ = yield loops((yield block("C")))
+        i0, i1 = yield split(i, (None, 4))
+        yield reorder(i0, j, i1)
+        yield bind(i0, "blockIdx.x")
+        yield bind(j, "threadIdx.y")
+        yield bind(i1, "threadIdx.x")
+
+    golden(show_kernel(after(matmul(dim_var("rows")), schedule, rows=7)), "bind")
+
+
+def test_a_reduction_across_threads() -> None:
+    def schedule() -> Body:
+        i, _, k = yield loops((yield block("C")))
+        _, k1 = yield split(k, (None, 3))
+        yield bind(i, "blockIdx.x")
+        yield bind(k1, "threadIdx.x")
+
+    after(matmul(), schedule)
+
+
+@do
+def shared() -> Body:
+    """Tiles of A fetched by all threads of a block together."""
+    c = yield block("C")
+    i, j, k = yield loops(c)
+    i0, i1 = yield split(i, (None, 2))
+    k0, k1 = yield split(k, (None, 2))
+    yield reorder(i0, j, k0, i1, k1)
+    copy = yield cache_read(c, 0, "shared")
+    yield bind(i0, "blockIdx.x")
+    yield bind(j, "threadIdx.x")
+    yield compute_at(copy, k0)
+    return copy
+
+
+def test_cooperative_fetching() -> None:
+    @do
+    def schedule() -> Body:
+        around = yield loops((yield shared()))
+        yield split(around[-2], (None, 5))
+        around = yield loops((yield block(0)))
+        yield bind(around[-2], "threadIdx.x")
+
+    kernel = kernel_of(record(shared(), matmul(4, 2, 4)).module)[2]
+    assert show_kernel(kernel).count("threadIdx.x") == 1
+
+    @do
+    def both() -> Body:
+        copy = yield shared()
+        around = yield loops(copy)
+        yield bind(around[-1], "threadIdx.x")
+
+    kernel = kernel_of(record(both(), matmul(4, 2, 4)).module)[2]
+    assert show_kernel(kernel).count("threadIdx.x") == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "thread"),
+    [
+        ("known-thread", "threadIdx.w"),
+        ("independent", "blockIdx.x"),
+        ("plain-loop", "threadIdx.x"),
+        ("cooperative", "threadIdx.x"),
+    ],
+)
+def test_refusals(word: str, thread: str) -> None:
+    def schedule() -> Body:
+        i, j, k = yield loops((yield block("C")))
+        if word == "plain-loop":
+            yield parallel(i)
+        if word == "cooperative":
+            yield bind(i, thread)
+            yield bind(j, thread)
+        yield bind(k if word == "independent" else i, thread)
+
+    assert refusal(matmul(), schedule) == word
+
+
+def test_what_threads_hand_over_is_shared() -> None:
+    """B1 written by some threads and read by others, in one launch."""
+
+    def joined(scope: str | None) -> Body:
+        b1, b2 = (yield block("B1")), (yield block("B2"))
+        if scope is not None:
+            yield set_scope(b1, 0, scope)
+        (i,) = yield loops(b2)
+        i0, i1 = yield split(i, (None, 4))
+        yield compute_at(b1, i0)
+        around = yield loops(b1)
+        yield bind(i0, "blockIdx.x")
+        yield bind(around[-1], "threadIdx.x")
+        yield bind(i1, "threadIdx.x")
+
+    kernel = chain(8, lambda a, v: a[v] * 2, lambda a, v: a[v] + 1)
+    assert refusal(kernel, lambda: joined(None)) == "handed-over"
+    assert refusal(kernel, lambda: joined("shared")) == "accepted"
