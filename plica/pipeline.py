@@ -1,8 +1,8 @@
 """The pipeline: from a module to something one can call.
 
-First the graph is optimised (`plica.rewrite.optimise`), with the rules a user asks for.  `PASSES` is
-data: what is then done to a module before it is sequenced into a program, in order.  Then come the
-memory plan, the fold into LLVM, the toolchain.
+First the graph is optimised (`plica.rewrite.optimise`), with the rules a user asks for.  `PASSES`
+is data: what is then done to a module before it is sequenced into a program, in order.  Then come
+the memory plan, the fold into LLVM, the toolchain.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -46,6 +46,7 @@ from plica.ir.type import TupleType, Type
 from plica.rewrite.contract import Contract, named
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
+from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
@@ -146,12 +147,17 @@ def lower(
     module: Module, contract: Contract = DEFAULT_CONTRACT, packs: Sequence[Pack] = ()
 ) -> Lowered:
     """The program of a module and its memory plan."""
-    module = infer(module)
-    history = optimise(module, contract, packs)
+    return sequenced(optimise(infer(module), contract, packs))
+
+
+def sequenced(history: History) -> Lowered:
+    """The program of an inferred module, as it is, and its memory plan."""
     for each in PASSES:
         history = history.through(each)
     program = sequence(history.module)
-    return Lowered(module, history.derivation, program, place(program))
+    source = history.derivation.source
+    assert isinstance(source, Module)
+    return Lowered(source, history.derivation, program, place(program))
 
 
 def build(lowered: Lowered, target: Target) -> Executable:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.dtype import DTYPES
+from plica.ir.generate import block_kernels
 from plica.ir.graph import (
     EXPRESSIONS,
     Apply,
@@ -174,7 +175,7 @@ def test_every_mistake_can_be_asked_for(code: str) -> None:
 
 
 def test_scalars_and_statements_are_all_covered() -> None:
-    loops: list[Kernel] = collect(kernels(), 300)
+    loops: list[Kernel] = [*collect(kernels(), 300), *collect(block_kernels(), 300)]
     nodes = {node for each in (*loops, *collect(computes(), 300)) for node in post_order(each)}
     seen = {type(node) for node in nodes}
     assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}

@@ -141,7 +141,7 @@ def iteration_of(access: Access, loop: For) -> Scalar | None:
     values: list[Scalar] = []
     bindings: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
-        if start is None:
+        if start is None or loop.var not in free_vars(start):
             continue
         values.append(dim_var(Name("the element", number)))
         if known(extent) != 1:
@@ -155,6 +155,8 @@ def iteration_of(access: Access, loop: For) -> Scalar | None:
         return None
     predicate: Scalar = TRUE
     for fact in access.facts:
+        if free_vars(fact).isdisjoint(free):
+            continue
         predicate = fact if predicate is TRUE else And(predicate, fact)
     found = iteration_map(loops, bindings, values, predicate).recovered(tuple(values))
     way = found.get(loop.var)

@@ -87,6 +87,10 @@ def _begun(block: Block, loops: tuple[For, ...], own: Values) -> tuple[For, ...]
     around = {loop.var for loop in loops}
     if feeding["spatial"] & feeding["reduce"] & around:
         return None
+    start: Values = {loop.var: index(0) for loop in loops}
+    for var, kind in zip(block.vars, block.kinds, strict=True):
+        if kind == "reduce" and _at(own[var], start) is not index(0):
+            return None  # the init runs in no turn of these loops, or only at times
     return tuple(loop for loop in loops if loop.var in feeding["spatial"])
 
 

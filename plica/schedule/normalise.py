@@ -5,9 +5,9 @@
   `reorder` and back, `annotate` then `unannotate`);
 - steps that commute stand in one order: as early as they may, by their identity.
 
-What holds for every program is done without one.  The other laws hold for some programs only (a
-`fuse` undoes a `split` where the factors divide the extent), so they are tried on the program that
-is given.  Law: `normalise(t, p)` replays on `p` to the digest that `t` replays to.
+What holds for every program is done without one.  The other laws hold for some programs only
+(whether two steps commute depends on what stands in their loops), so they are tried on the one
+that is given.  Law: `normalise(t, p)` replays on `p` to the digest that `t` replays to.
 """
 
 from __future__ import annotations

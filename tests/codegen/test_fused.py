@@ -20,9 +20,10 @@ from plica.ir.loop import Alloc, Store
 from plica.ir.scalar import Load, Reduce
 from plica.ir.show import show_kernel
 from plica.ir.type import tensor
-from plica.pipeline import build, find_target, lower
+from plica.pipeline import build, find_target, lower, sequenced
 from plica.rewrite.fuse import fuse
 from plica.rewrite.graph.walk import expressions
+from plica.rewrite.history import begun
 from tests.codegen.native import assert_close
 from tests.conftest import Golden
 from tests.rewrite.fuse.graph import module_of, op
@@ -81,7 +82,7 @@ def test_a_fused_kernel_computes_what_it_means(name: str) -> None:
         shape = [size.value for size in each.type.shape]  # type: ignore[union-attr]
         kind = np.float16 if each is H else np.float32
         args.append(random.standard_normal(shape).astype(kind))
-    lowered = lower(of)
+    lowered = sequenced(begun(of))
     assert len(lowered.program.kernels) == 1 or name == "a scalar"
     found = np.asarray(build(lowered, find_target("cpu"))(*args))
     assert_close(

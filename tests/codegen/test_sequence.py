@@ -18,7 +18,8 @@ from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.op import find
 from plica.ir.type import tensor
-from plica.pipeline import build, compile, find_target, lower
+from plica.pipeline import build, compile, find_target, lower, sequenced
+from plica.rewrite.history import begun
 from plica.rewrite.plan import check_plan, least, most
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
@@ -43,7 +44,8 @@ def view(of: Expr, *shape: int) -> Expr:
 
 def program_of(body: Expr, *params: Var) -> Program:
     main = Var(Name("main"), None)
-    return lower(infer(module({main: Function((), (), params, None, body)}, main))).program
+    whole = infer(module({main: Function((), (), params, None, body)}, main))
+    return sequenced(begun(whole)).program
 
 
 def result_of(body: Expr, params: tuple[Var, ...], *args: object) -> object:

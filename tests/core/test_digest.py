@@ -236,7 +236,7 @@ GOLDEN: Final[dict[str, str]] = {
     "mixed": "89ac0040aed46224f91be2d94135bd2b",
     "function": "7ed5b49e04d4b891ebd6af6e5e8f5be5",
     "module": "c2ec023addb6b2531ef270364df5eb96",
-    "compute": "5b1f4ebe53653e72ce9e81aa12d134b8",
+    "compute": "9624bb394c8993c8f0fcfdd745114f0b",
     "large": "25c2b4af877be3c8f0900841ddc68acc",
     "large bound": "415456541ea372dc5b3c55287c8159f4",
     "large again": "3438161f86d1831d5da0dcc0fc788ee3",

@@ -90,13 +90,6 @@ def shared() -> Body:
 
 
 def test_cooperative_fetching() -> None:
-    @do
-    def schedule() -> Body:
-        around = yield loops((yield shared()))
-        yield split(around[-2], (None, 5))
-        around = yield loops((yield block(0)))
-        yield bind(around[-2], "threadIdx.x")
-
     kernel = kernel_of(record(shared(), matmul(4, 2, 4)).module)[2]
     assert show_kernel(kernel).count("threadIdx.x") == 1
 

@@ -102,15 +102,15 @@ def test_a_split_and_its_fuse_are_nothing() -> None:
     assert normal(there_and_back) is normal(straight)
 
 
-def test_a_split_with_a_rest_and_its_fuse_are_something() -> None:
+def test_a_fuse_and_another_split_are_something() -> None:
     @do
-    def there_and_back() -> Body:
+    def around() -> Body:
         c = yield block("C")
-        i, _, _ = yield loops(c)
-        i0, i1 = yield split(i, (None, 4))
-        yield fuse(i0, i1)
+        i, j, _ = yield loops(c)
+        (f,) = yield fuse(i, j)
+        yield split(f, (None, 4))
 
-    assert kinds_of(normal(there_and_back)) == ["block", "loops", "split", "fuse"]
+    assert kinds_of(normal(around)) == ["block", "loops", "fuse", "split"]
 
 
 def test_reordering_back_is_nothing() -> None:

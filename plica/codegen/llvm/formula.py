@@ -278,7 +278,7 @@ def _tanh(x: _Number) -> _Number:
 
 def _erf(x: _Number) -> _Number:
     size = x.size()
-    near = _fma(x, _polynomial(x * x, ERF_NEAR[1:]) * (x * x), x * ERF_NEAR[0])
+    near = x * _polynomial(x * x, ERF_NEAR)
     inside = size.at_most(4.0)
     less_one, n = _reduced(inside.number(0.0) - _polynomial(inside, ERF_FAR))
     power = _power_of_two(n)

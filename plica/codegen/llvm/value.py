@@ -93,7 +93,6 @@ class Values:
         self.ranges: dict[Term, Interval] = {}
         self.intervals: dict[Term, Interval] = {}
         self.fails: str | None = None  # where a failed check is noted
-        self.mark = 0  # what was in reach before the vectorized loop
 
     # --- loops ---------------------------------------------------------------------------------
 
@@ -145,13 +144,11 @@ class Values:
             raise CompilerBug(f"The vectorized loop {var.name} is inside {self.lane.name}.")
         self.bind(var, Value("", 1 if count > 1 else 0, first), (first, first + count - 1))
         self.lane, self.lanes.count = var, count if count > 1 else 0
-        self.mark = self.lanes.mark()
 
     def gather(self) -> None:
         """End what `spread` began."""
         assert self.lane is not None
         self.unbind(self.lane)
-        self.lanes.release(self.mark)
         self.lane, self.lanes.count = None, 0
 
     # --- memory --------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from plica.rewrite.index.count import (
     ZERO,
     at_least,
     ceiling,
+    comparison,
     is_natural,
     plus,
     positive_dims,
@@ -91,9 +92,12 @@ class Digits:
         found = self._taken_apart(term)
         return None if found is None else self._with_restricted(found)
 
-    def restrict(self, of: Scalar, below: Scalar) -> bool:
-        """Take it that `of < below`; whether that is something to take account of."""
-        found, below = self.sum_of(of), normal_dim(below)
+    def restrict(self, condition: Scalar) -> bool:
+        """Take it that a condition holds; whether that is something to take account of."""
+        pair = comparison(condition)
+        if pair is None:
+            return False
+        found, below = self.sum_of(pair[0]), normal_dim(pair[1])
         if found is None or found.base is not ZERO or not self.is_constant(below):
             return False
         chain = compact(found)
@@ -284,11 +288,26 @@ class Digits:
             found = part if found is None else Add(part, found)
         return ZERO if found is None else found
 
+    def _cut(self, scales: dict[Digit, Scalar], wanted: Digit) -> None:
+        """Take apart a digit of which another is the upper part."""
+        for whole in [each for each in scales if each.source is wanted.source]:
+            size = quotient(wanted.lower, whole.lower)
+            if size is not None and size is not ONE and whole.top and wanted.top:
+                scale = scales.pop(whole)
+                under = Digit(whole.source, whole.lower, size, False)
+                self._order.setdefault(under, len(self._order))
+                scales[under] = plus(scales.get(under, ZERO), scale)
+                scales[wanted] = times(scale, size)
+                return
+
     def _with_restricted(self, of: Sum) -> Sum:
         """The sum with each restricted part of it as one digit."""
         for term in self.restricted:
             inside = self.composites[term]
             scales = {digit: scale for scale, digit in of.parts}
+            for _, digit in inside.parts:
+                if digit not in scales:
+                    self._cut(scales, digit)
             unit = next(digit for scale, digit in inside.parts if scale is ONE)
             factor = scales.get(unit)
             if factor is None or not all(

@@ -23,10 +23,11 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.ir.dim import known, quotient, same_dim
-from plica.ir.scalar import Add, And, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
-from plica.rewrite.index.context import EMPTY, TRUE, Context, conjuncts
-from plica.rewrite.index.count import ONE, ZERO, at_least, ceiling, comparison, times
+from plica.ir.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
+from plica.rewrite.index.context import EMPTY, TRUE, conjuncts
+from plica.rewrite.index.count import ONE, ZERO, at_least, ceiling, times
 from plica.rewrite.index.digit import Digit, Digits, Sum, compact, separable
 from plica.rewrite.index.prove import can_prove
 
@@ -48,19 +49,27 @@ class IterationMap:
         self.extents = extents
         self.predicate = predicate
         self._digits = Digits(dict(loops), conjuncts(predicate))
-        self._explained = self._restrict()
+        self._besides = self._restrict()
         self.sums = tuple(self._digits.sum_of(each) for each in bindings)
 
-    def _restrict(self) -> bool:
-        """Take account of the predicate; whether nothing more is said by it."""
-        explained = True
-        context = self._context()
-        # Fewer variables first: a restriction of a part is seen inside that of a whole.
-        for each in sorted(conjuncts(self.predicate), key=lambda c: len(free_vars(c))):
-            pair = comparison(each)
-            if pair is None or not self._digits.restrict(*pair):
-                explained = explained and can_prove(each, context)
-        return explained
+    def _restrict(self) -> tuple[Scalar, ...]:
+        """Take account of the predicate; what it says besides."""
+        # Small ones first, and again what failed: a part's restriction is seen in the whole.
+        left = sorted(conjuncts(self.predicate), key=_size)
+        while left:
+            open_still = [each for each in left if not self._digits.restrict(each)]
+            if len(open_still) == len(left):
+                break
+            left = open_still
+        return tuple(left)
+
+    @cached_property
+    def _explained(self) -> bool:
+        """Whether the predicate says nothing but what was taken account of."""
+        inside = EMPTY
+        for var, extent in self.loops:
+            inside = inside.loop(var, extent)
+        return all(can_prove(each, inside) for each in self._besides)
 
     @property
     def quasi_affine(self) -> bool:
@@ -84,35 +93,6 @@ class IterationMap:
     @cached_property
     def surjective(self) -> bool:
         """Whether every point of the box of extents is shown to be a value."""
-        if self._surjective():
-            return True
-        needed = self._without_implied()
-        if needed is self.predicate:
-            return False
-        return iteration_map(self.loops, self.bindings, self.extents, needed).surjective
-
-    def _without_implied(self) -> Scalar:
-        """The predicate without what follows from the rest of it: one guard inside another."""
-        left = list(conjuncts(self.predicate))
-        if len(left) < 2 or not self.quasi_affine:
-            return self.predicate
-        inside = self._context()
-        for each in sorted(left, key=lambda condition: len(free_vars(condition))):
-            rest = [other for other in left if other is not each]
-            if can_prove(each, inside.where(*rest)):
-                left = rest
-        needed: Scalar = TRUE
-        for each in left:
-            needed = each if needed is TRUE else And(needed, each)
-        return needed if len(left) < len(conjuncts(self.predicate)) else self.predicate
-
-    def _context(self) -> Context:
-        inside = EMPTY
-        for var, extent in self.loops:
-            inside = inside.loop(var, extent)
-        return inside
-
-    def _surjective(self) -> bool:
         if not self._explained:
             return False
         used: list[Digit] = []
@@ -222,6 +202,10 @@ def _read_off(of: Sum, value: Scalar, digits: dict[Digit, Scalar]) -> None:
         digits.setdefault(digit, rest if scale is ONE else FloorDiv(rest, scale))
         if at:
             rest = FloorMod(rest, scale)
+
+
+def _size(of: Scalar) -> tuple[int, int]:
+    return len(free_vars(of)), len(post_order(of))
 
 
 def iteration_map(

@@ -15,12 +15,13 @@ conditions do not depend on the order at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.dim import known, product
+from plica.ir.dim import known
 from plica.ir.graph import const
 from plica.rewrite.contract import Contract, exact, reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
@@ -114,9 +115,9 @@ def counted(match: Match, wanted: Shape) -> Term | None:
     """The sum of a broadcast: each element as often as it was repeated."""
     part, of = without_new_axes(match, wanted), tensor(match.x).dtype
     axes = new_axes(match)
-    count = None if axes is None else known(product(match.t[at] for at in axes))
-    if part is None or count is None:
+    if part is None or axes is None:
         return None
+    count = prod(known(match.t[at]) or 0 for at in axes)  # `new_axes` has seen that they are known
     most = 2**10 if of.is_float else of.bounds[1]
     done: Term | None = multiply(part, const(np.array(count), of)) if count <= most else None
     return done

@@ -35,6 +35,8 @@ from plica.schedule.primitive.set_scope import set_scope
 from plica.schedule.primitive.split import split
 from plica.schedule.primitive.storage_align import storage_align
 from plica.schedule.primitive.tensorize import tensorize
+from plica.schedule.primitive.transform_block_layout import transform_block_layout
+from plica.schedule.primitive.transform_layout import transform_layout
 from plica.schedule.primitive.unannotate import unannotate
 from plica.schedule.primitive.unroll import unroll
 from plica.schedule.primitive.vectorize import vectorize
@@ -76,6 +78,8 @@ __all__ = [
     "split",
     "storage_align",
     "tensorize",
+    "transform_block_layout",
+    "transform_layout",
     "unannotate",
     "unroll",
     "vectorize",

@@ -13,8 +13,9 @@ new block has the loops outside as its variables.  It gives the new block.
 
 Preconditions: `rectangular` (only loops around it, whose extents do not depend on one another),
 `division` (a variable is a multiple of what the loops inside make, and that), `injective` and those
-of a reduction, `reduce-kinds`, `same-element`, `distinct-writes`, `reducer`, `starts`, `no-barrier`
-(where there is an init), `predicate` (it follows from the new variables and the loops inside).
+of a reduction, `reduce-kinds`, `same-element`, `distinct-writes`, `reducer`, `starts`,
+`begins` (where there is an init: its reduce variables follow from loops of their own, and are 0
+where these are), `predicate` (it follows from the new variables and the loops inside).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from plica.schedule.block_class import reduction_body
 from plica.schedule.dependence import children, conflicts
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import begins_at_zero
 from plica.schedule.pose import injective, rectangular
 from plica.schedule.problem import Problem
 from plica.schedule.region import ends_of
@@ -80,6 +82,10 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
         problem = rectangular(place)
         if problem is None and inside[1].init is not None:
             problem = injective(scene, place) or reduction_body(inside[1])
+            if problem is None and not begins_at_zero(place):
+                expected = "reduce variables that follow from loops of their own, 0 where these are"
+                found = "bindings that are not shown to be such"
+                return Problem("begins", f"the block {inside[1].label}", expected, found)
         if problem is not None:
             return problem
     found = blockized(scene.kernel, site)

@@ -1,0 +1,138 @@
+"""transform_block_layout: a block iterates over another space.
+
+    before                          after  transform_block_layout(b, index_map(lambda i, j: (i * m + j,)))
+    for i in range(n):              for ax in range(n * m):
+        for j in range(m):              with block("B", w=ax):
+            with block("B", v=i, u=j):      B[w // m, w % m] = …
+                B[v, u] = …
+
+The block's variables become the results of the map, its body speaks of them, and its loops are new:
+one for each.  After a map, its inverse gives the program as it was.
+
+Preconditions: those of a complete block or a reduction, `affine` (each instance runs exactly once),
+`alone` (nothing else is in its loops), `plain-loop` (serial, no annotations), `rank` (the map takes
+its variables), `map-dims` (it speaks of dims of the kernel at most), `bijective` (the map fills the
+box of its results), `one-kind` (a result is made of spatial variables, or of reduce variables),
+`zero` (it takes 0 to 0, where a reduction begins).
+"""  # noqa: E501  # the call is one line
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.index_map import IndexMap
+from plica.ir.loop import TRUE, Block, For, IterKind, Stmt, Store
+from plica.ir.scalar import Load, Scalar, index
+from plica.rewrite.index import EMPTY, Context
+from plica.rewrite.index.inversion import image_shape, inverse, is_bijective
+from plica.schedule.around import simple
+from plica.schedule.flow import scope_body, stages, steady
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import affine, plain_loop
+from plica.schedule.primitive.transform_layout import unfit
+from plica.schedule.problem import Problem
+from plica.schedule.rework import fresh_vars, nest_of
+from plica.schedule.site import rebuilt, with_body, with_parts
+
+
+@primitive("transform_block_layout")
+@frozen(eq=False)
+class TransformBlockLayout(Instruction):
+    """A block, and a map of its variables; gives nothing."""
+
+    block: Handle
+    map: IndexMap
+
+    def check(self, scene: Scene) -> Problem | None:
+        site = scene.block(self.block)
+        block, where = site.node, f"the block {site.node.label}"
+        problem = steady(block) or affine(scene, site)
+        if problem is not None:
+            return problem
+        path = stages(scope_body(scene.kernel, site))[block.label].path
+        first = next((at for at, (stmt, _) in enumerate(path) if isinstance(stmt, For)), len(path))
+        for stmt, _ in path[first:]:
+            if not isinstance(stmt, For):
+                found = "its loops hold something else"
+                return Problem("alone", where, "loops in which nothing else stands", found)
+            problem = plain_loop(stmt)
+            if problem is not None:
+                return problem
+        problem = unfit(self.map, scene.kernel, len(block.vars), where)
+        if problem is not None:
+            return problem
+        if not is_bijective(self.map, block.extents):
+            expected = "a map that fills the box of its results, one to one"
+            return Problem("bijective", where, expected, "that is not shown")
+        for at, each in enumerate(self.map.results):
+            if len(_made_of(self.map, block, each)) > 1:
+                found = f"result {at} is made of several kinds"
+                return Problem("one-kind", where, "results of variables of one kind", found)
+        if block.init is not None:
+            zeros = self.map.apply([index(0)] * self.map.rank)
+            if any(known(simple(each)) != 0 for each in zeros):
+                return Problem("zero", where, "a map that takes 0 to 0", "another")
+        return None
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        block = site.node
+        back, extents = inverse(self.map, block.extents), image_shape(self.map, block.extents)
+        assert back is not None and extents is not None
+        variables = fresh_vars(kernel, "v", len(extents))
+        context = EMPTY
+        for var, extent in zip(variables, extents, strict=True):
+            context = context.loop(var, extent)
+        olds = [simple(each, context) for each in back.map.apply(variables)]
+        values = dict(zip(block.vars, olds, strict=True))
+        kinds = [min(_made_of(self.map, block, each), default="spatial") for each in self.map.results]
+        new = with_parts(
+            block, vars=variables, extents=extents, kinds=tuple(kinds), bindings=variables,
+            predicate=TRUE, init=_at(block.init, values, context),
+            body=_at(block.body, values, context),
+            reads=tuple([substitute(each, values) for each in block.reads]),
+            writes=tuple([substitute(each, values) for each in block.writes]),
+        )  # fmt: skip
+        nest = nest_of(kernel, new, [None] * len(variables), context)
+        above = list(site.above)
+        while above and isinstance(above[-1][0], For):
+            above.pop()
+        return Edited(with_body(kernel, rebuilt(tuple(above), nest)))
+
+
+def _made_of(of: IndexMap, block: Block, result: Scalar) -> set[IterKind]:
+    """The kinds of the block's variables that a result of a map depends on."""
+    free = free_vars(result)
+    return {kind for var, kind in zip(of.vars, block.kinds, strict=True) if var in free}
+
+
+def _at(stmt: Stmt | None, values: dict[Any, Scalar], context: Context) -> Any:
+    """A statement where variables have these values, its indices in their simplest form."""
+    if stmt is None:
+        return None
+
+    def simplest(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        return tuple([simple(each, context) for each in indices])
+
+    def each(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices):
+                return Load(buffer, simplest(indices))
+            case Store(buffer, indices, value):
+                return Store(buffer, simplest(indices), value)
+            case _:
+                return node
+
+    return map_bottom_up(each, substitute(stmt, values))
+
+
+def transform_block_layout(block: Handle, map: IndexMap) -> Instruction:
+    """A block iterates over the results of a map of its variables."""
+    return TransformBlockLayout(block, map)

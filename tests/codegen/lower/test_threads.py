@@ -1,0 +1,274 @@
+"""Threads: real ones that wait and reduce together, virtual ones that are interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.lower.allreduce import allreduce
+from plica.codegen.lower.barrier import barriers
+from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.statement import LoweringRefused, mapped, with_body
+from plica.codegen.lower.virtual_thread import virtual_threads
+from plica.core.diagnostic import EvaluationError
+from plica.ir.dtype import i32
+from plica.ir.loop import NOTHING, Barrier, For, Kernel, Seq, Stmt, Store, statements
+from plica.ir.run import run_kernel
+from plica.ir.scalar import Scalar
+from plica.ir.show import show_kernel
+from tests.codegen.lower.kernels import assert_same, inputs, read, run
+from tests.conftest import Golden
+
+# --- barriers ------------------------------------------------------------------------------------
+
+TURNED = """
+def turned(x: Buffer[(8,), i32], y: Buffer[(8,), i32]):
+    s = alloc(Buffer[(8,), i32, "shared"])
+    for t in thread("threadIdx.x", 8):
+        s[t] = x[t]
+        y[t] = s[7 - t]
+"""
+
+STAGED = """
+def staged(x: Buffer[(4, 8), i32], y: Buffer[(8,), i32]):
+    s = alloc(Buffer[(8,), i32, "shared"])
+    for t in thread("threadIdx.x", 8):
+        y[t] = 0
+        for k in range(4):
+            s[t] = x[k, t]
+            y[t] += s[7 - t]
+"""
+
+TWO_LOOPS = """
+def two(x: Buffer[(2, 4), i32], y: Buffer[(2, 4), i32]):
+    s = alloc(Buffer[(4,), i32, "shared"])
+    for b in thread("blockIdx.x", 2):
+        for t in thread("threadIdx.x", 4):
+            s[t] = x[b, t] * 2
+        for u in thread("threadIdx.x", 4):
+            y[b, u] = s[3 - u] + x[b, u]
+"""
+
+SQUARE = """
+def square(x: Buffer[(4, 3), i32], y: Buffer[(3, 4), i32]):
+    s = alloc(Buffer[(4, 3), i32, "shared"])
+    for a in thread("threadIdx.y", 4):
+        for t in thread("threadIdx.x", 3):
+            s[a, t] = x[a, t]
+            y[t, a] = s[3 - a, t]
+"""
+
+BEFORE_LOOP = """
+def before(x: Buffer[(8,), i32], y: Buffer[(3, 8), i32]):
+    s = alloc(Buffer[(8,), i32, "shared"])
+    for t in thread("threadIdx.x", 8):
+        s[t] = x[t]
+        for k in range(3):
+            y[k, t] = s[(t + k) % 8]
+"""
+
+
+def without_one(body: Stmt) -> Iterator[Stmt]:
+    """The statement with one barrier less, for each of them."""
+    holders = [
+        each
+        for each in dict.fromkeys(statements(body))
+        if isinstance(each, Seq) and any(isinstance(one, Barrier) for one in each.stmts)
+    ]
+    for holder in holders:
+        for at, one in enumerate(holder.stmts):
+            if isinstance(one, Barrier):
+                less = Seq((*holder.stmts[:at], NOTHING, *holder.stmts[at + 1 :]))
+                yield mapped(body, lambda s, old=holder, new=less: new if s is old else s)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [(TURNED, 1), (STAGED, 2), (TWO_LOOPS, 1), (SQUARE, 1), (BEFORE_LOOP, 1)],
+    ids=["turned", "staged", "two", "square", "before"],
+)
+def test_every_barrier_is_needed(text: str, count: int) -> None:
+    kernel = read(text)
+    arrays = inputs(kernel, {})
+    with pytest.raises(EvaluationError) as caught:
+        run_kernel(kernel, arrays)
+    assert caught.value.code == "data-race"
+    safe = barriers(kernel)
+    run_kernel(safe, arrays)
+    assert sum(isinstance(each, Barrier) for each in statements(safe.body)) == count
+    removed = list(without_one(safe.body))
+    assert len(removed) == count
+    for less in removed:
+        with pytest.raises(EvaluationError) as caught:
+            run_kernel(with_body(safe, less), arrays)
+        assert caught.value.code == "data-race"
+    assert barriers(safe) is safe or show_kernel(barriers(safe)) == show_kernel(safe)
+
+
+def test_what_a_thread_has_for_itself_needs_no_barrier() -> None:
+    kernel = read("""
+def own(x: Buffer[(8, 2), i32], y: Buffer[(8,), i32]):
+    s = alloc(Buffer[(16,), i32, "shared"])
+    for t in thread("threadIdx.x", 8):
+        for j in range(2):
+            s[t * 2 + j] = x[t, j]
+        y[t] = s[t * 2] + s[t * 2 + 1]
+""")
+    assert not any(isinstance(each, Barrier) for each in statements(barriers(kernel).body))
+    run_kernel(kernel, inputs(kernel, {}))
+
+
+def test_a_barrier_where_not_all_come_is_refused() -> None:
+    kernel = read("""
+def some(x: Buffer[(8,), i32], y: Buffer[(8,), i32]):
+    s = alloc(Buffer[(8,), i32, "shared"])
+    for t in thread("threadIdx.x", 8):
+        y[t] = 0
+        if t < 4:
+            s[t] = x[t]
+            y[t] = s[3 - t]
+""")
+    with pytest.raises(LoweringRefused) as caught:
+        barriers(kernel)
+    assert caught.value.code == "illegal-lowering"
+
+
+def test_loops_over_other_numbers_of_threads_are_refused() -> None:
+    with pytest.raises(LoweringRefused):
+        barriers(read(TWO_LOOPS.replace('u in thread("threadIdx.x", 4)', 'u in thread("threadIdx.x", 3)')))
+
+
+# --- reductions across threads -------------------------------------------------------------------
+
+TOTAL = """
+def total(x: Buffer[({rows}, {length}), i32], y: Buffer[({rows},), i32]):
+    for i in range({rows}):
+        for t in thread("threadIdx.x", {threads}):
+            for k in range({turns}):
+                with block(
+                    "y", v=spatial({rows}, i), w=reduce({length}, k * {threads} + t),
+                    where=k * {threads} + t < {length},
+                ):
+                    with init():
+                        y[v] = {start}
+                    y[v] = {join}
+"""
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 2), st.booleans())
+@settings(max_examples=12)
+def test_any_number_of_threads_reduces(threads: int, length: int, rows: int, most: bool) -> None:
+    length = max(length, threads)
+    text = TOTAL.format(
+        rows=rows, length=length, threads=threads, turns=-(-length // threads),
+        start="-100" if most else "7", join="max(y[v], x[v, w])" if most else "y[v] + x[v, w]",
+    )  # fmt: skip
+    kernel = read(text)
+    tree = blocks_to_loops(allreduce(kernel))
+    (given_,) = inputs(kernel, {})
+    (found,) = run(tree, [given_], {})
+    wanted = given_.max(1) if most else given_.sum(1, dtype=np.int32) + 7
+    np.testing.assert_array_equal(found, wanted)
+    (again,) = run(lower(kernel, "gpu"), [given_], {})
+    np.testing.assert_array_equal(again, wanted)
+
+
+def test_a_tree_as_text(golden: Golden) -> None:
+    kernel = read(TOTAL.format(rows=2, length=6, threads=6, turns=1, start="0", join="y[v] + x[v, w]"))
+    golden(show_kernel(allreduce(kernel)), "allreduce_six")
+
+
+def test_threads_of_two_axes_have_trees_of_their_own() -> None:
+    kernel = read("""
+def rows(x: Buffer[(3, 5), i32], y: Buffer[(3,), i32]):
+    for a in thread("threadIdx.y", 3):
+        for t in thread("threadIdx.x", 5):
+            with block("y", v=spatial(3, a), w=reduce(5, t)):
+                with init():
+                    y[v] = 0
+                y[v] += x[v, w]
+""")
+    (given_,) = inputs(kernel, {})
+    (found,) = run(lower(kernel, "gpu"), [given_], {})
+    np.testing.assert_array_equal(found, given_.sum(1, dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("join", "where", "extent"),
+    [
+        ("x[v, w] - y[v]", "", "6"),
+        ("y[v] + y[v] * x[v, w]", "", "6"),
+        ("y[v] + x[v, w]", "", "n"),
+    ],
+)
+def test_what_is_no_reduction_is_refused(join: str, where: str, extent: str) -> None:
+    kernel = read(f"""
+def wrong(x: Buffer[(2, "n"), i32], y: Buffer[(2,), i32]):
+    for i in range(2):
+        for t in thread("threadIdx.x", {extent}):
+            with block("y", v=spatial(2, i), w=reduce({extent}, t)):
+                with init():
+                    y[v] = 0
+                y[v] = {join}
+""")
+    with pytest.raises(LoweringRefused) as caught:
+        allreduce(kernel)
+    assert caught.value.code == "illegal-lowering"
+
+
+# --- virtual threads -----------------------------------------------------------------------------
+
+VIRTUAL = """
+def virtual(x: Buffer[(4, 6), i32], y: Buffer[(4, 6), i32]):
+    for v in virtual(2):
+        t = alloc(Buffer[(6,), i32])
+        for i in range(2):
+            for j in range(6):
+                t[j] = x[v * 2 + i, j] * 2
+            for j in range(6):
+                y[v * 2 + i, j] = t[5 - j] + {more}
+"""
+
+
+def stores(body: Stmt, times: int = 1) -> int:
+    """How many stores a statement of known extents does."""
+    total = 0
+    stack: list[tuple[Stmt, int]] = [(body, times)]
+    while stack:
+        stmt, count = stack.pop()
+        if isinstance(stmt, Store):
+            total += count
+        elif isinstance(stmt, For):
+            extent: Any = stmt.extent
+            assert isinstance(extent, Scalar)
+            stack.append((stmt.body, count * extent.value))  # type: ignore[attr-defined]
+        else:
+            from plica.ir.loop import substatements
+
+            stack.extend((each, count) for each in substatements(stmt))
+    return total
+
+
+def test_virtual_threads_are_interleaved(golden: Golden) -> None:
+    kernel = read(VIRTUAL.format(more="1"))
+    woven = virtual_threads(kernel)
+    assert_same(kernel, woven)
+    assert not any(isinstance(e, For) and e.kind == "virtual" for e in statements(woven.body))
+    assert stores(woven.body) == stores(kernel.body)
+    golden(show_kernel(woven), "virtual_threads")
+
+
+def test_virtual_threads_that_meet_are_refused() -> None:
+    kernel = read(VIRTUAL.format(more="1").replace("y[v * 2 + i, j]", "y[v + i, j]"))
+    with pytest.raises(LoweringRefused) as caught:
+        virtual_threads(kernel)
+    assert "y" in str(caught.value)
+    plain = read(TURNED)
+    assert virtual_threads(plain) is plain
+    assert i32.bits == 32
