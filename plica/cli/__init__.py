@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica import __version__
-from plica.cli import demo, doctor, fuzz, rules
+from plica.cli import demo, doctor, fuzz, rules, trace
 from plica.cli.command import Command
 from plica.runtime.error import PlicaError
 
@@ -27,6 +27,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     doctor.COMMAND,
     fuzz.COMMAND,
     rules.COMMAND,
+    trace.COMMAND,
 )
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
@@ -39,6 +40,7 @@ examples:
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
   plica fuzz graph           random programs, held against the interpreter
+  plica trace show T.json    a schedule trace, as Python
   plica COMMAND --help       all options of a command
 """
 

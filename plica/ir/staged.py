@@ -108,11 +108,11 @@ def _stages(node: Apply, args: Sequence[Buffer | Lit], used: set[Name]) -> list[
             buffers.append(each)
     found = record.compute(dict(node.attrs), *buffers)
     made = []
-    for each in (found,) if isinstance(found, Compute) else found:
+    for one in (found,) if isinstance(found, Compute) else found:
         name = fresh(Name(node.op.rsplit(".", maxsplit=1)[-1]), used)
         used.add(name)
-        out = Buffer(name, each.shape, each.dtype)
-        made.append(Each(out, each.axes, _filled(each.body, numbers)))
+        out = Buffer(name, one.shape, one.dtype)
+        made.append(Each(out, one.axes, _filled(one.body, numbers)))
     return made
 
 
@@ -156,7 +156,8 @@ def _unsupported(where: str, found: str) -> UnsupportedError:
 
 def _written_out(root: Expr, start: dict[Expr, Expr]) -> Expr:
     """The expression with its variables replaced and composite operators written out."""
-    memo: dict[Term, Term] = dict(start)
+    memo: dict[Term, Term] = {}
+    memo.update(start.items())
     for node in post_order(root):
         if node in memo:
             continue

@@ -177,12 +177,12 @@ def unfinished(writer: Stage, shared: tuple[For, ...]) -> Problem | None:
     feeds: dict[str, set[ScalarVar]] = {"spatial": set(), "reduce": set()}
     around = {loop.var for loop in writer.loops}
     for kind, value in zip(block.kinds, block.bindings, strict=True):
-        feeds[kind] |= {v for v in free_vars(value) if v in around}  # type: ignore[misc]
+        feeds[kind] |= {v for v in free_vars(value) if v in around}
     inner = writer.loops[len(shared) :]
     outside = {loop.var for loop in shared}
     if not feeds["reduce"].isdisjoint(outside):
         expected = "no loop of a reduction around its readers"
-        names = ", ".join(str(v.name) for v in outside if v in feeds["reduce"])
+        names = ", ".join(str(loop.var.name) for loop in shared if loop.var in feeds["reduce"])
         return Problem("finished", where, expected, names)
     loops = [(loop.var, loop.extent) for loop in inner]
     run = iteration_map(loops, block.bindings, block.extents, block.predicate)

@@ -190,6 +190,9 @@ def _store_matches(
     ours: Store, theirs: Nest, of: Description, state: Match
 ) -> Iterator[Match | Difference]:
     """The ways in which two stores in the same loops agree."""
+    if ours.buffer.dtype is not theirs.store.buffer.dtype:
+        yield _of_another_dtype(ours.buffer, theirs.store.buffer)
+        return
     target = (Load(ours.buffer, ours.indices), Load(theirs.store.buffer, theirs.store.indices))
     for pairs in _ways(ours.value, theirs.store.value):
         if isinstance(pairs, Difference):
@@ -220,7 +223,7 @@ def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | Difference]:
             if a.buffer.dtype is b.buffer.dtype:
                 stack.append((rest, (*found, (a, b))))
             else:
-                yield _unlike(a, b, len(found))
+                yield _of_another_dtype(a.buffer, b.buffer)
             continue
         if not _reads(a) and not _reads(b):
             if _same_value(a, b):
@@ -275,9 +278,6 @@ def _placed(
     depth = 10 + len(regions)
     if param.name not in of.shapes:
         return Difference(f"a buffer for {param.name}, made inside the intrinsic", "none", depth)
-    if buffer.dtype is not param.dtype:
-        expected = f"{param.name} of {param.dtype}"
-        return Difference(expected, f"{buffer.name} of {buffer.dtype}", depth)
     if param.scope != "global" and buffer.scope != param.scope:
         expected = f"{param.name} in the scope {param.scope}"
         return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
@@ -318,6 +318,11 @@ def _in_any_order(nest: Nest) -> bool:
 
 def _unlike(a: Scalar, b: Scalar, depth: int) -> Difference:
     return Difference(_text(b), _text(a), 3 + depth)
+
+
+def _of_another_dtype(ours: Buffer, theirs: Buffer) -> Difference:
+    expected = f"{theirs.name} of {theirs.dtype}"
+    return Difference(expected, f"{ours.name} of {ours.dtype}", 9)
 
 
 def _loops_text(nest: Nest) -> str:

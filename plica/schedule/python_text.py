@@ -210,4 +210,3 @@ def _unused(hint: str, taken: set[str]) -> str:
 def term(text: str) -> Term:
     """The term of an instruction that has no syntax of its own, in the encoding of the core."""
     return encode.from_json(text)
-

@@ -3,7 +3,6 @@
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.loop import Store, block
 >>> from plica.ir.tensor import axis, buffer
->>> from plica.schedule.flow import stages
 >>> x, y = buffer("x", (14,), f32), buffer("y", (12,), f32)
 >>> i, j, v = (axis(name) for name in "ijv")
 >>> body = block("y", (v,), (12,), "s", (i * 4 + j,), Store(y, (v,), x[v] + x[v + 2]))
@@ -21,17 +20,16 @@ from functools import lru_cache
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.ir.dim import known
-from plica.ir.loop import Block, For
-from plica.ir.scalar import Add, Buffer, FloorDiv, Lit, Max, Min, Scalar, ScalarVar, Sub, index
-from plica.rewrite.index import EMPTY, Context
+from plica.ir.loop import Block, For, Kernel
+from plica.ir.scalar import Add, Buffer, FloorDiv, Le, Lit, Max, Min, Scalar, ScalarVar, Sub, index
+from plica.rewrite.index import EMPTY, Context, can_prove
 from plica.schedule.access import inside
 from plica.schedule.around import simple
 from plica.schedule.cover import reaches
-from plica.schedule.flow import Stage
+from plica.schedule.flow import Stage, common, scope_body, stages
 from plica.schedule.region import Box, clipped, hull, relaxed
 from plica.schedule.rework import Span
-
-__all__ = ["EMPTY", "index", "is_written", "reached", "spans_of", "whole"]
+from plica.schedule.site import Site, map_of
 
 
 def reached(
@@ -81,6 +79,46 @@ def is_written(writer: Stage, shared: tuple[For, ...], box: Box, context: Contex
     """Whether a stage is shown to write each element of a box in one iteration of loops."""
     inner = tuple([(loop.var, loop.extent) for loop in writer.loops[len(shared) :]])
     return reaches(writer.block, inner, box, context)
+
+
+@lru_cache(maxsize=1024)
+def stays_inside(block: Block, buffer: Buffer) -> bool:
+    """Whether what a block accesses of a buffer is in it for all values of its variables.
+
+    Behind a guard it need not be: then there are instances that do not look at the buffer.
+    """
+    for access in inside(block):
+        if access.buffer is not buffer:
+            continue
+        context = EMPTY
+        for var, size in (*zip(block.vars, block.extents, strict=True), *access.inner):
+            context = context.loop(var, size)
+        for start, extent, size in zip(access.starts, access.extents, buffer.shape, strict=True):
+            if start is None:
+                return False
+            for condition in (Le(index(0), start), Le(start + extent, size)):
+                if not can_prove(condition, context):
+                    return False
+    return True
+
+
+def is_filled(kernel: Kernel, site: Site[Block], buffer: Buffer) -> bool:
+    """Whether all of a buffer is shown to hold something before the scope of a site begins."""
+    if buffer in kernel.params[: kernel.inputs]:
+        return True
+    zeros = tuple([index(0)] * len(buffer.shape))
+    box = Box(buffer, zeros, buffer.shape, False)
+    for stmt, _ in site.above:
+        if not isinstance(stmt, Block):
+            continue
+        around = stages(scope_body(kernel, map_of(kernel).blocks[stmt.label]))
+        for label, stage in around.items():
+            if label == stmt.label:
+                break
+            apart = buffer in stage.writes and not common(stage, around[stmt.label])
+            if apart and is_written(stage, (), box, EMPTY):
+                return True
+    return False
 
 
 def spans_of(

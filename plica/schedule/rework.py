@@ -42,7 +42,15 @@ from plica.ir.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
 from plica.rewrite.index import Context, can_prove
 from plica.schedule.around import simple
 from plica.schedule.region import Box
-from plica.schedule.site import Above, Site, fresh_names, rebuilt, with_body, with_inside, with_parts
+from plica.schedule.site import (
+    Above,
+    Site,
+    fresh_names,
+    rebuilt,
+    with_body,
+    with_inside,
+    with_parts,
+)
 
 
 @frozen(eq=False)
@@ -142,9 +150,7 @@ def spans_over(box: Box) -> list[Span | None]:
     ]
 
 
-def nest_of(
-    kernel: Kernel, block: Block, spans: Sequence[Span | None], context: Context
-) -> Stmt:
+def nest_of(kernel: Kernel, block: Block, spans: Sequence[Span | None], context: Context) -> Stmt:
     """The block in new loops, over these values of its variables (None: over all of them).
 
     Where a span may leave the values there are, a predicate keeps the block inside.
@@ -187,7 +193,7 @@ def copy_block(
     """`target[…] = source[…]` for all values of variables with these extents; not bound yet."""
     pairs = list(variables)
     vars_, extents = tuple([v for v, _ in pairs]), tuple([size for _, size in pairs])
-    spatial: tuple[IterKind, ...] = ("spatial",) * len(pairs)
+    spatial: tuple[IterKind, ...] = tuple(["spatial" for _ in pairs])
     store = Store(target[0], tuple(target[1]), Load(source[0], tuple(source[1])))
     return Block(
         label, vars_, extents, spatial, vars_, TRUE, None, store, annotations=annotations

@@ -68,12 +68,18 @@ def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instru
 def trace_from(steps: Iterable[tuple[Instruction, Decision | None, Place]]) -> Trace:
     """The trace of steps that were read, once they fit together."""
     found: list[Step] = []
+    sorts: dict[tuple[int, int], str] = {}
     ended = False
     for what, decision, place in steps:
         late = next((each for each in handles(what) if not 0 <= each.step < len(found)), None)
         if late is not None:
             message = f"A step uses what step {late.step} gives, which does not come before it."
             refuse("cyclic-data", message, place)
+        for each in handles(what):
+            first = sorts.setdefault((each.step, each.output), each.sort)
+            if first != each.sort:
+                message = f"What step {each.step} gives is used as two things."
+                refuse("bad-json", message, place, f"a {first}", f"a {each.sort}")
         if (decision is not None) is not isinstance(what, Sampling):
             expected = "a decision" if isinstance(what, Sampling) else "no decision"
             found_there = "none" if decision is None else str(decision)

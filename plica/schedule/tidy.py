@@ -2,7 +2,6 @@
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.loop import Store, block
->>> from plica.ir.scalar import index
 >>> from plica.ir.tensor import axis, buffer
 >>> y, f, v = buffer("y", (12,), f32), axis("f"), axis("v")
 >>> inside = block("y", (v,), (12,), "s", (f // 4 * 4 + f % 4,), Store(y, (v,), y[v]))
@@ -15,16 +14,21 @@ Only terms that speak of the given variables are touched, and only outside the b
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.ir.loop import Block, For, Stmt, substatements
-from plica.ir.scalar import Le, Lt, Scalar, ScalarVar
-from plica.rewrite.index import EMPTY, Context, can_prove
+from plica.ir.scalar import Le, Lt, Scalar, ScalarVar, index
+from plica.rewrite.index import EMPTY, Context, Range, can_prove
 from plica.rewrite.index.context import conjuncts
 from plica.schedule.around import simple
 from plica.schedule.guard import all_of
 from plica.schedule.site import with_inside, with_parts
+
+ZERO: Final = index(0)
+ONE: Final = index(1)
+TWO: Final = index(2)
 
 
 def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
@@ -47,7 +51,8 @@ def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
             return with_parts(stmt, bindings=bindings, predicate=predicate)
         return stmt
 
-    return mapped(root, tidy, context)
+    ranges = [_loose(each.var, each.start, each.stop) for each in context.ranges]
+    return mapped(root, tidy, Context(tuple(ranges), context.facts))
 
 
 def trimmed(loop: For, context: Context) -> For:
@@ -108,10 +113,18 @@ def mapped(root: Stmt, change: Callable[[Stmt, Context], Stmt], context: Context
         if isinstance(stmt, Block):
             done.append(stmt)
             continue
-        deeper = known.loop(stmt.var, stmt.extent) if isinstance(stmt, For) else known
+        deeper = known
+        if isinstance(stmt, For):
+            loop = _loose(stmt.var, ZERO, stmt.extent)
+            deeper = Context((*known.ranges, loop), known.facts)
         stack.append((stmt, None))
         stack.extend([(each, deeper) for each in reversed(substatements(stmt))])
     return done[0]
+
+
+def _loose(var: ScalarVar, start: Scalar, stop: Scalar) -> Range:
+    """The range of a loop; one of a single iteration is given two, so that it stays in terms."""
+    return Range(var, start, TWO if start is ZERO and stop is ONE else stop)
 
 
 def _bound(loop: For) -> set[ScalarVar]:

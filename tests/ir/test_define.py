@@ -168,6 +168,8 @@ def test_several_results_in_one_kernel() -> None:
     np.testing.assert_array_equal(np.concatenate((one, two)), whole((4,)))
 
 
+ONE_TWO_THREE: Array = np.array([1, 2, 3], np.int32)
+
 # --- stages --------------------------------------------------------------------------------------
 
 
@@ -189,7 +191,7 @@ def test_any_stage_may_be_an_output() -> None:
     x = placeholder("x", (3,), i32)
     one = stage("one", (3,), lambda i: x[i] + 1)
     two = stage("two", (3,), lambda i: one[i] * 2)
-    found = run_kernel(define(one, two, outputs=(one.out, two.out)), (np.int32([1, 2, 3]),))
+    found = run_kernel(define(one, two, outputs=(one.out, two.out)), (ONE_TWO_THREE,))
     assert [each.tolist() for each in found] == [[2, 3, 4], [4, 6, 8]]
 
 
@@ -260,7 +262,11 @@ def test_statements_of_ones_own_are_one_block() -> None:
     y, i = buffer("y", (3,), i32), axis("i")
     turned = extern((y,), lambda out: For(i, out.shape[0], "serial", Store(out, (i,), x[2 - i])))
     more = stage("more", (3,), lambda at: y[at] + 1)
-    assert run_kernel(define(turned, more), (np.int32([1, 2, 3]),))[0].tolist() == [4, 3, 2]
+    assert run_kernel(define(turned, more), (ONE_TWO_THREE,))[0].tolist() == [
+        4,
+        3,
+        2,
+    ]
 
 
 # --- operators -----------------------------------------------------------------------------------

@@ -81,7 +81,9 @@ def _pad(x: Buffer, out: Buffer, margin: int, size: int) -> Stmt:
     if margin:
         value = Select(_within(rows, size), value, lit(0, f32))
     extents = _sizes(out)
-    return _nest("p", extents, block("pad", v, extents, "ssss", _axes("p", 4), Store(out, v, value)))
+    return _nest(
+        "p", extents, block("pad", v, extents, "ssss", _axes("p", 4), Store(out, v, value))
+    )
 
 
 def _within(rows: tuple[Scalar, Scalar], size: int) -> Scalar:

@@ -24,7 +24,7 @@ SIZE = 26
 
 @st.composite
 def nests(draw: DrawFn, depth: int = 3, blocks: int = 1) -> Kernel:
-    """A fill of y, then nests of loops `l…` that update y at affine places, in ways good and bad."""
+    """A fill of y, then nests of loops that update y at affine places, in ways good and bad."""
     x, y = buffer("x", (SIZE, SIZE), i32), buffer("y", (SIZE,), i32)
     f, vf = axis("f"), axis("vf")
     fill = block("fill", (vf,), (SIZE,), "s", (f,), Store(y, (vf,), lit(3, i32)))
@@ -121,7 +121,9 @@ def prepared(data: st.DataObject, steps: int = 3) -> Body:
         at = data.draw(st.integers(0, len(around) - 1))
         try:
             if kind == 0:
-                yield split(around[at], data.draw(st.sampled_from(((None, factor), (factor, None)))))
+                yield split(
+                    around[at], data.draw(st.sampled_from(((None, factor), (factor, None))))
+                )
             elif kind == 1:
                 yield fuse(*around[at : at + 2])
             else:

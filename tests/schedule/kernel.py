@@ -68,7 +68,7 @@ def product_and_relu(m: DimLike = 6, n: DimLike = 5, k: DimLike = 4) -> Kernel:
     """D = max(A1 @ B, 0), where A1 = A * 2: an elementwise block, a reduction, another one."""
     a, a1 = buffer("A", (m, k), f32), buffer("A1", (m, k), f32)
     b, c, d = buffer("B", (k, n), f32), buffer("C", (m, n), f32), buffer("D", (m, n), f32)
-    names = "i0 p0 vi0 vp0 i j p vi vj vp i2 j2 vi2 vj2".split()
+    names = ["i0", "p0", "vi0", "vp0", "i", "j", "p", "vi", "vj", "vp", "i2", "j2", "vi2", "vj2"]
     i0, p0, vi0, vp0, i, j, p, vi, vj, vp, i2, j2, vi2, vj2 = (axis(each) for each in names)
     double = block("A1", (vi0, vp0), (m, k), "ss", (i0, p0), Store(a1, (vi0, vp0), a[vi0, vp0] * 2))
     body = Store(c, (vi, vj), c[vi, vj] + a1[vi, vp] * b[vp, vj])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from plica.ir.show import show_kernel
@@ -43,7 +45,7 @@ def test_refusals(word: str, key: str, value: str | int) -> None:
 
 
 def test_a_key_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plica.schedule.primitive.annotate.KEYS", dict(KEYS))
+    monkeypatch.setattr(import_module(declare_key.__module__), "KEYS", dict(KEYS))
     declare_key("theirs", "int")
     declare_key("theirs", "int")
     with pytest.raises(ValueError, match="another type"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
@@ -37,8 +37,7 @@ def test_splitting_what_was_fused_gives_the_loops(
     kernel, sizes = product
     inner = kernel.params[1].shape[1 - at]  # columns, or depth
     factor = getattr(inner, "value", None)
-    if factor is None:
-        return
+    assume(factor is not None and min(sizes.values()) > 1)  # a loop of one iteration is gone
 
     def schedule() -> Body:
         around = yield loops((yield block("C")))

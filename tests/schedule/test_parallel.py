@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from plica.ir.dim import dim_var
 from plica.ir.loop import Kernel
 from plica.ir.show import show_kernel
-from plica.schedule import block, compute_at, do, fuse, loops, parallel, reorder, split
+from plica.schedule import block, compute_at, do, fuse, loops, parallel, record, reorder, split
 from plica.schedule.do import Body
 from plica.schedule.replay import kernel_of
-from plica.schedule import record
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
 from tests.schedule.kernel import matmul, stencil

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from plica.core.digest import digest
 from plica.ir.dim import dim, dim_var
 from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, Seq, Store, block as block_of
+from plica.ir.loop import For, Kernel, Seq, Store
+from plica.ir.loop import block as block_of
 from plica.ir.show import show_kernel
 from plica.ir.tensor import axis, buffer
 from plica.schedule import (
@@ -60,7 +61,7 @@ def test_permutations_compose(first: list[int], second: list[int]) -> None:
 
 def test_loops_between_stay(golden: Golden) -> None:
     def schedule() -> Body:
-        i, j, k = yield loops((yield block("C")))
+        i, _, k = yield loops((yield block("C")))
         yield reorder(k, i)
 
     kernel = after(matmul(), schedule)
@@ -136,7 +137,7 @@ def test_refusals(word: str) -> None:
             i, _, _ = yield loops((yield block("C")))
             yield reorder(i, i)
         elif word == "chain":
-            (f, g), (i, _) = (yield loops((yield block("fill")))), (yield loops((yield block("y"))))
+            (f, _), (i, _) = (yield loops((yield block("fill")))), (yield loops((yield block("y"))))
             yield reorder(f, i)
         else:
             i, j = yield loops((yield block("y")))

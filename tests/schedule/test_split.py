@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.core.binding import free_vars
 from plica.core.digest import digest
 from plica.ir.dim import dim, dim_var
 from plica.ir.dtype import i32
@@ -14,6 +15,7 @@ from plica.ir.show import show_kernel
 from plica.ir.tensor import axis, buffer
 from plica.schedule import annotate, block, do, fuse, loops, parallel, split
 from plica.schedule.do import Body
+from plica.schedule.site import map_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, products, refusal
 from tests.schedule.kernel import matmul
@@ -64,7 +66,20 @@ def test_a_symbolic_extent_that_divides_needs_no_guard() -> None:
         i, _, _ = yield loops((yield block("C")))
         yield split(i, (None, 4))
 
-    assert "where" not in show_kernel(after(matmul(dim_var("n_") * 4), schedule, n_=2))
+    size = dim_var("size")
+    of = matmul(size * 4)
+    kernel = Kernel((size,), of.params, of.inputs, of.body)
+    assert "where" not in show_kernel(after(kernel, schedule, size=2))
+
+
+def test_loops_of_one_iteration_still_feed_what_they_fed() -> None:
+    def schedule() -> Body:
+        i, _, _ = yield loops((yield block("C")))
+        i0, _ = yield split(i, (None, 1))
+        yield split(i0, (1, None))
+
+    (block_,) = map_of(after(matmul(), schedule)).blocks.values()
+    assert len(free_vars(block_.node.bindings[0])) == 3
 
 
 @pytest.mark.parametrize(
@@ -97,9 +112,9 @@ def test_only_a_serial_loop() -> None:
 
 
 def test_what_cannot_carry_a_guard() -> None:
-    from plica.schedule.handle import Handle  # noqa: PLC0415  # only here
-    from plica.schedule.instruction import Scene  # noqa: PLC0415
-    from plica.schedule.primitive.split import Split  # noqa: PLC0415
+    from plica.schedule.handle import Handle  # only here
+    from plica.schedule.instruction import Scene
+    from plica.schedule.primitive.split import Split
 
     y, i = buffer("y", (5,), i32), axis("i")
     kernel = Kernel((), (y,), 0, For(i, dim(5), "serial", Store(y, (i,), y[i])))

@@ -32,7 +32,7 @@ from plica.schedule.do import Body
 from plica.schedule.replay import kernel_of
 from plica.schedule.report import VERDICTS
 from tests.conftest import Golden
-from tests.schedule.conv import RESNET18, conv2d
+from tests.schedule.conv import RESNET18, Layer, conv2d
 from tests.schedule.kernel import matmul, same_function
 from tests.schedule.walk import moves, walked
 
@@ -70,14 +70,13 @@ def tuned_trace() -> Trace:
 
 
 @pytest.mark.parametrize("layer", RESNET18, ids=str)
-def test_a_trace_of_one_layer_serves_the_others(layer: object) -> None:
-    assert layer in RESNET18
+def test_a_trace_of_one_layer_serves_the_others(layer: Layer) -> None:
     trace = tuned_trace()
-    whole = conv2d(layer)  # type: ignore[arg-type]  # one of the layers
+    whole = conv2d(layer)
     moved = transport(trace, whole)
     assert moved.report.kept >= 0.8
     assert replay(moved.trace, whole) is moved.module
-    small = conv2d(layer.small())  # type: ignore[attr-defined]
+    small = conv2d(layer.small())
     moved = transport(trace, small)
     assert moved.report.kept >= 0.8
     assert same_function(small, kernel_of(moved.module)[2])

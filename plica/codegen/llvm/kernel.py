@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.llvm.access import place_of
+from plica.codegen.llvm.lane import FALSE, TRUE, constant
 from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.word import memory
+from plica.codegen.llvm.word import is_narrow, memory
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import interval
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.codegen.llvm.lane import FALSE, TRUE, constant
+from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.loop import (
     Alloc,
@@ -43,7 +44,16 @@ from plica.ir.loop import (
     While,
     statements,
 )
-from plica.ir.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.scalar import Buffer, Load, ScalarVar, dtype_of
+
+WIDTH: Final = 512
+"""How many bits of a vector are used where nothing is known of the machine."""
+
+STRAIGHT: Final = 64
+"""As many lanes are written out, though no register holds so many."""
+
+PLAIN: Final = '"plica-loops"="plain"'
+"""Says of a function that LLVM should look at its loops: no schedule has."""
 
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
@@ -81,13 +91,16 @@ def emit(
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
-    _Statements(values).write(kernel.body)
+    statements_ = _Statements(values, width or WIDTH)
+    statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
     else:
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
     facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
+    if statements_.plain or values.loops:
+        facts += f" {PLAIN}"
     return Text(
         lines=(
             f"define internal {result} @{name}({', '.join(params)}) {facts} {{",
@@ -116,8 +129,10 @@ def _facts(buffer: Buffer, size: int, read_only: bool) -> str:
 class _Statements:
     """Writes statements, with a stack of those still to come and of what is to be done between."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, width: int) -> None:
         self.values = values
+        self.width = width
+        self.plain = False  # whether something is left that LLVM's loop passes make better
         self.stack: list[Step] = []
         self.own: dict[Buffer, str] = {}
 
@@ -130,6 +145,7 @@ class _Statements:
                 case For():
                     self._loop(item)
                 case Store(buffer, indices, value):
+                    self.plain = self.plain or _accumulates(item)
                     values.store(buffer, indices, value)
                 case Seq(stmts):
                     stack.extend(reversed(stmts))
@@ -161,8 +177,9 @@ class _Statements:
             case "unrolled":
                 self._copy(loop, 0, count)
             case "vectorized" if count > 1 and _keeps_step(loop):
-                self._spread(loop, 0, count)
+                self._strips(loop, count)
             case "serial" | "parallel" | "vectorized":
+                self.plain = self.plain or not _has_loops(loop.body)
                 stack += [partial(values.close, values.open(loop.var, count)), loop.body]
             case _:
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel.")
@@ -176,19 +193,35 @@ class _Statements:
         self.values.bind(loop.var, constant(number), (number, number))
         self.stack += [partial(self._copy, loop, number + 1, count), loop.body]
 
+    def _strips(self, loop: For, count: int) -> None:
+        """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
+        strip = 2 * self.width // (8 * max(1, _widest(loop.body)))
+        done = count // strip * strip if count > max(strip, STRAIGHT) else 0
+        self.stack.append(partial(self._spread, loop, done, count))
+        if done:
+            values = self.values
+            opened = values.open(loop.var, done, strip)
+            values.spread(loop.var, values.vars[loop.var], strip)
+            self.stack += [partial(values.close, opened), values.gather, loop.body]
+
     def _spread(self, loop: For, done: int, count: int) -> None:
-        """The body of a vectorized loop for the lanes that are not done.
+        """The body of a vectorized loop for the lanes from one on.
 
         So many at once as the greatest power of two that is not more: LLVM makes registers of
-        these, but single numbers of what is in no register.
+        these, but single numbers of what fills no register.
         """
-        if done:
-            self.values.gather()
         if done == count:
             return
+        values = self.values
         lanes = 1 << (count - done).bit_length() - 1
-        self.values.spread(loop.var, done, lanes)
-        self.stack += [partial(self._spread, loop, done + lanes, count), loop.body]
+        values.bind(loop.var, constant(done), (done, done + lanes - 1))
+        values.spread(loop.var, constant(done), lanes)
+        self.stack += [
+            partial(self._spread, loop, done + lanes, count),
+            partial(values.unbind, loop.var),
+            values.gather,
+            loop.body,
+        ]
 
     def _reserve(self, buffer: Buffer) -> None:
         """Memory for a buffer; the same where an unrolled loop comes to it again."""
@@ -237,3 +270,25 @@ def _parts(stmt: Stmt, lane: ScalarVar) -> bool:
             return True
         case _:
             return False
+
+
+def _accumulates(store: Store) -> bool:
+    """Whether an element in memory, not in a register, is made of what it was before."""
+    if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
+        return False
+    return any(isinstance(n, Load) and n.buffer is store.buffer for n in post_order(store.value))
+
+
+def _has_loops(body: Stmt) -> bool:
+    return any(isinstance(stmt, For) for stmt in statements(body))
+
+
+def _widest(body: Stmt) -> int:
+    """The bytes of the widest element that is read or written; f16 and bf16 become f32."""
+    widest = 1
+    for stmt in statements(body):
+        if isinstance(stmt, Store):
+            dtypes = [stmt.buffer.dtype]
+            dtypes += [node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)]
+            widest = max(widest, *[4 if is_narrow(each) else each.bytes for each in dtypes])
+    return widest

@@ -14,6 +14,7 @@ from attrs import frozen
 from llvmlite import binding
 
 from plica.codegen.llvm.fold import ENTRY
+from plica.codegen.llvm.kernel import PLAIN
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -71,18 +72,33 @@ def _optimised(text: str, machine: Any) -> Any:
         module.verify()
     except RuntimeError as error:
         raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
-    options = binding.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.slp_vectorization = True
-    builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    _improve(module, machine, PLAIN in text)
     return module
+
+
+def _improve(module: Any, machine: Any, plain: bool) -> None:
+    """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = plain
+    builder = binding.create_pass_builder(machine, options)
+    if plain:
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)
 
 
 def _machine(target: Target) -> Any:
     _prepare()
     return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=",".join(target.features), opt=3, reloc="pic", jit=True
+        cpu=target.cpu, features=",".join(target.features), opt=2, reloc="pic", jit=True
     )
 
 

@@ -67,11 +67,14 @@ class Scope:
 
 
 class Loop:
-    """A loop that is open: its variable, the labels that close it, and what was in reach before."""
+    """A loop that is open: the labels that close it, and what was in reach before it."""
 
-    def __init__(self, var: ScalarVar, count: int, labels: Sequence[str], mark: int) -> None:
+    def __init__(
+        self, var: ScalarVar, count: int, step: int, labels: Sequence[str], mark: int
+    ) -> None:
         self.var = var
         self.count = count
+        self.step = step
         self.labels = labels
         self.mark = mark
 
@@ -93,6 +96,7 @@ class Values:
         self.ranges: dict[Term, Interval] = {}
         self.intervals: dict[Term, Interval] = {}
         self.fails: str | None = None  # where a failed check is noted
+        self.loops = False  # whether some term is a loop
 
     # --- loops ---------------------------------------------------------------------------------
 
@@ -109,46 +113,44 @@ class Values:
         del self.vars[var], self.ranges[var]
         self.intervals.clear()
 
-    def open(self, var: ScalarVar, count: int) -> Loop:
+    def open(self, var: ScalarVar, count: int, step: int = 1) -> Loop:
         """Begin a loop that runs at least once; what is returned closes it."""
         w = self.w
         mark = self.lanes.mark()
-        if count == 1:
+        if count <= step:
             self.bind(var, constant(0), (0, 0))
-            return Loop(var, count, (), mark)
-        body, after, step, done = w.labels("body", "after", "%step", "done")
+            return Loop(var, count, step, (), mark)
+        body, after, next_, done = w.labels("body", "after", "%next", "done")
         before = w.block
         w.do(f"br label %{body}")
         w.start(body)
-        now = w.let(f"phi i64 [ 0, %{before} ], [ {step}, %{after} ]")
+        now = w.let(f"phi i64 [ 0, %{before} ], [ {next_}, %{after} ]")
         self.bind(var, Value(now), (0, count - 1))
-        return Loop(var, count, (body, after, step, done), mark)
+        return Loop(var, count, step, (body, after, next_, done), mark)
 
     def close(self, loop: Loop) -> None:
         """End a loop."""
         w = self.w
         if loop.labels:
-            body, after, step, done = loop.labels
+            body, after, next_, done = loop.labels
             w.do(f"br label %{after}")
             w.start(after)
-            w.do(f"{step} = add nuw nsw i64 {self.vars[loop.var].text}, 1")
-            more = w.let(f"icmp ult i64 {step}, {loop.count}")
+            w.do(f"{next_} = add nuw nsw i64 {self.vars[loop.var].text}, {loop.step}")
+            more = w.let(f"icmp ult i64 {next_}, {loop.count}")
             w.do(f"br i1 {more}, label %{body}, label %{done}")
             w.start(done)
         self.unbind(loop.var)
         self.lanes.release(loop.mark)
 
-    def spread(self, var: ScalarVar, first: int, count: int) -> None:
-        """Begin to do everything in so many lanes, numbered by the variable from the first on."""
+    def spread(self, var: ScalarVar, first: Value, count: int) -> None:
+        """Begin to do everything in so many lanes, in which the variable counts from `first`."""
         if self.lane is not None:
             raise CompilerBug(f"The vectorized loop {var.name} is inside {self.lane.name}.")
-        self.bind(var, Value("", 1 if count > 1 else 0, first), (first, first + count - 1))
+        self.vars[var] = first._replace(step=1 if count > 1 else 0)
         self.lane, self.lanes.count = var, count if count > 1 else 0
 
     def gather(self) -> None:
         """End what `spread` began."""
-        assert self.lane is not None
-        self.unbind(self.lane)
         self.lane, self.lanes.count = None, 0
 
     # --- memory --------------------------------------------------------------------------------
@@ -372,6 +374,7 @@ class Values:
         text = self.lanes.vector(first, of) if n else self.lanes.scalar(first)
         self.w.do(f"store {register(of, n)} {text}, ptr {total}")
         self.w.do(f"store i1 false, ptr {flag}")
+        self.loops = True
         loops = []
         for var, extent in zip(node.axes, node.extents, strict=True):
             count = known(extent)

@@ -91,8 +91,8 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     assert isinstance(other, ScalarVar)
     ranges = [*one.context.ranges]
     known = {each.var for each in ranges}
-    for each in two.context.ranges:
-        moved = substitute(each, theirs)
+    for range_ in two.context.ranges:
+        moved = substitute(range_, theirs)
         assert isinstance(moved, Range)
         if moved.var not in known:
             ranges.append(moved)

@@ -16,7 +16,7 @@ would stand where not all threads come.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
@@ -61,17 +61,17 @@ Walk: TypeAlias = Generator[Any, tuple[Stmt, Pending], tuple[Stmt, Pending]]
 
 
 def barriers(kernel: Kernel) -> Kernel:
-    """The kernel with barriers where threads need them."""
+    """The kernel with barriers where threads need them; itself where they need no more."""
     tags = {each.kind for each in statements(kernel.body) if isinstance(each, For)}
     lanes = sorted(tag for tag in tags if tag.startswith("threadIdx"))
     if not lanes or not _shares(kernel):
         return kernel
-    kernel = distinct(kernel)
-    body, variables = _named(kernel.body)
+    body, variables = _named(distinct(kernel).body)
     here = _Here(outermost(kernel), (), (), len(lanes))
     new, _ = _run(_Inserting(variables).walk(body, (), here))
-    if new is not body:
-        _check_extents(body, lanes)
+    if new is body:
+        return kernel
+    _check_extents(body, lanes)
     return with_body(kernel, new)
 
 
@@ -235,10 +235,11 @@ def _before(access: Access, var: ScalarVar) -> Access:
     if indices is not None:
         indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]
     context = substitute(access.context, moved)
+    assert isinstance(context, Context)
     return evolve(access, indices=indices, context=context)
 
 
-def _check_extents(body: Stmt, lanes: list[str]) -> None:
+def _check_extents(body: Stmt, lanes: Sequence[str]) -> None:
     for tag in lanes:
         loops = [each for each in statements(body) if isinstance(each, For) and each.kind == tag]
         counts = {known(each.extent) for each in loops}

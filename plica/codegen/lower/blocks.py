@@ -7,7 +7,8 @@
                 init: C[v] = 0                              C[i] = 0
                 C[v] = C[v] + A[v, w]                   C[i] = C[i] + A[i, k]
 
-Branches move out of loops in `hoist`, first iterations are peeled in `partition`.
+A reduction over several loops begins where all of them do: `k * 4 + l == 0` is `k == 0 and l == 0`,
+since loops count from 0.  Branches leave their loops in `hoist`, or are cut off in `partition`.
 
 Law: the kernel means the same.  Refused: a reduction across threads, which `allreduce` must have
 lowered before.
@@ -16,14 +17,17 @@ lowered before.
 from __future__ import annotations
 
 from functools import reduce
+from typing import TypeAlias
 
 from plica.codegen.lower.statement import refused, walked, with_body, with_substatements
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
+from plica.ir.dim import polynomial
 from plica.ir.loop import (
     NOTHING,
     THREADS,
     TRUE,
+    Bind,
     Block,
     Branch,
     For,
@@ -34,49 +38,60 @@ from plica.ir.loop import (
 )
 from plica.ir.scalar import And, Eq, Scalar, like
 
+State: TypeAlias = tuple[frozenset[Term], frozenset[Term]]  # variables of threads, and counts
+
 
 def blocks_to_loops(kernel: Kernel) -> Kernel:
     """The kernel without blocks."""
-    return with_body(kernel, walked(kernel.body, frozenset(), _down, _up))
+    start: State = (frozenset(), frozenset(kernel.dims))
+    return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 
-def _down(stmt: Stmt, threads: frozenset[Term]) -> tuple[Stmt, tuple[frozenset[Term], ...]]:
+def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+    threads, counts = state
     while isinstance(stmt, Block):
         _check(stmt, threads)
-        stmt = opened(stmt)
-    if isinstance(stmt, For) and stmt.kind in THREADS:
-        threads |= {stmt.var}
-    return stmt, (threads,) * len(substatements(stmt))
+        stmt = opened(stmt, counts)
+    if isinstance(stmt, For):
+        counts |= {stmt.var}
+        if stmt.kind in THREADS:
+            threads |= {stmt.var}
+    elif isinstance(stmt, Bind):
+        counts -= {stmt.var}
+    return stmt, ((threads, counts),) * len(substatements(stmt))
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], threads: frozenset[Term]) -> Stmt:
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
     return with_substatements(stmt, parts)
 
 
-def opened(block: Block) -> Stmt:
-    """What a block does, in terms of the loops around it."""
-    values = dict(zip(block.vars, block.bindings, strict=True))
+def opened(block: Block, counts: frozenset[Term] = frozenset()) -> Stmt:
+    """What a block does, in terms of the loops around it; `counts` are known not to be negative."""
+    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     stmt = _stmt(block.body, values)
     if block.init is not None:
         init = _stmt(block.init, values)
-        reducing = [
-            Eq(binding, like(0, binding))
-            for binding, kind in zip(block.bindings, block.kinds, strict=True)
-            if kind == "reduce"
-        ]
+        pairs = zip(block.bindings, block.kinds, strict=True)
+        reducing = [one for each, kind in pairs if kind == "reduce" for one in _zero(each, counts)]
         first = _all(reducing)
         # A plain `Seq`: what stands in a loop keeps its number, which pipelines speak of.
         stmt = Seq((init if first is None else Branch(first, init, NOTHING), stmt))
     return stmt if block.predicate is TRUE else Branch(block.predicate, stmt, NOTHING)
 
 
-def _stmt(of: Stmt, values: dict[Term, Scalar] | dict[object, object]) -> Stmt:
-    new = substitute(of, values)  # type: ignore[arg-type]
-    assert not isinstance(new, Scalar)
-    return new  # type: ignore[return-value]  # a statement gives a statement
+def _stmt(of: Stmt, values: dict[Term, Scalar]) -> Stmt:
+    return substitute(of, values)  # type: ignore[return-value]  # a statement gives a statement
 
 
-def _all(conditions: list[Eq]) -> Scalar | None:
+def _zero(binding: Scalar, counts: frozenset[Term]) -> list[Scalar]:
+    """The conditions that a binding is 0, each about as little as can be."""
+    parts = list(polynomial(binding).values())
+    if all(len(atoms) == 1 and atoms[0] in counts and factor > 0 for atoms, factor in parts):
+        return [Eq(atom, like(0, atom)) for (atom,), _ in parts]
+    return [Eq(binding, like(0, binding))]
+
+
+def _all(conditions: list[Scalar]) -> Scalar | None:
     return reduce(And, conditions) if conditions else None
 
 

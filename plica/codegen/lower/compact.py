@@ -7,6 +7,8 @@
 Along each axis the places are `start + offset`, the start in terms of what is outside; the offsets
 lie between numbers, or dims.  Where that cannot be seen, the axis stays as it is.
 
+Memory that the threads of a block share is one for all of them, so their variables are inside.
+
 Laws: the kernel means the same; no buffer becomes larger.  Conditions are not looked at, so the
 region holds all that is touched and maybe more, never more than the buffer held.
 """
@@ -14,6 +16,7 @@ region holds all that is touched and maybe more, never more than the buffer held
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -24,27 +27,36 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.dim import Polynomial, from_polynomial, known, polynomial
 from plica.ir.loop import Alloc, Bind, Block, For, Kernel, Region, Stmt, Store, substatements
+from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
 from plica.rewrite.index import Context, can_prove
 from plica.schedule.around import simple
 
+State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
+
 
 def compact(kernel: Kernel) -> Kernel:
     """The kernel with buffers no larger than they need be."""
-    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+    start: State = (outermost(kernel), frozenset())
+    return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 
-def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
-    return stmt, contexts(stmt, context)
+def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+    context, lanes = state
+    if isinstance(stmt, For) and stmt.kind.startswith("threadIdx"):
+        lanes |= {stmt.var}
+    return stmt, tuple([(each, lanes) for each in contexts(stmt, context)])
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.strides:
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
     if any(isinstance(each, Block) for each in _all_statements(body)):
         return with_substatements(stmt, parts)
-    spans = _spans(buffer, body, context)
+    context, lanes = state
+    shared = scope(buffer.scope).reach in ("block", "warp")
+    spans = _spans(buffer, body, context, lanes if shared else frozenset())
     if spans is None or all(each is None for each in spans):
         return Alloc(buffer, body)
     shape = [
@@ -113,11 +125,14 @@ def _places(root: Stmt, buffer: Buffer, start: Context) -> list[_Place] | None:
     return found
 
 
-def _spans(buffer: Buffer, body: Stmt, context: Context) -> list[Span | None] | None:
+def _spans(
+    buffer: Buffer, body: Stmt, context: Context, lanes: frozenset[ScalarVar]
+) -> list[Span | None] | None:
     places = _places(body, buffer, context)
     if not places:
         return None
-    inner = {each.var for each in _all_statements(body) if isinstance(each, For | Bind)}
+    inner = {each.var for each in _all_statements(body) if isinstance(each, For | Bind)} | lanes
+    context = context.without(lanes)
     spans: list[Span | None] = []
     for at, size in enumerate(buffer.shape):
         spans.append(

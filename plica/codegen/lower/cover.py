@@ -149,12 +149,15 @@ def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[Step], dict[Ter
         case Block():
             bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
             guard = None if stmt.predicate is TRUE else _in_loops(stmt.predicate, values)
-            inner = {**values, **dict(zip(stmt.vars, bindings, strict=True))}
+            inner = dict(values)
+            inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [Step(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
             return steps, inner
         case Bind(var, value):
-            known = {} if _opaque(value) else {var: _in_loops(value, values)}
-            return [Step(stmt, 0)], {**values, **known}
+            inner = dict(values)
+            if not _opaque(value):
+                inner[var] = _in_loops(value, values)
+            return [Step(stmt, 0)], inner
         case _:
             return [Step(stmt, at) for at in range(count)], values
 

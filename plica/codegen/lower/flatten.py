@@ -74,6 +74,10 @@ def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
         step = buffer.strides[at] if buffer.strides else product(buffer.shape[at + 1 :])
         if known(step) == 0 or known(place) == 0:
             continue
-        part = place if known(step) == 1 else place * step
+        one, many = known(place), known(step)
+        if one is not None and many is not None:
+            part = index(one * many)
+        else:
+            part = place if many == 1 else place * step
         total = part if total is None else total + part
     return index(0) if total is None else total

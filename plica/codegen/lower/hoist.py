@@ -5,6 +5,10 @@
             if i < k and n < m: …                       if i < k:
                                                             for j in range(m): …
 
+    for k in range(4):                          C[i] = 0
+        if k == 0: C[i] = 0           -->       for k in range(4):
+        C[i] += A[i, k]                             C[i] += A[i, k]
+
 Parts of a condition move apart; neighbours under one condition share one branch.  A condition that
 reads memory stays where it is.
 
@@ -17,10 +21,11 @@ from collections.abc import Sequence
 from functools import reduce
 
 from plica.codegen.lower.statement import mapped, reads_memory, with_body
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
+from plica.ir.dim import known
 from plica.ir.loop import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt
-from plica.ir.scalar import And, Scalar
+from plica.ir.scalar import And, Eq, Lt, Scalar, like
 from plica.rewrite.index.context import conjuncts
 
 
@@ -34,7 +39,11 @@ def _moved(stmt: Stmt) -> Stmt:
         case For(var, extent, kind, Branch(condition, then, orelse), notes) if orelse is NOTHING:
             out, rest = _parted(condition, var)
             inside = For(var, extent, kind, guarded(rest, then), notes)
-            return guarded(out, inside)
+            return guarded(out, inside if rest else _moved(inside))
+        case For(var, extent, kind, Seq((Branch(condition, then, orelse), *rest)), notes) if (
+            orelse is NOTHING and kind in ("serial", "unrolled")
+        ):
+            return _first(stmt, condition, then, Seq(tuple(rest)))
         case Bind(var, value, Branch(condition, then, orelse)) if orelse is NOTHING:
             out, rest = _parted(condition, var)
             return guarded(out, Bind(var, value, guarded(rest, then)))
@@ -49,6 +58,25 @@ def _moved(stmt: Stmt) -> Stmt:
             return _together(stmts)
         case _:
             return stmt
+
+
+def _first(loop: For, condition: Scalar, then: Stmt, rest: Stmt) -> Stmt:
+    """What comes first in the first iteration alone comes before the loop."""
+    said = conjuncts(condition)
+    start = Eq(loop.var, like(0, loop.var))
+    others = [each for each in said if each is not start]
+    moves = not any(loop.var in free_vars(each) or reads_memory(each) for each in others)
+    if start not in said or not moves:
+        return loop
+    if (known(loop.extent) or 0) < 1:
+        others.append(Lt(like(0, loop.extent), loop.extent))
+    before = substitute(then, {loop.var: like(0, loop.var)})
+    after = For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
+    return Seq((guarded(others, before), after))  # type: ignore[arg-type]  # a statement
+
+
+def _single(stmt: Stmt) -> Stmt:
+    return stmt.stmts[0] if isinstance(stmt, Seq) and len(stmt.stmts) == 1 else stmt
 
 
 def guarded(conditions: Sequence[Scalar], stmt: Stmt) -> Stmt:

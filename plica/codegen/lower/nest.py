@@ -30,13 +30,16 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known, polynomial
-from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
     And,
     Buffer,
+    FloorDiv,
+    FloorMod,
     Lit,
     Load,
     Or,
+    Pow,
     Reduce,
     Scalar,
     ScalarVar,
@@ -50,6 +53,12 @@ ROW: Final = 16 * 1024
 
 TILE: Final = 8
 """How many neighbours are reduced side by side: additions take a few cycles to come through."""
+
+VECTOR: Final = 16
+"""A row of fewer elements is not worth vectors."""
+
+_ALONE: Final = (FloorDiv, FloorMod, Pow)
+"""What machines do for one lane at a time."""
 
 SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
@@ -88,12 +97,15 @@ class _Walk:
     turned: tuple[ScalarVar, Scalar] | None = None
     """An axis that is walked otherwise, and what it is then."""
 
+    kind: LoopKind = "serial"
+    """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
+
 
 def _elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
     walk = _walk(of, finish)
     reductions = exposed(walk.body)
     if not reductions:
-        return _loops(walk.loops, _last(walk.body, walk, out, finish))
+        return _loops(walk.loops, _last(walk.body, walk, out, finish), walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     used = {out.name, *(each.name for each in of.inputs)}
@@ -112,14 +124,14 @@ def _elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
         first = Store(cell.buffer, cell.indices, start(dtype_of(each)))
         again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
         around = tuple(zip(each.axes, each.extents, strict=True))
-        steps += [_loops(inner, first), _loops((*around, *inner), again)]
+        steps += [_loops(inner, first, walk.kind), _loops((*around, *inner), again, walk.kind)]
     if cells[0].buffer is not out or finish is not None:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        steps.append(_loops(inner, _last(value, walk, out, finish)))
+        steps.append(_loops(inner, _last(value, walk, out, finish), walk.kind))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
@@ -159,8 +171,11 @@ def _walk(of: Compute, finish: Finish | None) -> _Walk:
     reductions = exposed(of.body)
     if any(axis in of.axes for each in reductions for axis in each.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
-    if not reductions or _row_fits(of, reductions, finish):
-        return _Walk(loops, of.axes, of.body, 1 if reductions else 0)
+    if not reductions:
+        return _Walk(loops, of.axes, of.body, 0, kind=_kind(of, [of.body], finish))
+    if _row_fits(of, reductions, finish):
+        kind = _kind(of, [each.body for each in reductions], finish)
+        return _Walk(loops, of.axes, of.body, 1, kind=kind)
     long = [place for place, size in enumerate(of.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
         return _Walk(loops, of.axes, of.body, 0)
@@ -231,6 +246,17 @@ def exposed(body: Scalar) -> list[Reduce]:
     return list(found)
 
 
+def _kind(of: Compute, bodies: Sequence[Scalar], finish: Finish | None) -> LoopKind:
+    """Vectorized if neighbours along the last axis are neighbours in all that is read and written."""
+    if not of.axes or (known(of.shape[-1]) or 0) < VECTOR:
+        return "serial"
+    axis = of.axes[-1]
+    if finish is not None and finish.indices[-1:] != (axis,):
+        return "serial"
+    after = [] if finish is None else [finish.value]
+    return "vectorized" if all(_is_row(each, axis) for each in (*bodies, *after)) else "serial"
+
+
 def _row_bytes(of: Compute, reductions: Sequence[Reduce]) -> int:
     """What an accumulator for a row takes."""
     length = known(of.shape[-1]) if of.shape else 1
@@ -254,15 +280,22 @@ def _row_fits(of: Compute, reductions: Sequence[Reduce], finish: Finish | None) 
 
 
 def _contiguous(reduction: Reduce, axis: ScalarVar) -> bool:
-    reads = False
+    """Whether a reduction reads along an axis, and what it reads is contiguous there."""
+    return axis in free_vars(reduction.body) and _is_row(reduction.body, axis)
+
+
+def _is_row(body: Scalar, axis: ScalarVar) -> bool:
+    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
     seen: set[Term] = set()
-    stack: list[Term] = [reduction.body]
+    stack: list[Term] = [body]
     while stack:
         node = stack.pop()
         if node in seen or not isinstance(node, Scalar):
             continue
         seen.add(node)
         if isinstance(node, Reduce):
+            return False
+        if isinstance(node, _ALONE) and axis in free_vars(node):
             return False
         if isinstance(node, Load) and axis in free_vars(node):
             if any(axis in free_vars(each) for each in node.indices[:-1]):
@@ -275,12 +308,15 @@ def _contiguous(reduction: Reduce, axis: ScalarVar) -> bool:
                 or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
             ):
                 return False
-            reads = True
         stack.extend(node._children)
-    return reads
+    return True
 
 
-def _loops(around: Sequence[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:
+def _loops(
+    around: Sequence[tuple[ScalarVar, Scalar]], inside: Stmt, innermost: LoopKind = "serial"
+) -> Stmt:
+    kind = innermost
     for var, extent in reversed(around):
-        inside = For(var, extent, "serial", inside)
+        inside = For(var, extent, kind, inside)
+        kind = "serial"
     return inside

@@ -17,7 +17,7 @@ Law: the kernel means the same.  Loops over vectors and threads are not cut: the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from typing import Final
 
@@ -137,10 +137,17 @@ def _cut(loop: For, context: Context) -> Cut | None:
         return None
     # Where one condition alone makes the cut, and exactly, it has its other value beyond.
     exact = {each: bounds[each][0] for each in settled if all(of.exact for of in bounds[each])}
-    other = {each: FALSE if of.value is TRUE else TRUE for each, of in exact.items()}
-    before = {each: other[each] for each, of in exact.items() if list(of.starts) == starts}
-    after = {each: other[each] for each, of in exact.items() if list(of.stops) == stops}
-    return Cut(start, stop, before if starts else {}, settled, after if stops else {})
+    other: dict[Scalar, Scalar] = {
+        each: FALSE if of.value is TRUE else TRUE for each, of in exact.items()
+    }
+    before = {each: other[each] for each, of in exact.items() if _is(of.starts, starts)}
+    after = {each: other[each] for each, of in exact.items() if _is(of.stops, stops)}
+    return Cut(start, stop, before, settled, after)
+
+
+def _is(mine: Sequence[Scalar], every: Sequence[Scalar]) -> bool:
+    """Whether a condition's own cut is the only one."""
+    return bool(mine) and list(mine) == list(every)
 
 
 @frozen(eq=False)

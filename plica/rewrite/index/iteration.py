@@ -27,7 +27,7 @@ from plica.core.fold import post_order
 from plica.ir.dim import known, quotient, same_dim
 from plica.ir.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
 from plica.rewrite.index.context import EMPTY, TRUE, conjuncts
-from plica.rewrite.index.count import ONE, ZERO, at_least, ceiling, times
+from plica.rewrite.index.count import ONE, ZERO, at_least, ceiling, comparison, times
 from plica.rewrite.index.digit import Digit, Digits, Sum, compact, separable
 from plica.rewrite.index.prove import can_prove
 
@@ -205,7 +205,9 @@ def _read_off(of: Sum, value: Scalar, digits: dict[Digit, Scalar]) -> None:
 
 
 def _size(of: Scalar) -> tuple[int, int]:
-    return len(free_vars(of)), len(post_order(of))
+    pair = comparison(of)
+    compared = of if pair is None else pair[0]
+    return len(free_vars(compared)), len(post_order(compared))
 
 
 def iteration_map(

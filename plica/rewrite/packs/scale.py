@@ -215,10 +215,9 @@ positive: Any = hole("s", dtypes=FLOAT, when=is_positive)
 def around(layer: Layer) -> Iterator[Rule]:
     """The rules of one layer."""
     slides = any(each.name == "groups" for each in layer.record.attributes)
-    data, floats = (
-        varying("x", dtypes=dtypes, rank=layer.ranks if slides else None)
-        for dtypes in (NUMBER, FLOAT)
-    )
+    # A vector on the right leaves a product without the axis before the last.
+    ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
+    data, floats = (varying("x", dtypes=dtypes, rank=ranks) for dtypes in (NUMBER, FLOAT))
     channel_in, weight_in = layer.inputs
     channel_out, weight_out = layer.outputs
 

@@ -34,6 +34,7 @@ from plica.ir.scalar import (
     Max,
     Min,
     Mul,
+    Or,
     Scalar,
     ScalarVar,
     Select,
@@ -47,7 +48,8 @@ from plica.ir.value import Array
 from plica.schedule.region import boxes
 
 STAGES: Final = (
-    "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "twice", "shared",
+    "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
+    "shared",
 )  # fmt: skip
 NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
 MOST_POINTS: Final = 200
@@ -205,7 +207,7 @@ class _Maker:
         """One more stage."""
         stages: dict[str, Callable[[], Stmt]] = {
             "map": self.map, "reduce": self.reduce, "product": self.product, "pad": self.pad,
-            "stencil": self.stencil, "scan": self.scan, "twice": self.twice,
+            "stencil": self.stencil, "scan": self.scan, "wave": self.wave, "twice": self.twice,
             "shared": self.shared,
         }  # fmt: skip
         self.stmts.append(stages[kind]())
@@ -251,14 +253,19 @@ class _Maker:
         label = self.buffer("y", shape, self.dtype)
         return self.nest(label, "s" * len(shape), shape, body)
 
+    def combiner(self) -> tuple[type[Add] | type[Max] | type[Min], float]:
+        """An operation to reduce with, and what it begins with."""
+        least, greatest = (
+            (float("-inf"), float("inf")) if self.dtype.is_float else self.dtype.bounds
+        )
+        options = ((Add, 0), (Add, 0), (Max, least), (Min, greatest))
+        return self.random.choice(options)
+
     def reduce(self) -> Stmt:
         """Sums and extremes over one or two axes."""
         spatial = self.shape(self.random.randint(0, 2))
         reduced = self.shape(self.random.randint(1, 2 if len(spatial) < 2 else 1))
-        least, greatest = (
-            (float("-inf"), float("inf")) if self.dtype.is_float else self.dtype.bounds
-        )
-        operation, start = self.random.choice(((Add, 0), (Add, 0), (Max, least), (Min, greatest)))
+        operation, start = self.combiner()
 
         def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             vars = dict(zip(own, (*spatial, *reduced), strict=True))
@@ -348,6 +355,20 @@ class _Maker:
         label = self.buffer("y", (size,), self.dtype)
         return self.nest(label, "o", (size,), body)
 
+    def wave(self) -> Stmt:
+        """Sums along a diagonal, for which the order of both loops matters."""
+        rows, columns = self.shape(2)
+
+        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            v, w = own
+            value = self.value({v: rows, w: columns})
+            made = self.result((rows, columns))
+            edge = Or(Lt(v, index(1)), Le(columns - 1, w))
+            return None, Store(made, own, Select(edge, value, made[v - 1, w + 1] + value))
+
+        label = self.buffer("y", (rows, columns), self.dtype)
+        return self.nest(label, "oo", (rows, columns), body)
+
     def twice(self) -> Stmt:
         """Two blocks that write one buffer."""
         first = self.map()
@@ -370,12 +391,13 @@ class _Maker:
         label = self.buffer("y", (), self.dtype)
         first, (i, j) = self.block(label, "ss", (rows, columns), produced)
         between = self.made[-1]
+        operation, start = self.combiner()
 
         def consumed(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             v, w = own
             made = self.result((rows,))
-            update = Store(made, (v,), made[v] + between[v, w])
-            return Store(made, (v,), lit(0, self.dtype)), update
+            update = Store(made, (v,), operation(made[v], between[v, w]))
+            return Store(made, (v,), lit(start, self.dtype)), update
 
         then, (k, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
         moved = Block(*[

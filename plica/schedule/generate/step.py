@@ -13,6 +13,7 @@ no row speaks of is never drawn; `untried` says which these are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -20,12 +21,13 @@ import attrs
 from attrs import frozen
 
 from plica.core.name import Name
-from plica.ir.loop import THREADS, Block, For, Kernel, Stmt, substatements
+from plica.ir.loop import THREADS, Block, For, Kernel, Stmt, statements, substatements
 from plica.ir.scalar import ScalarVar
 from plica.schedule.generate.intrinsic import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Sampling, kinds
 from plica.schedule.primitive.block import role_of
+from plica.schedule.primitive.tensorize import tensorize
 from plica.schedule.problem import Problem
 from plica.schedule.replay import State, begin, taken
 from plica.schedule.site import Map, map_of
@@ -205,6 +207,43 @@ def _order(here: Here, given: Given) -> tuple[int, ...]:
     return tuple(order)
 
 
+def _intrinsic(here: Here, given: Given) -> str:
+    """An intrinsic that fits, if there is one; at times any."""
+    names = list(NAMES)
+    here.random.shuffle(names)
+    if here.random.random() < 0.8:
+        for name in names:
+            if tensorize(given["target"], name).check(here.state.scene) is None:
+                return name
+    return names[0]
+
+
+def _tensorizable(here: Here, given: Given) -> Handle:
+    """A loop or a block that some intrinsic does, if there is one; at times any."""
+    targets = [*here.loops(), *here.blocks()]
+    if here.random.random() < 0.7:
+        here.random.shuffle(targets)
+        for target in targets:
+            for name in NAMES:
+                if tensorize(target, name).check(here.state.scene) is None:
+                    return target
+    return here.pick(targets)
+
+
+def _siblings(here: Here, given: Given) -> tuple[Handle, ...]:
+    """Two loops that stand after one another, mostly."""
+    mine = {here.state.outputs[each]: each for each in here.loops()}
+    pairs = []
+    for stmt in statements(here.state.kernel.body):
+        loops = [each for each in substatements(stmt) if isinstance(each, For)]
+        for one, two in pairwise(loops):
+            if one.var in mine and two.var in mine:
+                pairs.append((mine[one.var], mine[two.var]))
+    if not pairs or here.random.random() < 0.1:
+        return (_loop(here, given), _loop(here, given))
+    return here.pick(pairs)
+
+
 NOTES: Final = (
     ("pragma", "fast"), ("role", "a"), ("unroll_explicit", True), ("double_buffer", True),
     ("pragma", 3), ("no such", 1),
@@ -235,6 +274,8 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "thread":             lambda here, given: here.pick(THREADS),
     "scope":              lambda here, given: here.pick(("global", "shared", "local")),
     "fuse.loops":         _chain,
+    "merge_loops.loops":  _siblings,
+    "tensorize.target":   _tensorizable,
     "compute_at.loop":    _neighbour,
     "reverse_compute_at.loop": _neighbour,
     "decompose_reduction.loop": _around,
@@ -251,7 +292,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "lengths":            _factors,
     "order":              _order,
     "padding":            lambda here, given: tuple(here.pick((1, 2, 4)) for _ in _vars(here, given)),
-    "intrinsic":          lambda here, given: here.pick(NAMES),
+    "intrinsic":          _intrinsic,
 }
 # fmt: on
 

@@ -5,6 +5,7 @@ from plica.schedule.primitive.annotate import annotate
 from plica.schedule.primitive.bind import bind
 from plica.schedule.primitive.block import block
 from plica.schedule.primitive.blockize import blockize
+from plica.schedule.primitive.cache_inplace import cache_inplace
 from plica.schedule.primitive.cache_read import cache_read
 from plica.schedule.primitive.cache_write import cache_write
 from plica.schedule.primitive.child_blocks import child_blocks
@@ -22,7 +23,9 @@ from plica.schedule.primitive.output_blocks import output_blocks
 from plica.schedule.primitive.pad_einsum import pad_einsum
 from plica.schedule.primitive.parallel import parallel
 from plica.schedule.primitive.producers import producers
+from plica.schedule.primitive.read_at import read_at
 from plica.schedule.primitive.reader_loop import reader_loop
+from plica.schedule.primitive.reindex import reindex
 from plica.schedule.primitive.reorder import reorder
 from plica.schedule.primitive.reorder_block_iter_var import reorder_block_iter_var
 from plica.schedule.primitive.reverse_compute_at import reverse_compute_at
@@ -40,6 +43,7 @@ from plica.schedule.primitive.transform_layout import transform_layout
 from plica.schedule.primitive.unannotate import unannotate
 from plica.schedule.primitive.unroll import unroll
 from plica.schedule.primitive.vectorize import vectorize
+from plica.schedule.primitive.write_at import write_at
 
 __all__ = [
     "add_unit_loop",
@@ -47,6 +51,7 @@ __all__ = [
     "bind",
     "block",
     "blockize",
+    "cache_inplace",
     "cache_read",
     "cache_write",
     "child_blocks",
@@ -64,7 +69,9 @@ __all__ = [
     "pad_einsum",
     "parallel",
     "producers",
+    "read_at",
     "reader_loop",
+    "reindex",
     "reorder",
     "reorder_block_iter_var",
     "reverse_compute_at",
@@ -83,4 +90,5 @@ __all__ = [
     "unannotate",
     "unroll",
     "vectorize",
+    "write_at",
 ]

@@ -33,7 +33,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import known_scope
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
+from plica.schedule.reach import is_filled, is_written, reached
 from plica.schedule.region import Box
 from plica.schedule.rework import (
     Place,
@@ -70,6 +70,10 @@ class CacheRead(Instruction):
     consumers: tuple[Handle, ...] = ()
 
     def check(self, scene: Scene) -> Problem | None:
+        return self.wrong(scene) or unsafe_after(self, scene)
+
+    def wrong(self, scene: Scene) -> Problem | None:
+        """Why the step is illegal even where all loops are serial."""
         site = scene.block(self.block)
         scope = scope_body(scene.kernel, site)
         where = f"the block {site.node.label}"
@@ -85,13 +89,14 @@ class CacheRead(Instruction):
         if problem is not None:
             return problem
         spot = self.spot(scene)
-        return spot if isinstance(spot, Problem) else unsafe_after(self, scene)
+        return spot if isinstance(spot, Problem) else None
 
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)
         buffer, readers = self.meant(scene)
         spot = self.spot(scene)
-        assert isinstance(spot, Spot) and not isinstance(readers, Problem)
+        assert isinstance(spot, Spot)
+        assert not isinstance(readers, Problem)
         cache = staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
         variables = fresh_vars(kernel, "v", len(buffer.shape))
@@ -141,6 +146,9 @@ class CacheRead(Instruction):
             expected = f"at most one writer of {buffer.name}, apart from its readers"
             return Problem("sole-writer", where, expected, names)
         if not writers:
+            if not is_filled(scene.kernel, site, buffer):
+                expected = f"all of {buffer.name} to be written before it is copied"
+                return Problem("covered", where, expected, "that is not shown")
             context = context_of(site.above[: depth_of(site.above, ())])
             box = reached(readers, buffer, (), context, written=False)
             return Spot(front_of(scope), (), box)

@@ -60,6 +60,10 @@ class CacheWrite(Instruction):
     consumers: tuple[Handle, ...] = ()
 
     def check(self, scene: Scene) -> Problem | None:
+        return self.wrong(scene) or unsafe_after(self, scene)
+
+    def wrong(self, scene: Scene) -> Problem | None:
+        """Why the step is illegal even where all loops are serial."""
         site = scene.block(self.block)
         scope = scope_body(scene.kernel, site)
         where = f"the block {site.node.label}"
@@ -75,13 +79,14 @@ class CacheWrite(Instruction):
         if problem is not None:
             return problem
         spot = self.spot(scene)
-        return spot if isinstance(spot, Problem) else unsafe_after(self, scene)
+        return spot if isinstance(spot, Problem) else None
 
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)
         buffer, readers = self.meant(scene)
         spot = self.spot(scene)
-        assert isinstance(spot, Spot) and not isinstance(readers, Problem)
+        assert isinstance(spot, Spot)
+        assert not isinstance(readers, Problem)
         cache = staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
         variables = fresh_vars(kernel, "v", len(buffer.shape))

@@ -135,7 +135,8 @@ def inlined(scope: Stmt, label: Name) -> Stmt:
     """The scope without a block, whose value is computed wherever it is read."""
     block = stages(scope)[label].block
     places, store = plain_store(block), block.body
-    assert places is not None and isinstance(store, Store)
+    assert places is not None
+    assert isinstance(store, Store)
     buffer, value = store.buffer, store.value
 
     def there(node: Load | Store) -> Term | None:

@@ -103,7 +103,7 @@ def gathered(body: Stmt, loops: list[For], var: ScalarVar) -> Stmt:
     def gather(term: Scalar) -> Scalar:
         if last.var not in free_vars(term):
             return term
-        whole = simple(substitute(term, value))  # type: ignore[arg-type]  # a scalar stays one
+        whole = simple(substitute(term, value))
         return whole if free_vars(whole).isdisjoint(mine) else term
 
     def change(stmt: Stmt, _: Context) -> Stmt:

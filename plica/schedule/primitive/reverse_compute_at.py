@@ -37,7 +37,7 @@ from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
 from plica.schedule.primitive.compute_at import Plan
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
+from plica.schedule.reach import is_written, reached, stays_inside
 from plica.schedule.region import Box
 from plica.schedule.rework import Span, nest_of, reworked, with_scope
 from plica.schedule.site import Above
@@ -133,7 +133,7 @@ def _spans(
         box = reached([maker], buffer, shared, context, written=True)
         every_read = reached([mine], buffer, (), outer, written=False)
         for part, loops, there in ((box, shared, context), (every_read, (), outer)):
-            if not is_written(maker, loops, part, there):
+            if not stays_inside(block, buffer) or not is_written(maker, loops, part, there):
                 expected = f"{maker.block.label} to write all of what is read of {buffer.name}"
                 return Problem("covered", where, expected, "that is not shown")
         values = _values(block, buffer, box, context)

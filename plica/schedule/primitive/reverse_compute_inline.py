@@ -43,7 +43,7 @@ from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import bindings_of, intermediate
 from plica.schedule.primitive.compute_inline import axes_of, plain_indices
 from plica.schedule.problem import Problem
-from plica.schedule.reach import at_values, is_written, whole
+from plica.schedule.reach import at_values, is_written, stays_inside, whole
 from plica.schedule.rework import reworked, with_elements, with_scope, without_buffer
 from plica.schedule.site import Site, with_parts
 
@@ -56,7 +56,7 @@ class ReverseComputeInline(Instruction):
     block: Handle
 
     def check(self, scene: Scene) -> Problem | None:
-        kernel, site = scene.kernel, scene.block(self.block)
+        site = scene.block(self.block)
         block, scope = site.node, scope_body(scene.kernel, site)
         where = f"the block {block.label}"
         problem = complete_body(block) or unsettled(scope, block.label)
@@ -180,7 +180,8 @@ def _fits(site: Site[Block], producer: Stage, buffer: Buffer) -> Problem | None:
                 return Problem("inside", where, expected, "other indices")
         if len(producer.writes) > 1:
             return Problem("inside", where, "one output", f"{len(producer.writes)} outputs")
-    if not is_written(producer, (), whole(block, buffer, written=False), EMPTY):
+    box = whole(block, buffer, written=False)
+    if not stays_inside(block, buffer) or not is_written(producer, (), box, EMPTY):
         expected = f"all of {buffer.name} that is read"
         return Problem("covered", where, expected, "that is not shown")
     return None

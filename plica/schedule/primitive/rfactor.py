@@ -24,6 +24,8 @@ speaks of loops of both kinds), `no-reduce-thread` (no other reduce loop is over
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
@@ -248,7 +250,7 @@ def _with(terms: tuple[Scalar, ...], axis: int, one: Scalar) -> tuple[Scalar, ..
     return (*terms[:axis], one, *terms[axis:])
 
 
-def _valued(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
+def _valued(term: Scalar, values: Mapping[ScalarVar, Scalar]) -> Scalar:
     found = substitute(term, values)
     assert isinstance(found, Scalar)
     return found

@@ -11,10 +11,13 @@ The decision is the number of a loop around the block's first reader, from outsi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from random import Random
 
 from attrs import frozen
 
+from plica.core.name import Name
+from plica.ir.loop import Kernel
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.primitive.compute_at import ComputeAt
@@ -51,15 +54,21 @@ class SampleComputeLocation(Sampling):
 
     def places(self, scene: Scene) -> list[int]:
         """The numbers of the loops at which `compute_at` is legal."""
-        around = loops_of_reader(scene, self.block)
-        assert not isinstance(around, Problem)
-        found = []
-        for number, loop in enumerate(around):
-            handle = Handle(-1, number, "loop")  # no step gives it
-            here = Scene(scene.kernel, {**scene.outputs, handle: loop.var})
-            if ComputeAt(self.block, handle).check(here) is None:
-                found.append(number)
-        return found
+        return list(_places(scene.kernel, scene.block(self.block).node.label))
+
+
+@lru_cache(maxsize=64)
+def _places(kernel: Kernel, label: Name) -> tuple[int, ...]:
+    block, loop = Handle(-1, 0, "block"), Handle(-1, 0, "loop")  # no step gives them
+    around = loops_of_reader(Scene(kernel, {block: label}), block)
+    assert not isinstance(around, Problem)
+    return tuple(
+        [
+            number
+            for number, each in enumerate(around)
+            if ComputeAt(block, loop).check(Scene(kernel, {block: label, loop: each.var})) is None
+        ]
+    )
 
 
 def sample_compute_location(block: Handle) -> SampleComputeLocation:

@@ -93,8 +93,8 @@ class Split(Instruction):
             context = context.loop(var, extent)
         body = tidied(body, frozenset(variables), context)  # type: ignore[arg-type]
         for var, extent in zip(reversed(variables), reversed(extents), strict=True):
-            body = For(var, extent, "serial", body)  # type: ignore[arg-type]
-        return Edited(replace(scene.kernel, site, body), tuple(variables))  # type: ignore[arg-type]
+            body = For(var, extent, "serial", body)
+        return Edited(replace(scene.kernel, site, body), tuple(variables))
 
     def numbers(self, scene: Scene) -> list[int | None]:
         """The factors as numbers."""

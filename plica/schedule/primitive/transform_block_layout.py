@@ -85,14 +85,17 @@ class TransformBlockLayout(Instruction):
         kernel, site = scene.kernel, scene.block(self.block)
         block = site.node
         back, extents = inverse(self.map, block.extents), image_shape(self.map, block.extents)
-        assert back is not None and extents is not None
+        assert back is not None
+        assert extents is not None
         variables = fresh_vars(kernel, "v", len(extents))
         context = EMPTY
         for var, extent in zip(variables, extents, strict=True):
             context = context.loop(var, extent)
         olds = [simple(each, context) for each in back.map.apply(variables)]
         values = dict(zip(block.vars, olds, strict=True))
-        kinds = [min(_made_of(self.map, block, each), default="spatial") for each in self.map.results]
+        kinds = [
+            min(_made_of(self.map, block, each), default="spatial") for each in self.map.results
+        ]
         new = with_parts(
             block, vars=variables, extents=extents, kinds=tuple(kinds), bindings=variables,
             predicate=TRUE, init=_at(block.init, values, context),

@@ -25,7 +25,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.index_map import IndexMap
-from plica.ir.loop import TRUE, Alloc, Block, For, Kernel, Stmt, Store
+from plica.ir.loop import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store
 from plica.ir.scalar import Buffer, Load, Scalar, lit
 from plica.rewrite.index import EMPTY, Context
 from plica.rewrite.index.inversion import image_shape, inverse
@@ -141,7 +141,8 @@ def laid_out(body: Stmt, buffer: Buffer, of: IndexMap, ranges: Context) -> Stmt:
                 return node
 
     made = map_bottom_up(each, body)
-    return made  # type: ignore[return-value]  # a statement, as the body was
+    assert isinstance(made, STATEMENTS)
+    return made
 
 
 def within(term: Scalar, ranges: Context) -> Context:
@@ -191,4 +192,3 @@ def transform_layout(
 ) -> Instruction:
     """The elements of a buffer that a block reads or writes lie in another order, everywhere."""
     return TransformLayout(block, side, index, map, pad)
-

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.core.term import Term
 from plica.ir.define import define, defined
 from plica.ir.dim import dim_var, evaluate
 from plica.ir.dtype import f32, i32
@@ -18,7 +19,7 @@ from plica.ir.scalar import And, Lit, Scalar, Select, index
 from plica.ir.script import from_text
 from plica.ir.stage import placeholder, stage
 from plica.ir.tensor import buffer, compute, reduce
-from plica.schedule import do, fuse, loops, record, split
+from plica.schedule import ScheduleRefused, do, fuse, loops, record, reorder, split
 from plica.schedule.primitive.block import block as find
 
 Array = np.ndarray[Any, Any]
@@ -31,10 +32,15 @@ def read(text: str) -> Kernel:
     return found
 
 
+def sizes_of(kernel: Kernel, sizes: Mapping[str, int]) -> dict[Term, int]:
+    """The sizes of a kernel's dims that are given by name."""
+    return {each: sizes[str(each.name)] for each in kernel.dims if str(each.name) in sizes}
+
+
 def inputs(kernel: Kernel, sizes: Mapping[str, int], seed: int = 0) -> list[Array]:
     """Small whole numbers for each input, so that sums are exact."""
     source = np.random.default_rng(seed)
-    named = {each: sizes[str(each.name)] for each in kernel.dims if str(each.name) in sizes}
+    named = sizes_of(kernel, sizes)
     found = []
     for each in kernel.params[: kernel.inputs]:
         shape = [evaluate(size, named) or 0 for size in each.shape]
@@ -43,8 +49,7 @@ def inputs(kernel: Kernel, sizes: Mapping[str, int], seed: int = 0) -> list[Arra
 
 
 def run(kernel: Kernel, arrays: list[Array], sizes: Mapping[str, int]) -> list[Array]:
-    given = {each: sizes[str(each.name)] for each in kernel.dims if str(each.name) in sizes}
-    return list(run_kernel(kernel, arrays, given))
+    return list(run_kernel(kernel, arrays, sizes_of(kernel, sizes)))
 
 
 def assert_same(before: Kernel, after: Kernel, **sizes: int) -> None:
@@ -87,32 +92,40 @@ def chain(n: Any, m: int) -> Kernel:
 
 @st.composite
 def scheduled(draw: DrawFn) -> tuple[Kernel, dict[str, int]]:
-    """A kernel with some loops split and fused, and sizes for its dims."""
+    """A kernel with some loops split, fused and reordered, and sizes for its dims."""
     sizes = {"n": draw(st.integers(1, 7)), "m": draw(st.integers(1, 5))}
     n: Any = dim_var("n") if draw(st.booleans()) else sizes["n"]
     small = draw(st.integers(1, 4))
-    kernel = draw(
-        st.sampled_from(
-            (lambda: matmul(n, dim_var("m"), small), lambda: conv(n, 3), lambda: chain(n, small))
-        )
-    )()
+    makers: dict[str, Callable[[], Kernel]] = {
+        "matmul": lambda: matmul(n, dim_var("m"), small),
+        "conv": lambda: conv(n, 3),
+        "chain": lambda: chain(n, small),
+    }
+    kernel = makers[draw(st.sampled_from(sorted(makers)))]()
     labels = [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
-    steps = draw(
-        st.lists(
-            st.tuples(st.sampled_from(labels), st.integers(0, 3), st.integers(1, 4), st.booleans()),
-            max_size=3,
-        )
+    step = st.tuples(
+        st.sampled_from(labels),
+        st.integers(0, 3),
+        st.integers(1, 4),
+        st.sampled_from(("split", "fuse", "reorder", "split")),
     )
+    steps = draw(st.lists(step, max_size=5))
 
     @do
     def schedule() -> Any:
-        for label, at, factor, fused in steps:
+        for label, at, factor, how in steps:
             found = yield find(label)
             around = yield loops(found)
-            if fused and len(around) > 1:
-                yield fuse(*around[:2])
-            else:
-                yield split(around[at % len(around)], (None, factor))
+            first = at % len(around)
+            try:
+                if how == "fuse":
+                    yield fuse(*around[:2])
+                elif how == "reorder":
+                    yield reorder(*around[first:], *around[:first])
+                else:
+                    yield split(around[first], (None, factor))
+            except ScheduleRefused:
+                continue
 
     (new,) = record(schedule, kernel).module.values
     assert isinstance(new, Kernel)

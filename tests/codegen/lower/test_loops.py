@@ -1,4 +1,4 @@
-"""Loops: blocks become loops, branches move out, guards are cut off; what asks for it is unrolled."""
+"""Loops: blocks become loops, branches move out, guards are cut off, copies are written out."""
 
 from __future__ import annotations
 
@@ -46,8 +46,23 @@ def test_the_tail_is_cut_off(golden: Golden) -> None:
         for each in (opened, moved, cut):
             assert_same(kernel, each, n=size)
     golden("\n\n".join(show_kernel(each) for each in (opened, moved, cut)), "partition_tail")
-    assert branches(moved) == 2
+    assert branches(moved) == 1
     assert branches(cut) == 0
+
+
+def test_the_first_iteration_is_cut_off_where_elements_are_inside(golden: Golden) -> None:
+    kernel = read("""
+def inside(x: Buffer[(6, 5), i32], y: Buffer[(5,), i32]):
+    for k, l, j in grid(2, 3, 5):
+        with block("y", v=spatial(5, j), w=reduce(6, k * 3 + l)):
+            with init():
+                y[v] = 0
+            y[v] += x[w, v]
+""")
+    cut = tidy(partition(tidy(hoist(blocks_to_loops(kernel)))))
+    assert_same(kernel, cut)
+    assert branches(cut) == 0
+    golden(show_kernel(cut), "partition_inside")
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(-3, 9), st.integers(-2, 2))

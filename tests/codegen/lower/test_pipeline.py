@@ -23,13 +23,12 @@ def three(x: Buffer[("n", 4), i32], y: Buffer[("n", 4), i32]):
     for i in range(n, {notes}):
         t = alloc(Buffer[(4,), i32])
         u = alloc(Buffer[(4,), i32])
-        with group():
-            for j in range(4):
-                t[j] = x[i, j] * 2
-            for j in range(4):
-                u[j] = t[3 - j] + 1
-            for j in range(4):
-                y[i, j] = u[j] + t[j]
+        for j in range(4):
+            t[j] = x[i, j] * 2
+        for j in range(4):
+            u[j] = t[3 - j] + 1
+        for j in range(4):
+            y[i, j] = u[j] + t[j]
 """
 
 
@@ -37,7 +36,7 @@ def three(stage: tuple[int, ...], order: tuple[int, ...] | None = None) -> Kerne
     notes = f"software_pipeline_stage={stage}"
     if order is not None:
         notes += f", software_pipeline_order={order}"
-    return read(THREE.format(notes=notes).replace("        with group():\n", "").replace("            for j", "        for j").replace("                ", "            "))
+    return read(THREE.format(notes=notes))
 
 
 def buffers(kernel: Kernel) -> dict[str, int]:
@@ -114,7 +113,9 @@ def fetch(x: Buffer[("n", 8), i32], y: Buffer[("n", 8), i32]):
     t = alloc(Buffer[("n", 8), i32])
     for i in range(n):
         for j in range(8):
-            with block("t", vi=spatial(n, i), vj=spatial(8, j), double_buffer=True):
+            with block(
+                "t", vi=spatial(n, i), vj=spatial(8, j), annotations={"double_buffer": True}
+            ):
                 t[vi, vj] = x[vi, vj] * 3
         for j1 in range(8):
             with block("y", vi=spatial(n, i), vj=spatial(8, j1)):
@@ -122,12 +123,8 @@ def fetch(x: Buffer[("n", 8), i32], y: Buffer[("n", 8), i32]):
 """
 
 
-def fetch() -> Kernel:
-    return read(FETCH.replace(", double_buffer=True", ', annotations={"double_buffer": True}'))
-
-
 def test_a_double_buffered_block_runs_ahead(golden: Golden) -> None:
-    kernel = fetch()
+    kernel = read(FETCH)
     staged = double_buffer(kernel)
     assert any(
         dict(each.annotations).get("software_pipeline_stage") == (0, 1)

@@ -99,6 +99,14 @@ def test_products_of_matrices(transposed: bool) -> None:
         agree(before, after, numbers(2, 3, 4))
 
 
+def test_a_matrix_times_a_vector_has_no_rows_to_scale() -> None:
+    x = Var(Name("x"), tensor((4,), "f32"))
+    w = const(numbers(2, 3, 4), "f32")
+    for factor in (const(numbers(3), "f32"), const(numbers(2, 1), "f32")):
+        before = of(call("matmul", w, x) * factor, x)
+        agree(before, fold_scales(before), numbers(4))
+
+
 def test_a_positive_scale_goes_through_relu() -> None:
     before = layer("nn.relu(nn.conv(x, w) + s) * s", scale=0.25)
     after = fold_scales(before)

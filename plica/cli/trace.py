@@ -1,0 +1,319 @@
+"""`plica trace`: show, replay, compare, bisect, minimise, normalise and transport schedule traces.
+
+A trace is a file of JSON (`.json`) or Python text (`.py`); a program is a script with a kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from plica.cli.command import Command
+from plica.runtime.error import Diagnostic, InputError, Place
+
+if TYPE_CHECKING:
+    from plica.ir.loop import Kernel
+    from plica.ir.module import Module
+    from plica.schedule.trace import Trace
+
+EPILOG: Final = """\
+examples:
+  plica trace show best.json --program matmul.py
+  plica trace replay best.json matmul.py -o scheduled.py
+  plica trace diff old.json new.json --program matmul.py
+  plica trace bisect best.json matmul.py                 the first step that changes the result
+  plica trace bisect best.json matmul.py --bad slow.py:slower
+  plica trace minimise best.json matmul.py -o small.json
+  plica trace transport best.json other.py -o other.json
+"""
+
+COLOURS: Final = {
+    "same": "green", "adapted": "cyan", "dropped": "yellow", "refused": "red",
+    "+": "green", "-": "red", "~": "cyan", ">": "magenta", "<": "magenta", "@": "dim",
+}  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """One verb a tool."""
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    def verb(name: str, about: str, run: Callable[..., int], *files: str) -> Any:
+        found = verbs.add_parser(name, help=about, description=f"{about}.")
+        for each in files:
+            found.add_argument(each)
+        if "program" not in files:
+            found.add_argument("--program", metavar="FILE.py", help="the script with the kernel")
+        found.add_argument("--kernel", help="which kernel, where there are several")
+        found.set_defaults(verb=run)
+        return found
+
+    def output(sub: Any, what: str) -> None:
+        sub.add_argument("-o", "--output", metavar="FILE", help=f"write the {what} there")
+
+    shown = verb("show", "A trace as Python, in the names of a program if there is one", show,
+                 "trace")  # fmt: skip
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    output(shown, "trace (.json or .py)")
+    output(verb("replay", "The program that a trace makes", replay, "trace", "program"), "program")
+    difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
+    difference.add_argument("--json", action="store_true", help="print JSON")
+    output(verb("merge", "Two traces that come from one, brought together", merge,
+                "base", "a", "b"), "trace")  # fmt: skip
+    bisected = verb("bisect", "The first step after which a program is bad", bisect,
+                    "trace", "program")  # fmt: skip
+    bisected.add_argument("--bad", metavar="FILE.py:NAME",
+                          help="a function of a module (default: its result is wrong)")  # fmt: skip
+    bisected.add_argument("--size", action="append", default=[], metavar="DIM=N",
+                          help="a symbolic size, for running the kernel; repeatable")  # fmt: skip
+    minimised = verb("minimise", "The smallest trace that is still good", minimise,
+                     "trace", "program")  # fmt: skip
+    minimised.add_argument("--good", metavar="FILE.py:NAME",
+                           help="a function of a module (default: the same program)")  # fmt: skip
+    output(minimised, "trace")
+    output(verb("normalise", "The one trace for all that the laws make equal", normalise, "trace"),
+           "trace")  # fmt: skip
+    transported = verb("transport", "A trace brought to another program, with a report", transport,
+                       "trace", "program")  # fmt: skip
+    output(transported, "trace")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the verb."""
+    code: int = arguments.verb(arguments)
+    return code
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print a trace, or write it in the other form."""
+    trace = read_trace(arguments.trace)
+    program = None if arguments.program is None else read_program(arguments.program)
+    if arguments.output is not None:
+        return write_trace(trace, arguments.output)
+    if arguments.json:
+        return _code(trace.to_json(), "json")
+    return _code(trace.to_python(program, arguments.kernel), "python")
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Print or write the program that a trace makes."""
+    from plica.schedule import replay as replayed
+
+    trace, program = read_trace(arguments.trace), read_program(arguments.program)
+    module = replayed(trace, program, arguments.kernel)
+    return _write_program(module, arguments.output)
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Print the hunks, with the effect of each where a program is given; 1 where there are any."""
+    from plica.schedule import Effect, effects
+    from plica.schedule import diff as compared
+
+    a, b = read_trace(arguments.a), read_trace(arguments.b)
+    found = compared(a, b)
+    shown: tuple[Effect | None, ...] = (None,) * len(found.hunks)
+    if arguments.program is not None:
+        shown = effects(found, a, read_program(arguments.program), arguments.kernel)
+    if arguments.json:
+        rows = [
+            {"edits": [str(each) for each in hunk], "effect": effect and list(effect.lines)}
+            for hunk, effect in zip(found.hunks, shown, strict=True)
+        ]
+        print(json.dumps(rows, indent=2))
+        return 1 if rows else 0
+    for number, (hunk, effect) in enumerate(zip(found.hunks, shown, strict=True)):
+        _line(f"hunk {number}", "bold")
+        for edit in hunk:
+            _line(str(edit), COLOURS[str(edit)[0]])
+        for line in () if effect is None else effect.text.splitlines():
+            _line(f"    {line}", COLOURS.get(line[:1]))
+    if not found.hunks:
+        _line("the traces are the same", "green")
+    return 1 if found.hunks else 0
+
+
+def merge(arguments: argparse.Namespace) -> int:
+    """Print or write the merged trace, or the conflicts."""
+    from plica.schedule import Conflicts
+    from plica.schedule import merge as merged
+
+    base, a, b = (read_trace(each) for each in (arguments.base, arguments.a, arguments.b))
+    program = None if arguments.program is None else read_program(arguments.program)
+    found = merged(base, a, b, program, arguments.kernel)
+    if isinstance(found, Conflicts):
+        for conflict in found.found:
+            _line(str(conflict), "red")
+        return 1
+    return _give_trace(found, arguments.output)
+
+
+def bisect(arguments: argparse.Namespace) -> int:
+    """Print the step that makes the program bad; 1 where there is one."""
+    from plica.schedule import bisect as bisected
+    from plica.schedule.diff import described
+    from plica.schedule.oracle import agree
+    from plica.schedule.replay import kernel_of
+
+    trace, program = read_trace(arguments.trace), read_program(arguments.program)
+    _, name, whole = kernel_of(program, arguments.kernel)
+    sizes = dict(_size(each) for each in arguments.size)
+
+    def wrong(module: Module) -> bool:
+        return not agree(whole, kernel_of(module, str(name.name))[2], sizes)
+
+    bad = wrong if arguments.bad is None else read_function(arguments.bad)
+    found = bisected(trace, program, bad, arguments.kernel)
+    if found is None:
+        _line("the program is good after all steps", "green")
+        return 0
+    _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")
+    _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
+    kernels = (kernel_of(each, str(name.name))[2] for each in (found.before, found.after))
+    for line in _difference(*kernels):
+        _line(f"    {line}", COLOURS.get(line[:1]))
+    return 1
+
+
+def minimise(arguments: argparse.Namespace) -> int:
+    """Print or write the smallest good trace."""
+    from plica.core.digest import digest
+    from plica.schedule import minimise as minimised
+    from plica.schedule import replay as replayed
+
+    trace, program = read_trace(arguments.trace), read_program(arguments.program)
+    if arguments.good is None:
+        wanted = digest(replayed(trace, program, arguments.kernel))
+        found = minimised(trace, program, lambda module: digest(module) == wanted, arguments.kernel)
+    else:
+        found = minimised(trace, program, read_function(arguments.good), arguments.kernel)
+    print(f"{len(trace)} steps, {len(found)} are needed", file=sys.stderr)
+    return _give_trace(found, arguments.output)
+
+
+def normalise(arguments: argparse.Namespace) -> int:
+    """Print or write the normal form."""
+    from plica.schedule import normalise as normalised
+
+    program = None if arguments.program is None else read_program(arguments.program)
+    found = normalised(read_trace(arguments.trace), program, arguments.kernel)
+    return _give_trace(found, arguments.output)
+
+
+def transport(arguments: argparse.Namespace) -> int:
+    """Print what became of each instruction, and write the new trace."""
+    from plica.schedule import transport as transported
+
+    trace, program = read_trace(arguments.trace), read_program(arguments.program)
+    moved = transported(trace, program, arguments.kernel)
+    for fate in moved.report.fates:
+        _line(str(fate), COLOURS[fate.verdict])
+    _line(str(moved.report).splitlines()[-1], "bold")
+    return 0 if arguments.output is None else write_trace(moved.trace, arguments.output)
+
+
+def read_trace(name: str) -> Trace:
+    """The trace in a file, by its suffix."""
+    from plica.schedule import Trace
+
+    text = _text(name)
+    return Trace.from_python(text, name) if name.endswith(".py") else Trace.from_json(text)
+
+
+def write_trace(trace: Trace, name: str) -> int:
+    """Write a trace, by the suffix of the file; 0 as an exit code."""
+    text = trace.to_python() if name.endswith(".py") else f"{trace.to_json()}\n"
+    Path(name).write_text(text, encoding="utf-8", newline="\n")
+    return 0
+
+
+def read_program(name: str) -> Module:
+    """The module of a script."""
+    from plica.ir.script import from_text
+
+    return from_text(_text(name), name)
+
+
+def read_function(name: str) -> Callable[[Module], bool]:
+    """The function that `FILE.py:NAME` means."""
+    file, _, word = name.rpartition(":")
+    if not Path(file).is_file():
+        _refuse(name, "There is no such file.", "FILE.py:NAME")
+    # The user's own file, named on the user's command line, is run as Python runs it.
+    found: Callable[[Module], bool] | None = runpy.run_path(file).get(word)
+    if not callable(found):
+        _refuse(name, f"The file has no function {word!r}.", "FILE.py:NAME")
+    return found
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not name or not number.isdecimal():
+        _refuse(text, "A size is given as DIM=N.", "DIM=N")
+    return name, int(number)
+
+
+def _text(name: str) -> str:
+    path = Path(name)
+    if not path.is_file():
+        _refuse(name, "There is no such file.", "a file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        _refuse(name, "The file is not text in UTF-8.", "a text")
+
+
+def _refuse(name: str, message: str, expected: str) -> NoReturn:
+    raise InputError(Diagnostic("input-unknown", message, Place(file=name), expected, name))
+
+
+def _give_trace(trace: Trace, output: str | None) -> int:
+    return _code(trace.to_python(), "python") if output is None else write_trace(trace, output)
+
+
+def _write_program(module: Module, output: str | None) -> int:
+    from plica.ir.show import show_module
+
+    source = show_module(module)
+    if output is None:
+        return _code(source.text, "python")
+    if source.constants:
+        _refuse(output, "The program has constants too large for its text.", "small constants")
+    Path(output).write_text(source.text, encoding="utf-8", newline="\n")
+    return 0
+
+
+def _difference(before: Kernel, after: Kernel) -> list[str]:
+    from difflib import unified_diff
+
+    from plica.ir.show.kernel import show_kernel
+
+    old, new = (show_kernel(each).splitlines() for each in (before, after))
+    return list(unified_diff(old, new, "before", "after", lineterm="", n=2))
+
+
+def _code(text: str, language: str) -> int:
+    """Print code, in colours on a terminal; 0 as an exit code."""
+    if not sys.stdout.isatty():
+        print(text.rstrip("\n"))
+        return 0
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    Console().print(Syntax(text.rstrip("\n"), language, background_color="default"))
+    return 0
+
+
+def _line(text: str, style: str | None = None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console().print(Text(text, style=style or ""), soft_wrap=True, highlight=False)
+
+
+COMMAND: Final = Command("trace", "Schedule traces: show, replay, compare, bisect", run, configure)

@@ -1,0 +1,44 @@
+"""The oracle of traces: whether two kernels write the same, asked of the interpreter.
+
+Inputs are small whole numbers, so that sums are exact and their order does not matter.  A kernel
+that reads what nothing wrote, leaves its buffers or races is not the same as one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from plica.core.term import Term
+from plica.ir.loop import Kernel
+from plica.ir.run import run_kernel
+from plica.ir.size import shape_of
+from plica.ir.value import Array
+from plica.runtime.error import Diagnostic, EvaluationError, InputError
+
+SIZE: Final = 5
+"""What a symbolic size is where nothing is said: small, and divided by nothing."""
+
+
+def agree(
+    before: Kernel, after: Kernel, sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> bool:
+    """Whether both write the same, bit by bit, for sizes by the name of their dims."""
+    given = sizes or {}
+    known: dict[Term, int] = {var: given.get(str(var.name), SIZE) for var in before.dims}
+    random = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for each in before.params[: before.inputs]:
+        shape = shape_of(each.shape, known)
+        if shape is None:
+            message = "The shape of an input does not follow from the sizes that are given."
+            raise InputError(Diagnostic("input-shape", message, found=str(each.name)))
+        arrays.append(random.integers(-4, 5, shape).astype(each.dtype.numpy))
+    expected = run_kernel(before, arrays, known)
+    try:
+        found = run_kernel(after, arrays, known)
+    except EvaluationError:
+        return False
+    return all(np.array_equal(x, y) for x, y in zip(expected, found, strict=True))

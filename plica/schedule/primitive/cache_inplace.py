@@ -1,0 +1,138 @@
+"""cache_inplace: a block that updates a buffer updates a copy of it, copied in and out.
+
+    before                          after  cache_inplace(c, 0, "local")
+    …                               for ax in range(n):
+    for i in range(n):                  with block("C_local", v_1=ax):
+        with block("C", v=i):               C_local[v_1] = C[v_1]
+            C[v] = C[v] + A[v]      for i in range(n):
+                                        with block("C", v=i):
+                                            C_local[v] = C_local[v] + A[v]
+                                    for ax_1 in range(n):
+                                        with block("C_local_1", v_2=ax_1):
+                                            C[v_2] = C_local[v_2]
+
+Buffers are counted among those the block writes.
+
+Preconditions: `stage-pipeline` (only loops and blocks in the scope), `write-index` (the block
+writes so many buffers), `in-place` (it reads that one too), `scope` (somebody declared it), `alone`
+(nobody else touches the buffer in the outermost loop around the block), `covered` (an earlier block
+has written all that is copied in).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.ir.loop import Block, Kernel, Stmt
+from plica.ir.scalar import Buffer
+from plica.rewrite.index import EMPTY
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.dependence import stranger
+from plica.schedule.flow import common, scope_body, stages
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import known_scope
+from plica.schedule.primitive.cache_write import after_all
+from plica.schedule.problem import Problem
+from plica.schedule.reach import is_written, reached
+from plica.schedule.region import Box, clipped, hull
+from plica.schedule.rework import (
+    Place,
+    copy_block,
+    fresh_vars,
+    nest_of,
+    reworked,
+    spans_over,
+    staged_buffer,
+    with_buffer,
+    with_scope,
+)
+from plica.schedule.site import Site, allocate, fresh_label, map_of
+
+
+@primitive("cache_inplace")
+@frozen(eq=False)
+class CacheInplace(Instruction):
+    """A buffer that a block reads and writes; gives the blocks that copy in and out."""
+
+    block: Handle
+    index: int
+    scope: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        site = scene.block(self.block)
+        scope = scope_body(scene.kernel, site)
+        where = f"the block {site.node.label}"
+        odd = stranger(scope)
+        if odd is not None:
+            found = f"a {type(odd).__name__} outside any block"
+            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+        every = list(stages(scope).values())
+        mine = next(each for each in every if each.block is site.node)
+        if not 0 <= self.index < len(mine.writes):
+            found = f"number {self.index} of {len(mine.writes)}"
+            return Problem("write-index", where, "the number of a buffer it writes", found)
+        buffer = mine.writes[self.index]
+        if buffer not in mine.reads:
+            expected = f"a block that reads {buffer.name} and writes it"
+            return Problem("in-place", where, expected, "it only writes it")
+        problem = known_scope(self.scope, where)
+        if problem is not None:
+            return problem
+        users = [e for e in every if e is not mine and buffer in e.reads + e.writes]
+        for each in users:
+            if common(mine, each):
+                expected = f"no other block that uses {buffer.name} in the same loops"
+                return Problem("alone", where, expected, f"{each.block.label}")
+        box = _box(site.node, buffer)
+        before = [e for e in users if every.index(e) < every.index(mine)]
+        if not any(buffer in e.writes and is_written(e, (), box, EMPTY) for e in before):
+            expected = f"an earlier block to write all of {buffer.name} that is copied"
+            return Problem("covered", where, expected, "that is not shown")
+        return unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        label = site.node.label
+        buffer = stages(scope_body(kernel, site))[label].writes[self.index]
+        cache, box = staged_buffer(kernel, buffer, self.scope), _box(site.node, buffer)
+        kernel = allocate(kernel, (cache,))
+        kernel, out = _with_copy(kernel, map_of(kernel).blocks[label], (buffer, cache), box, 1)
+        kernel, into = _with_copy(kernel, map_of(kernel).blocks[label], (cache, buffer), box, 0)
+        here = map_of(kernel).blocks[label]
+
+        def change(block: Block) -> Stmt:
+            return with_buffer(block, buffer, cache) if block is here.node else block
+
+        new = reworked(scope_body(kernel, here), change)
+        return Edited(with_scope(kernel, here, new), (into, out))
+
+
+def _box(block: Block, buffer: Buffer) -> Box:
+    """All that a block touches of a buffer."""
+    stage = next(iter(stages(block).values()))
+    read, written = (reached([stage], buffer, (), EMPTY, written=w) for w in (False, True))
+    return clipped(hull(read, written))
+
+
+def _with_copy(
+    kernel: Kernel, site: Site[Block], way: tuple[Buffer, Buffer], box: Box, after: int
+) -> tuple[Kernel, Name]:
+    """The kernel with a copy before or after all loops around a block, and its label."""
+    target, source = way
+    label = fresh_label(kernel, str(target.name if after == 0 else source.name))
+    variables = fresh_vars(kernel, "v", len(target.shape))
+    sizes = zip(variables, target.shape, strict=True)
+    copy = copy_block(label, (target, variables), (source, variables), sizes)
+    nest = nest_of(kernel, copy, spans_over(box), EMPTY)
+    scope = scope_body(kernel, site)
+    place = after_all(stages(scope)[site.node.label])
+    place = place if after else Place(place.host, place.at - 1)
+    new = reworked(scope, lambda block: block, place, nest)
+    return with_scope(kernel, site, new), label
+
+
+def cache_inplace(block: Handle, index: int, scope: str = "global") -> Instruction:
+    """A block that updates a buffer updates a copy; gives the blocks that copy in and out."""
+    return CacheInplace(block, index, scope)

@@ -1,0 +1,75 @@
+"""read_at: stage what a block reads of a buffer, inside a loop around it.
+
+    before                          after  read_at(i0, c, 0, "shared")
+    for i0 in range(n // 4):        for i0 in range(n // 4):
+        for i1 in range(4):             for ax in range(4):
+            with block("C", …):             with block("A_shared", v_1=i0 * 4 + ax):
+                C[v] = A[v] * 2                 A_shared[v_1] = A[v_1]
+                                        for i1 in range(4):
+                                            with block("C", …):
+                                                C[v] = A_shared[v] * 2
+
+It is `cache_read` for this block and `compute_at` in one step, so that memory which threads have to
+themselves is never used outside their loops.
+
+Preconditions: `loop-around` (the loop is around the block), those of `cache_read`, and those of
+`compute_at` for the copy.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.primitive.cache_read import CacheRead
+from plica.schedule.primitive.compute_at import ComputeAt
+from plica.schedule.problem import Problem
+
+COPY = Handle(-1, 0, "block")
+"""What the copy is called between the two halves of the step; no trace has such a handle."""
+
+
+@primitive("read_at")
+@frozen(eq=False)
+class ReadAt(Instruction):
+    """A loop, a block inside it, and a buffer that it reads; gives the block that copies."""
+
+    loop: Handle
+    block: Handle
+    index: int
+    scope: str
+
+    def check(self, scene: Scene) -> Problem | None:
+        problem = not_around(scene, self.loop, self.block) or self._copied().wrong(scene)
+        if problem is not None:
+            return problem
+        plan = ComputeAt(COPY, self.loop).plan(self._halfway(scene))
+        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        half = self._halfway(scene)
+        done = ComputeAt(COPY, self.loop).edit(half)
+        return Edited(done.kernel, (half.outputs[COPY],))
+
+    def _copied(self) -> CacheRead:
+        return CacheRead(self.block, self.index, self.scope, (self.block,))
+
+    def _halfway(self, scene: Scene) -> Scene:
+        first = self._copied().edit(scene)
+        return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
+
+
+def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:
+    """A loop that is not around a block."""
+    found, site = scene.loop(loop).node, scene.block(block)
+    if found in site.loops:
+        return None
+    where, expected = f"the loop {found.var.name}", f"a loop around {site.node.label}"
+    return Problem("loop-around", where, expected, "one that is not")
+
+
+def read_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
+    """Stage what a block reads of a buffer inside a loop; gives the block that copies."""
+    return ReadAt(loop, block, index, scope)

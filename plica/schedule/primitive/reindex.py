@@ -1,0 +1,263 @@
+"""reindex: stage a buffer in the order in which a block iterates over it.
+
+    before                              after  reindex(c, "read", 0)
+    for i, j in grid(n, m):             for ax, ax_1 in grid(n, m):
+        with block("C", v=i, u=j):          with block("A_reindex", w=ax, x=ax_1):
+            C[v, u] = A[v * 2 + u, 0]           A_reindex[w, x] = A[w * 2 + x, 0]
+                                        for i, j in grid(n, m):
+                                            with block("C", v=i, u=j):
+                                                C[v, u] = A_reindex[v, u]
+
+The copy has a dimension for each variable of the block that the access depends on; with `map`, one
+for each result of a map of the block's variables.  The copy of what is read comes where that of
+`cache_read` would, the copy of what is written where that of `cache_write` would.
+
+Preconditions: `stage-pipeline` (only loops and blocks in the scope), `side`, `read-index` and
+`write-index` (the block has so many buffers), `scope` (somebody declared it), `one-place` (the
+block accesses the buffer at one place, which does not depend on data), `in-bounds` (that is inside
+the buffer for all values of the variables), `rank`, `map-dims` and `injective` (the map takes the
+block's variables, and tells those of the access), `sole-writer`, `written-before` (nothing writes
+and reads the buffer in one loop), `covered` (all that is copied has been written), and for what is
+written: those of a complete block or a reduction, `affine`, `spatial-only` (of the map).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.index_map import IndexMap
+from plica.ir.loop import Block, Stmt, Store
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.rewrite.index import EMPTY
+from plica.rewrite.index.inversion import image_shape
+from plica.rewrite.index.iteration import iteration_map
+from plica.schedule.access import inside
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.dependence import stranger
+from plica.schedule.flow import Stage, common, scope_body, stages, steady
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.pose import bindings_of, known_scope
+from plica.schedule.primitive.cache_read import after_writer
+from plica.schedule.primitive.cache_write import after_all
+from plica.schedule.primitive.transform_layout import buffer_of, unfit
+from plica.schedule.problem import Problem
+from plica.schedule.reach import at_values, is_filled, is_written, reached, stays_inside
+from plica.schedule.rework import (
+    Place,
+    copy_block,
+    fresh_vars,
+    front_of,
+    nest_of,
+    reworked,
+    with_elements,
+    with_scope,
+)
+from plica.schedule.site import Site, allocate, fresh_label, fresh_names
+
+
+@primitive("reindex")
+@frozen(eq=False)
+class Reindex(Instruction):
+    """A buffer of a block, by side and number; gives the block that copies."""
+
+    block: Handle
+    side: str
+    index: int
+    scope: str
+    map: IndexMap | None = None
+
+    def check(self, scene: Scene) -> Problem | None:
+        kernel, site = scene.kernel, scene.block(self.block)
+        block, where = site.node, f"the block {site.node.label}"
+        scope = scope_body(kernel, site)
+        odd = stranger(scope)
+        if odd is not None:
+            found = f"a {type(odd).__name__} outside any block"
+            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+        buffer = buffer_of(scene, self.block, self.side, self.index)
+        if isinstance(buffer, Problem):
+            return buffer
+        problem = known_scope(self.scope, where)
+        if problem is None and self.map is not None:
+            problem = unfit(self.map, kernel, len(block.vars), where)
+        if problem is not None:
+            return problem
+        place = _place(block, buffer)
+        if place is None:
+            expected = f"one place of {buffer.name} that does not depend on data"
+            return Problem("one-place", where, expected, "several, or one that does")
+        if not stays_inside(block, buffer):
+            expected = f"a place inside {buffer.name} for all values of the variables"
+            return Problem("in-bounds", where, expected, "that is not shown")
+        problem = self._unclear(block, place)
+        if problem is None and self.side == "write":
+            problem = self._unwritable(site)
+        if problem is not None:
+            return problem
+        spot = self._spot(scene, buffer)
+        return spot if isinstance(spot, Problem) else unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        kernel, site = scene.kernel, scene.block(self.block)
+        block = site.node
+        buffer = buffer_of(scene, self.block, self.side, self.index)
+        assert isinstance(buffer, Buffer)
+        place, spot = _place(block, buffer), self._spot(scene, buffer)
+        assert place is not None
+        assert isinstance(spot, Place)
+        indices, shape = self._layout(block, place)
+        (name,) = fresh_names(kernel, [_hint(buffer)])
+        cache = Buffer(name, shape, buffer.dtype, self.scope)
+        used = _used(block, (*place, *indices))
+        label = fresh_label(kernel, str(name))
+        variables = fresh_vars(kernel, "v", len(used))
+        values: dict[ScalarVar, Scalar] = dict(zip(used, variables, strict=True))
+        here = cache, [at_values(each, values) for each in indices]
+        there = buffer, [at_values(each, values) for each in place]
+        sizes = dict(zip(block.vars, block.extents, strict=True))
+        pairs = [(new, sizes[old]) for old, new in zip(used, variables, strict=True)]
+        target, source = (here, there) if self.side == "read" else (there, here)
+        nest = nest_of(kernel, copy_block(label, target, source, pairs), [None] * len(used), EMPTY)
+
+        def staged(node: Load | Store) -> Term | None:
+            if node.buffer is not buffer:
+                return None
+            if isinstance(node, Load):
+                return Load(cache, indices)
+            return Store(cache, indices, node.value)
+
+        def change(each: Block) -> Stmt:
+            return with_elements(each, staged) if each is block else each
+
+        new = reworked(scope_body(kernel, site), change, spot, nest)
+        return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
+
+    def _layout(
+        self, block: Block, place: tuple[Scalar, ...]
+    ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+        """The indices of the copy in terms of the block's variables, and its shape."""
+        sizes = dict(zip(block.vars, block.extents, strict=True))
+        if self.map is None:
+            used = _used(block, place)
+            return used, tuple([sizes[var] for var in used])
+        shape = image_shape(self.map, block.extents)
+        assert shape is not None
+        return self.map.apply(block.vars), shape
+
+    def _unclear(self, block: Block, place: tuple[Scalar, ...]) -> Problem | None:
+        """A map under which elements of the copy would stand for several of the buffer."""
+        if self.map is None:
+            return None
+        where = f"the block {block.label}"
+        expected = "a map of which the results tell the variables of the access"
+        problem = Problem("injective", where, expected, "that is not shown")
+        shape = image_shape(self.map, block.extents)
+        if shape is None:
+            return problem
+        loops = zip(self.map.vars, block.extents, strict=True)
+        told = iteration_map(loops, self.map.results, shape).recovered(self.map.results)
+        names = dict(zip(block.vars, self.map.vars, strict=True))
+        sizes = dict(zip(block.vars, block.extents, strict=True))
+        lost = [v for v in _used(block, place) if known(sizes[v]) != 1 and names[v] not in told]
+        return problem if lost else None
+
+    def _unwritable(self, site: Site[Block]) -> Problem | None:
+        block, where = site.node, f"the block {site.node.label}"
+        problem = steady(block)
+        if problem is not None:
+            return problem
+        if not bindings_of(site).surjective:
+            expected = "loops in which each instance of the block runs"
+            return Problem("affine", where, expected, "that is not shown")
+        if self.map is not None:
+            kinds = dict(zip(self.map.vars, block.kinds, strict=True))
+            for each in self.map.results:
+                if any(kinds.get(v) == "reduce" for v in free_vars(each)):  # type: ignore[call-overload]
+                    expected, found = "a map of spatial variables", "one of reduce variables"
+                    return Problem("spatial-only", where, expected, found)
+        return None
+
+    def _spot(self, scene: Scene, buffer: Buffer) -> Place | Problem:
+        """Where the copy goes."""
+        site = scene.block(self.block)
+        scope = scope_body(scene.kernel, site)
+        every = stages(scope)
+        mine, where = every[site.node.label], f"the block {site.node.label}"
+        others = [each for each in every.values() if each is not mine]
+        writers = [each for each in others if buffer in each.writes]
+        if len(writers) > (1 if self.side == "read" else 0):
+            names = ", ".join(str(each.block.label) for each in writers)
+            return Problem("sole-writer", where, f"one writer of {buffer.name}", names)
+        if self.side == "write":
+            readers = [each for each in others if buffer in each.reads]
+            return _apart(mine, readers) if readers else after_all(mine)
+        if not writers:
+            if is_filled(scene.kernel, site, buffer):
+                return front_of(scope)
+            expected = f"all of {buffer.name} to be written before it is copied"
+            return Problem("covered", where, expected, "that is not shown")
+        place = _apart(writers[0], [mine])
+        if isinstance(place, Problem):
+            return place
+        box = reached([mine], buffer, (), EMPTY, written=False)
+        if steady(writers[0].block) or not is_written(writers[0], (), box, EMPTY):
+            expected = f"{writers[0].block.label} to write all of {buffer.name} that is copied"
+            return Problem("covered", where, expected, "that is not shown")
+        return place
+
+
+def _apart(writer: Stage, readers: list[Stage]) -> Place | Problem:
+    """The place after a writer that shares no loop with its readers."""
+    place = after_writer(writer, readers)
+    if isinstance(place, Place) and any(common(writer, each) for each in readers):
+        where, found = f"the block {writer.block.label}", "a loop around both"
+        return Problem("written-before", where, "readers in loops of their own", found)
+    return place
+
+
+def _place(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
+    """The one place at which a block accesses a buffer."""
+    places = {
+        None if each.inner and not _outside(each.starts, each.inner) else each.starts
+        for each in inside(block)
+        if each.buffer is buffer and all(known(size) == 1 for size in each.extents)
+    }
+    if len(places) != 1 or any(
+        known(size) != 1 for e in inside(block) if e.buffer is buffer for size in e.extents
+    ):
+        return None
+    (place,) = places
+    if place is None:
+        return None
+    plain = tuple([each for each in place if each is not None])
+    return plain if len(plain) == len(place) else None
+
+
+def _outside(
+    starts: tuple[Scalar | None, ...], inner: tuple[tuple[ScalarVar, Scalar], ...]
+) -> bool:
+    """Whether a place does not depend on loops inside the block."""
+    own = {var for var, _ in inner}
+    return all(each is not None and free_vars(each).isdisjoint(own) for each in starts)
+
+
+def _used(block: Block, terms: tuple[Scalar, ...]) -> tuple[ScalarVar, ...]:
+    """The block's variables that terms depend on, in its order."""
+    free = frozenset[Term]().union(*[free_vars(each) for each in terms])
+    return tuple([var for var in block.vars if var in free])
+
+
+def _hint(buffer: Buffer) -> Name:
+    return Name(f"{buffer.name}_reindex")
+
+
+def reindex(
+    block: Handle, side: str, index: int, scope: str = "global", map: IndexMap | None = None
+) -> Instruction:
+    """Stage a buffer in the order in which a block iterates; gives the block that copies."""
+    return Reindex(block, side, index, scope, map)

@@ -1,0 +1,142 @@
+"""cache_read: a copy of what is read, before it is read."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.core.digest import digest
+from plica.ir.dim import dim_var
+from plica.ir.show import show_kernel
+from plica.schedule import (
+    bind,
+    block,
+    cache_read,
+    compute_at,
+    compute_inline,
+    do,
+    loops,
+    parallel,
+    split,
+)
+from plica.schedule.do import Body
+from plica.schedule.site import map_of
+from tests.conftest import Golden
+from tests.schedule.hostile import after, keeps, refusal
+from tests.schedule.kernel import matmul, stencil
+from tests.schedule.stages import (
+    Program,
+    padded,
+    pipelines,
+    prefix_sums,
+    roughened,
+    strange,
+    two_writers,
+)
+
+
+@given(pipelines(), st.data())
+def test_meaning(program: Program, data: st.DataObject) -> None:
+    @do
+    def schedule() -> Body:
+        yield roughened(data, "A1", "C")
+        of = yield block(data.draw(st.sampled_from("CD")))
+        yield cache_read(of, data.draw(st.integers(0, 1)), data.draw(st.sampled_from(SCOPES)))
+
+    keeps(program[0], schedule, **program[1])
+
+
+SCOPES = ("global", "shared", "local")
+
+
+@given(pipelines(), st.integers(0, 1))
+def test_then_compute_inline_is_the_identity(program: Program, number: int) -> None:
+    def schedule() -> Body:
+        yield compute_inline((yield cache_read((yield block("C")), number, "shared")))
+
+    kernel, sizes = program
+    assert digest(after(kernel, schedule, **sizes)) == digest(kernel)
+
+
+def test_text(golden: Golden) -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        (j,) = yield loops(c)
+        j0, _ = yield split(j, (None, 4))
+        yield compute_at((yield block("B")), j0)
+        yield cache_read(c, 0, "shared")
+
+    golden(show_kernel(after(stencil(dim_var("n")), schedule, n=7)), "cache_read")
+
+
+def test_only_some_readers() -> None:
+    def schedule() -> Body:
+        b, c = (yield block("B")), (yield block("C"))
+        yield cache_read(b, 0, "local", (b,))
+        yield cache_read(c, 0)
+
+    found = after(padded(), schedule)
+    assert [str(label) for label in map_of(found).blocks] == ["A_local", "B", "B_global", "C"]
+
+
+def test_a_parallel_loop() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        i, _, _ = yield loops(c)
+        yield parallel(i)
+        yield cache_read(c, 0, "shared")
+
+    after(matmul(), schedule)
+
+
+def asked(label: str, number: int = 0, scope: str = "global") -> Body:
+    yield cache_read((yield block(label)), number, scope)
+
+
+def test_refusals() -> None:
+    assert refusal(matmul(), lambda: asked("C", 2)) == "read-index"
+    assert refusal(matmul(), lambda: asked("C", -1)) == "read-index"
+    assert refusal(matmul(), lambda: asked("C", 0, "nowhere")) == "scope"
+    assert refusal(two_writers(), lambda: asked("C")) == "sole-writer"
+    assert refusal(strange(), lambda: asked("C")) == "stage-pipeline"
+    assert refusal(prefix_sums(), lambda: asked("B")) == "accepted"  # partial sums are copied
+
+
+def test_a_consumer_that_reads_something_else() -> None:
+    def schedule() -> Body:
+        b, c = (yield block("B")), (yield block("C"))
+        yield cache_read(c, 0, "global", (b,))
+
+    assert refusal(padded(), schedule) == "consumers"
+
+
+def test_readers_at_several_depths() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        (j,) = yield loops(c)
+        yield compute_at((yield block("B")), j)
+        yield cache_read((yield block("B")), 0)  # fine: A comes first
+        yield cache_read(c, 0)
+
+    assert refusal(stencil(), schedule) == "accepted"
+
+
+def test_memory_of_threads_is_not_filled_outside() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        i, _, _ = yield loops(c)
+        yield bind(i, "blockIdx.x")
+        yield cache_read(c, 0, "shared")
+
+    assert refusal(matmul(), schedule) == "handed-over"
+
+
+def test_what_was_not_written_is_not_copied() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        (j,) = yield loops(c)
+        j0, _ = yield split(j, (None, 4))
+        yield compute_at((yield block("B")), j0)
+        yield cache_read(c, 0)
+
+    assert refusal(stencil(10), schedule) in ("accepted", "covered")

@@ -1,0 +1,92 @@
+"""loop_partition: one loop as several, one after another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.ir.dim import dim_var
+from plica.ir.loop import Kernel
+from plica.ir.show import show_kernel
+from plica.schedule import annotate, block, do, loop_partition, loops, unroll
+from plica.schedule.do import Body
+from tests.conftest import Golden
+from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
+from tests.schedule.kernel import matmul
+
+LENGTHS = st.sampled_from(((1, None), (None, 2), (2, None, 1), (1, 2, None), (2, 2)))
+
+
+@given(nests(), LENGTHS, st.data())
+def test_it_keeps_meaning(
+    kernel: Kernel, lengths: tuple[int | None, ...], data: st.DataObject
+) -> None:
+    @do
+    def schedule() -> Body:
+        around = yield loops((yield block("y0")))
+        yield loop_partition(data.draw(st.sampled_from(around)), lengths)
+
+    keeps(kernel, schedule)
+
+
+@given(products(), LENGTHS, st.data())
+def test_after_other_steps(
+    product: tuple[Kernel, dict[str, int]], lengths: tuple[int | None, ...], data: st.DataObject
+) -> None:
+    @do
+    def schedule() -> Body:
+        _, around = yield prepared(data)
+        yield loop_partition(data.draw(st.sampled_from(around)), lengths)
+
+    keeps(product[0], schedule, **product[1])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6])
+def test_a_symbolic_extent(rows: int, golden: Golden) -> None:
+    def schedule() -> Body:
+        i, _, _ = yield loops((yield block("C")))
+        first, _, _ = yield loop_partition(i, (1, 2, None))
+        assert first.sort == "loop"
+
+    golden(show_kernel(after(matmul(dim_var("rows")), schedule, rows=rows)), "loop_partition")
+
+
+def test_the_first_part_keeps_the_handles() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        i, j, _ = yield loops(c)
+        yield loop_partition(i, (2, None))
+        yield unroll(j)
+        yield annotate(c, "role", "first")
+
+    assert show_kernel(after(matmul(), schedule)).count("unrolled") == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "lengths"),
+    [
+        ("lengths", (3,)),
+        ("lengths", (0, None)),
+        ("lengths", (None, None)),
+        ("fits", (2, 2)),
+        ("fits", (7, None)),
+        ("plain-loop", (None, 2)),
+    ],
+)
+def test_refusals(word: str, lengths: tuple[int | None, ...]) -> None:
+    def schedule() -> Body:
+        i, _, _ = yield loops((yield block("C")))
+        if word == "plain-loop":
+            yield annotate(i, "pragma", "x")
+        yield loop_partition(i, lengths)
+
+    assert refusal(matmul(), schedule) == word
+
+
+def test_a_symbolic_extent_is_open_at_the_end() -> None:
+    def schedule() -> Body:
+        i, _, _ = yield loops((yield block("C")))
+        yield loop_partition(i, (None, 2))
+
+    assert refusal(matmul(dim_var("rows")), schedule) == "fits"
