@@ -65,7 +65,9 @@ def tiled(m: int, n: int, depth: int, tiles: int, unroll: int = 4) -> Kernel:
     product = each("sum", lambda i, j: Store(acc, (i, j), acc[i, j] + a[t, k, i] * b[k, j]))
     body = seq(
         each("start", lambda i, j: Store(acc, (i, j), Lit(0, f32))),
-        For(outer, index(depth // unroll), "serial", For(inner, index(unroll), "unrolled", product)),
+        For(
+            outer, index(depth // unroll), "serial", For(inner, index(unroll), "unrolled", product)
+        ),
         each("end", lambda i, j: Store(c, (t, i, j), acc[i, j])),
     )
     return Kernel((), (a, b, c), 2, For(t, index(tiles), "serial", Alloc(acc, body)))
@@ -147,13 +149,10 @@ def contender(m: int, n: int, depth: int, target: Target) -> Contender:
 
 
 def tiles_for(target: Target) -> list[tuple[int, int]]:
-    """Tiles whose accumulators, a row of b and an element of a fit the vector registers."""
+    """Tiles whose accumulators fit the vector registers, with a row of b and some elements of a."""
     lanes, registers = target.vector_bits // 32, target.vector_registers
-    found = []
-    for wide in (2, 3, 4):
-        rows = (registers - wide - 1) // wide
-        found.append((min(rows, 14), wide * lanes))
-    return found
+    spare = registers // 8
+    return [((registers - wide - spare) // wide, wide * lanes) for wide in (2, 3, 4)]
 
 
 def contest(contenders: Sequence[Contender], runs: int) -> list[float]:
@@ -177,7 +176,9 @@ def main() -> None:
     contenders = [peak(target)]
     contenders += [contender(m, n, arguments.depth, target) for m, n in tiles_for(target)]
     rates = contest(contenders, arguments.runs)
-    table = Table("tile", "GFLOP/s", "share", "fold ms", "build ms", title=f"f32 on one core, {target}")
+    table = Table(
+        "tile", "GFLOP/s", "share", "fold ms", "build ms", title=f"f32 on one core, {target}"
+    )
     for each, rate in zip(contenders, rates, strict=True):
         share = f"{rate / rates[0]:.1%}"
         times = (f"{each.fold * 1e3:.1f}", f"{each.build * 1e3:.1f}") if each.build else ("", "")

@@ -3,17 +3,27 @@
 >>> plain = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v2", ("+sse4.1", "-avx"))
 >>> print(plain)
 cpu (x86_64-unknown-linux-gnu, x86-64-v2)
->>> plain.has("sse4.1"), plain.has("avx")
-(True, False)
+>>> plain.has("sse4.1"), plain.has("avx"), plain.vector_bits, plain.cache(1)
+(True, False, 128, 32768)
+
+What is not said follows from the features, or is what most machines have.  A description in full is
+one line, which reads back to the same target; parts of it may be left out or put otherwise.
+
+>>> print(plain.describe())
+cpu triple=x86_64-unknown-linux-gnu cpu=x86-64-v2 features=+sse4.1,-avx
+>>> narrow = parse("cpu vector=256 cores=2", plain)
+>>> narrow.vector_bits, narrow.cores, narrow.triple == plain.triple
+(256, 2, True)
 
 Detecting this machine is an effect, and lives with the toolchain (`plica.codegen.llvm.toolchain`).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -23,18 +33,38 @@ NAMES: Final = ("cpu",)
 
 PLANNED: Final = ("cuda", "accel")
 
+CACHES: Final = (32 * 1024, 512 * 1024, 4 * 1024 * 1024)
+"""Bytes of the caches of a machine nothing is known of, from the nearest on."""
 
-_X86_VECTORS: Final = (("avx512f", (512, 32)), ("avx", (256, 16)))
+# The first feature that a machine has gives the bits of its vectors and how many it holds.  Vectors
+# whose length is known only when the program runs (SVE, RISC-V) count for what all of them have.
+# fmt: off
+_VECTORS: Final[dict[str, tuple[tuple[str, tuple[int, int]], ...]]] = {
+    "x86_64":  (("avx512f", (512, 32)), ("avx", (256, 16)), ("", (128, 16))),
+    "aarch64": (("",        (128, 32)),),
+    "arm64":   (("",        (128, 32)),),
+    "riscv64": (("v",       (128, 32)), ("",    (64, 32))),
+    "armv7":   (("neon",    (128, 16)), ("",    (64, 16))),
+}
+# fmt: on
 
 
 @frozen
 class Target:
-    """A kind of machine: LLVM's triple, its name of the processor, and its features."""
+    """A kind of machine: LLVM's triple, its name of the processor, and its features.
+
+    `vector` and `registers` are the bits of a vector and how many vectors are at hand, 0 for what
+    the features tell; `caches` are bytes from the nearest on, of one core but for the last.
+    """
 
     name: str
     triple: str
     cpu: str
     features: tuple[str, ...] = ()
+    vector: int = 0
+    registers: int = 0
+    caches: tuple[int, ...] = ()
+    cores: int = 1
 
     def has(self, feature: str) -> bool:
         """Whether the processor has a feature, by LLVM's name of it."""
@@ -46,28 +76,31 @@ class Target:
         return self.triple.split("-", maxsplit=1)[0]
 
     @property
-    def has_half(self) -> bool:
-        """Whether f16 is converted by the machine; otherwise the code does it bit by bit."""
-        return self.architecture in ("aarch64", "arm64") or self.has("f16c")
-
-    @property
     def vector_bits(self) -> int:
         """How many bits of a vector the machine takes at once."""
-        return self._vectors[0]
+        return self.vector or self._vectors[0]
 
     @property
     def vector_registers(self) -> int:
         """How many vectors the machine holds in registers."""
-        return self._vectors[1]
+        return self.registers or self._vectors[1]
 
     @property
     def _vectors(self) -> tuple[int, int]:
-        if self.architecture in ("aarch64", "arm64"):
-            return 128, 32
-        for feature, found in _X86_VECTORS:
-            if self.has(feature):
+        for feature, found in _VECTORS.get(self.architecture, ()):
+            if not feature or self.has(feature):
                 return found
-        return (128, 16) if self.architecture == "x86_64" else (64, 16)
+        return 64, 16
+
+    def cache(self, level: int) -> int:
+        """The bytes of a cache, 1 the nearest; a machine has what is usual if nothing is known."""
+        known = self.caches or CACHES
+        return known[min(level, len(known)) - 1]
+
+    @property
+    def has_half(self) -> bool:
+        """Whether f16 is converted by the machine; otherwise the code does it bit by bit."""
+        return self.architecture in ("aarch64", "arm64") or self.has("f16c")
 
     @property
     def has_fma(self) -> bool:
@@ -76,6 +109,69 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.triple}, {self.cpu})"
+
+    def describe(self) -> str:
+        """Everything that was said of the machine, in one line that `parse` reads."""
+        words = [self.name]
+        for key, value in (
+            ("triple", self.triple),
+            ("cpu", self.cpu),
+            ("vector", self.vector),
+            ("registers", self.registers),
+            ("caches", ",".join(map(str, self.caches))),
+            ("cores", self.cores if self.cores != 1 else 0),
+            ("features", ",".join(self.features)),
+        ):
+            if value:
+                words.append(f"{key}={value}")
+        return " ".join(words)
+
+
+def parse(text: str, known: Target) -> Target:
+    """The target a line describes; what it leaves out is as in the one that is known."""
+    name, *words = text.split() or [""]
+    if name not in NAMES:
+        raise unknown_target(name)
+    given: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _READERS:
+            raise _unreadable(f"A target has no attribute {key!r}.", key)
+        try:
+            given[key] = _READERS[key](value)
+        except ValueError as error:
+            raise _unreadable(
+                f"The attribute {key!r} of a target is not {value!r}.", key
+            ) from error
+    if "triple" in given and given["triple"] != known.triple:
+        # Nothing that was found out about one machine is known of another.
+        known = Target(name, given["triple"], "generic")
+    return evolve(known, **given)
+
+
+def _number(text: str) -> int:
+    found = int(text)
+    if found < 1:
+        raise ValueError(text)
+    return found
+
+
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    "triple": str,
+    "cpu": str,
+    "features": lambda text: tuple(text.split(",")) if text else (),
+    "vector": _number,
+    "registers": _number,
+    "caches": lambda text: tuple(_number(each) for each in text.split(",")),
+    "cores": _number,
+}
+
+
+def _unreadable(message: str, key: str) -> UnsupportedError:
+    expected = ", ".join(_READERS)
+    return UnsupportedError(
+        Diagnostic("unsupported", message, None, expected, key, did_you_mean(key, tuple(_READERS)))
+    )
 
 
 def unknown_target(given: object) -> UnsupportedError:

@@ -1,6 +1,6 @@
 """Adapting: the instructions nearest to one that a program does not allow as it is.
 
-    adapter("split")(function)      what to try for a kind: (step, scene) -> (step, how it differs)*
+    adapter("split")(function)      what to try for a kind: (step, scene, origin) -> candidate*
 
 Decisions fit the new extents: for each part from the innermost, the largest divisor that is at
 most what it was.  A kind that has no adapter of its own is tried as it is; a decision of another
@@ -15,7 +15,7 @@ form is replaced by the nearest of some that are drawn, always the same ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import isqrt, prod
+from math import isqrt
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -29,7 +29,10 @@ from plica.schedule.trace import Step, handles
 Candidate: TypeAlias = tuple[Step, str]
 """A step to try, and how it differs from the one asked for; nothing where it is that one."""
 
-Adapter: TypeAlias = Callable[[Step, Scene], Iterator[Candidate]]
+Origin: TypeAlias = "tuple[Instruction, Scene] | None"
+"""The instruction as it was, and the scene it was for, where that program is known."""
+
+Adapter: TypeAlias = Callable[[Step, Scene, Origin], Iterator[Candidate]]
 
 DRAWN: Final = 64  # decisions, to find a near one among
 
@@ -46,13 +49,13 @@ def adapter(kind: str) -> Callable[[Adapter], Adapter]:
     return declare
 
 
-def candidates(step: Step, scene: Scene) -> Iterator[Candidate]:
+def candidates(step: Step, scene: Scene, origin: Origin) -> Iterator[Candidate]:
     """What to try for a step whose handles exist here, the nearest first."""
     what = step.instruction
     if scene.missing(what) is not None:
         yield step, ""  # its refusal says what is gone
     elif what.kind in _adapters:
-        yield from _adapters[what.kind](step, scene)
+        yield from _adapters[what.kind](step, scene, origin)
     elif isinstance(what, Sampling) and step.decision is not None:
         yield from _decisions(what, step.decision, scene)
     else:
@@ -91,29 +94,35 @@ def divisor(number: int, most: int) -> int:
 
 
 @adapter("split")
-def _splits(step: Step, scene: Scene) -> Iterator[Candidate]:
-    """As it is, unless half of the iterations or more would be idle; then by divisors."""
+def _splits(step: Step, scene: Scene, origin: Origin) -> Iterator[Candidate]:
+    """As it is, unless it had no idle iterations and here it would have; then by divisors."""
     what = step.instruction
     assert isinstance(what, Split)
     extent = known(scene.loop(what.loop).node.extent)
     numbers = what.numbers(scene)
-    plain = all(each is None or isinstance(each, int) for each in what.factors)
-    least = prod(each for each in numbers if each is not None)
-    idle = extent is not None and extent > 0 and (None not in numbers or least > extent)
-    idle = idle and extent is not None and least >= 2 * extent
-    if not idle:
+    fits = what.exact(scene.loop(what.loop).node, numbers) or not _was_exact(origin)
+    if fits:
         yield step, ""
+    plain = not any(isinstance(each, Handle) for each in what.factors)
     if plain and extent is not None and extent > 0 and len(numbers) > 1:
+        inner = tuple(each for each in numbers if each is not None)
         if None in numbers:
             at = numbers.index(None)
-            inner = [each for each in numbers if each is not None]
             sizes = fitted(extent, (1, *inner))[1:]
             new: tuple[int | None, ...] = (*sizes[:at], None, *sizes[at:])
         else:
-            new = fitted(extent, tuple(each for each in numbers if each is not None))
+            new = fitted(extent, inner)
         yield Step(Split(what.loop, new)), f"factors {new}"
-    if idle:
+    if not fits:
         yield step, ""
+
+
+def _was_exact(origin: Origin) -> bool:
+    if origin is None:
+        return False
+    what, scene = origin
+    assert isinstance(what, Split)
+    return what.exact(scene.loop(what.loop).node, what.numbers(scene))
 
 
 def _decisions(what: Sampling, decision: Decision, scene: Scene) -> Iterator[Candidate]:

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
+from plica.core.term import Term
 from plica.core.term import Term
 from plica.ir.dim import dim_var, known
 from plica.ir.dtype import i64
@@ -76,7 +77,12 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
             place = place + offset
         bindings.append(simple(place - reached.starts[number], context))
         element.append(dim_var(Name("the element", number)))
-    stores = iteration_map(loops, bindings, reached.extents)
+    free = frozenset[Term]().union(*[free_vars(each) for each in bindings])
+    idle = [each for each in loops if each[0] not in free]  # they say how often, not where
+    if not all(_runs(size, context) for _, size in idle):
+        return False
+    telling = [each for each in loops if each[0] in free]
+    stores = iteration_map(telling, bindings, reached.extents)
     if not stores.surjective:
         return False
     there = context
@@ -99,3 +105,11 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     condition = substitute(block.predicate, point)
     assert isinstance(condition, Scalar)
     return can_prove(condition, there)
+
+
+def _runs(extent: Scalar, context: Context) -> bool:
+    """Whether a loop has an iteration; dims are positive, or nothing is computed anyway."""
+    ranged = {each.var for each in context.ranges}
+    dims = [v for v in free_vars(extent) if isinstance(v, ScalarVar) and v not in ranged]
+    positive = [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
+    return can_prove(Le(ONE, extent), context.where(*positive))

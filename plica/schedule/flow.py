@@ -35,7 +35,7 @@ from plica.rewrite.index.context import conjuncts
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import inside
 from plica.schedule.block_class import complete_body, reduction_body
-from plica.schedule.dependence import stranger
+from plica.schedule.dependence import scope_of, stranger
 from plica.schedule.problem import Problem
 from plica.schedule.site import Above, Site, map_of
 
@@ -89,8 +89,7 @@ def touched(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
 
 def scope_body(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
     """The statement in which the stages around a block or a loop stand."""
-    block = site.scope
-    return kernel.body if block is None else block.body
+    return scope_of(kernel, site)
 
 
 def common(a: Stage, b: Stage) -> tuple[For, ...]:

@@ -45,6 +45,7 @@ from plica.ir.loop import (
 )
 from plica.ir.module import module
 from plica.ir.run import run_kernel
+from plica.ir.scalar import Buffer, ScalarVar
 from plica.ir.value import Array
 from plica.rewrite.fuzz.report import literal
 from plica.core.name import Name
@@ -59,7 +60,7 @@ from plica.schedule.trace import Step, Trace
 
 CRASHES: Final = (
     PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
-    ArithmeticError, RecursionError,
+    ArithmeticError, RecursionError, NameError,
 )  # fmt: skip
 """What a step with a mistake in it ends with."""
 
@@ -228,6 +229,9 @@ def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | No
     """How a scheduled kernel differs from what it was made from; None where it does not."""
     if distinct(kernel) is not kernel:
         return "a name is bound twice"
+    loose = [str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer | ScalarVar)]
+    if loose:
+        return f"{sorted(loose)[0]} is bound nowhere"
     sizes: Mapping[Any, int] = case.sizes
     try:
         found = run_kernel(private(kernel), case.arrays, sizes)
@@ -330,6 +334,7 @@ import numpy as np
 
 import plica
 from plica.ir.run import run_kernel
+from plica.ir.scalar import Buffer, ScalarVar
 from plica.schedule.replay import kernel_of
 
 # {step}: {" ".join(reason.split())}

@@ -5,8 +5,8 @@ A primitive is one file: a term that says what is asked for, a `check` of its pr
 handle.  A kind is declared with `@primitive("name")`; another package declares its own and names
 their modules under the entry-point group `plica.instructions`.
 
->>> sorted(kinds())[:2]
-['block', 'fuse']
+>>> kinds()["split"].__name__
+'Split'
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Scene:
             here = self.map.blocks if isinstance(found, Name) else self.map.loops
             if found not in here:
                 name = found if isinstance(found, Name) else found.name
-                where = f"the {handle.sort} {name}"
+                where = f"the {handle.sort} {name if name.index >= 0 else name.hint}"
                 expected = f"a {handle.sort} that no earlier step has taken away"
                 return Problem("alive", where, expected, "it is there no longer")
         return None

@@ -23,7 +23,7 @@ from plica.schedule.access import Access, accesses
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.dependence import Child, children, conflicts
 from plica.schedule.instruction import Scene
-from plica.schedule.order import begins_at_zero, is_own, reduce_loops
+from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_loops
 from plica.schedule.problem import Problem
 from plica.schedule.site import Site
 
@@ -48,12 +48,35 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
                 return Problem("independent", f"the loop {loop.var.name}", expected, found)
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), loop)
+    if again is None:
+        problem = _ends(site, scene.map.loops[root.var], only)
+        if problem is not None:
+            return problem
     return _handed_over(root, only)
 
 
 def thread_loops(scene: Scene) -> tuple[Site[For], ...]:
     """The loops over threads, in the order of the text."""
     return tuple([site for site in scene.map.loops.values() if site.node.kind in THREADS])
+
+
+def _ends(site: Site[For], root: Site[For], only: Buffer | None) -> Problem | None:
+    """What threads have to themselves ends with them: nobody else uses it."""
+    loop = site.node
+    if loop.kind == "virtual":
+        return None
+    for each in accesses(loop):
+        buffer = each.buffer
+        reach = scope(buffer.scope).reach
+        if only not in (None, buffer) or reach == "all":
+            continue
+        within = root if reach == "block" and loop.kind.startswith("threadIdx") else site
+        if not is_only_inside(within, buffer):
+            where = f"the loop {within.node.var.name}"
+            expected = f"nobody outside it to use {buffer.name}, which ends with its threads"
+            hint = "Move what fills it into the loop first."
+            return Problem("handed-over", where, expected, f"the scope {buffer.scope}", hint)
+    return None
 
 
 def _apart(scene: Scene, site: Site[For], buffer: Buffer) -> bool:

@@ -47,6 +47,7 @@ __all__ = [
     "begins_at_zero",
     "conflicts",
     "follows",
+    "is_only_inside",
     "is_own",
     "open_loops",
     "reduce_loops",
@@ -137,11 +138,8 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     Nobody outside the loop touches it, and what is read in an iteration was written in the same,
     by the first block that touches the buffer there.
     """
-    home = next((s for s, _ in site.above if isinstance(s, Alloc) and s.buffer is buffer), None)
     loop = site.node
-    if home is None or stranger(loop.body) is not None:
-        return False
-    if _touches(home.body, buffer) != _touches(loop, buffer):
+    if stranger(loop.body) is not None or not is_only_inside(site, buffer):
         return False
     users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
     first = scene.map.blocks[users[0].block.label]
@@ -156,6 +154,12 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
         if not is_covered(first, each, shared[-1]):
             return False
     return True
+
+
+def is_only_inside(site: Site[For], buffer: Buffer) -> bool:
+    """Whether nobody outside a loop touches a buffer that is used in it."""
+    home = next((s for s, _ in site.above if isinstance(s, Alloc) and s.buffer is buffer), None)
+    return home is not None and _touches(home.body, buffer) == _touches(site.node, buffer)
 
 
 def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:

@@ -173,9 +173,9 @@ def _names(
     if program is None:
         return {h: _slot(h) for h in ordered}, {}
     _, _, found = kernel_of(program, kernel)
-    outputs: Mapping[Handle, Output] = {}
-    for state in states(trace, found):
-        outputs = state.outputs
+    outputs: dict[Handle, Output] = {}
+    for state in states(trace, found):  # as they are given: later they may be gone
+        outputs |= {h: what for h, what in state.outputs.items() if h.step == state.steps - 1}
     arities = [0] * len(trace)
     for handle in outputs:
         arities[handle.step] += 1

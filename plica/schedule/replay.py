@@ -19,17 +19,21 @@ from plica.core.name import Name
 from plica.ir.graph import Var
 from plica.ir.loop import Kernel
 from plica.ir.module import Module, module
+from plica.ir.scalar import ScalarVar
 from plica.ir.script import Scripted, as_module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.site import distinct
+from plica.schedule.site import distinct, map_of
 from plica.schedule.trace import Step, Trace
 
 Program: TypeAlias = Module | Kernel | Scripted
 """What can be scheduled: a kernel, or a module that holds one."""
 
+
+GONE: Final = -1
+"""The index of a name that no loop and no block can have."""
 
 NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
 
@@ -65,10 +69,26 @@ def taken(state: State, step: Step) -> State | Problem:
         return problem
     edited = instruction.edit(scene)
     given = edited.outputs if step.decision is None else step.decision
-    outputs = state.outputs
+    outputs = buried(state.outputs, edited.kernel)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
     return State(edited.kernel, outputs, state.steps + 1)
+
+
+def buried(outputs: PMap[Handle, Output], kernel: Kernel) -> PMap[Handle, Output]:
+    """What handles stand for, where those whose loop or block is gone stand for nothing.
+
+    Their names are free again, and a later step may give one of them to another loop.
+    """
+    here = map_of(kernel)
+    gone: dict[Handle, Output] = {}
+    for handle, output in outputs.items():
+        if isinstance(output, ScalarVar):
+            if output not in here.loops and output.name.index >= 0:
+                gone[handle] = ScalarVar(Name(str(output.name), GONE), output.dtype)
+        elif isinstance(output, Name) and output not in here.blocks and output.index >= 0:
+            gone[handle] = Name(str(output), GONE)
+    return outputs.update(gone) if gone else outputs
 
 
 def states(trace: Trace, kernel: Kernel) -> Iterator[State]:

@@ -8,6 +8,8 @@ Blocks are found again by their role and their order, never by name; decisions a
 the nearest ones that fit the new extents; instructions about loops that do not exist are dropped.
 Every step of the new trace is checked as in any replay, so the new program keeps its meaning.
 
+Where the program of the trace is given as `source`, splits that were exact there stay exact.
+
 Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace stays the same.
 """
 
@@ -19,15 +21,15 @@ from attrs import evolve, frozen
 
 from plica.core.collector import paused
 from plica.ir.module import Module
-from plica.schedule.adapt import Candidate, candidates, fewer
+from plica.schedule.adapt import Candidate, Origin, candidates, fewer
 from plica.schedule.find_block import Plan, counterpart, plan
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Instruction
+from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.normalise import redirected
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.primitive.loops import GetLoops
 from plica.schedule.problem import Problem
-from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
+from plica.schedule.replay import Program, State, begin, kernel_of, states, taken, with_kernel
 from plica.schedule.report import Fate, Report
 from plica.schedule.trace import Step, Trace, handles
 
@@ -51,21 +53,30 @@ class _Journey:
     roles: dict[Handle, str]  # old blocks, and the role they had
 
 
-def transport(trace: Trace, program: Program, kernel: str | None = None) -> Transported:
+def transport(
+    trace: Trace, program: Program, kernel: str | None = None, *, source: Program | None = None
+) -> Transported:
     """The program scheduled as nearly as the trace says as it can be; never refused as a whole."""
     whole, name, found = kernel_of(program, kernel)
+    scenes: list[Scene] = []
+    if source is not None:
+        root = kernel_of(source)[2]
+        scenes = [each.scene for each in (begin(root), *states(trace, root))]
     with paused():
         state = begin(found)
         blocks = plan(trace, state.scene)
         here, fates = _Journey(state, (), {}, {}), list[Fate]()
         for number, step in enumerate(trace.steps):
-            here, fate = _travelled(here, number, step, blocks)
+            origin = (step.instruction, scenes[number]) if scenes else None
+            here, fate = _travelled(here, number, step, blocks, origin)
             fates.append(fate)
     module = with_kernel(whole, name, here.state.kernel)
     return Transported(module, Trace(here.steps), Report(tuple(fates)))
 
 
-def _travelled(here: _Journey, number: int, step: Step, blocks: Plan) -> tuple[_Journey, Fate]:
+def _travelled(
+    here: _Journey, number: int, step: Step, blocks: Plan, origin: Origin
+) -> tuple[_Journey, Fate]:
     """The journey after one more step, and what became of the step."""
     missing = [each for each in handles(step.instruction) if each not in here.now]
     cut = ""
@@ -84,7 +95,7 @@ def _travelled(here: _Journey, number: int, step: Step, blocks: Plan) -> tuple[_
             number, step, "adapted", "one loop is left: nothing is to be done", None
         )
     first: Problem | None = None
-    for candidate, how in _options(here, number, asked, blocks):
+    for candidate, how in _options(here, number, asked, blocks, origin):
         after = taken(here.state, candidate)
         if isinstance(after, Problem):
             first = first or after
@@ -107,10 +118,12 @@ def _travelled(here: _Journey, number: int, step: Step, blocks: Plan) -> tuple[_
     return here, Fate(number, step, "refused", why, None, first)
 
 
-def _options(here: _Journey, number: int, asked: Step, blocks: Plan) -> Iterator[Candidate]:
+def _options(
+    here: _Journey, number: int, asked: Step, blocks: Plan, origin: Origin
+) -> Iterator[Candidate]:
     """What may be done instead of a step, the nearest first."""
     if not isinstance(asked.instruction, GetBlock):
-        yield from candidates(asked, here.state.scene)
+        yield from candidates(asked, here.state.scene, origin)
         return
     found = counterpart(asked.instruction, number, here.state.scene, blocks)
     if found is not None:

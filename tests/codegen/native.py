@@ -32,14 +32,17 @@ PRECISION = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 10
 
 
 def native_kernel(
-    kernel: Kernel, arrays: Sequence[Array], target: Target | None = None
+    kernel: Kernel, arrays: Sequence[Array], target: Target | None = None, contract: bool = False
 ) -> tuple[int, list[Array]]:
     """The code a kernel ends with, and what it writes; outputs begin as zeros."""
-    return native_kernels([kernel], arrays, target)
+    return native_kernels([kernel], arrays, target, contract)
 
 
 def native_kernels(
-    kernels: Sequence[Kernel], arrays: Sequence[Array], target: Target | None = None
+    kernels: Sequence[Kernel],
+    arrays: Sequence[Array],
+    target: Target | None = None,
+    contract: bool = False,
 ) -> tuple[int, list[Array]]:
     """The same for kernels that all read the same arrays, one after another."""
     read = kernels[0].params[: kernels[0].inputs]
@@ -56,7 +59,7 @@ def native_kernels(
     names = ("kernel",) * len(kernels)
     program = Program(tuple(kernels), names, tuple(slots), (tuple(steps),), 0, ())
     machine = target or toolchain.host()
-    native = toolchain.build(fold(program, place(program), machine), machine)
+    native = toolchain.build(fold(program, place(program), machine, contract), machine)
     given = [np.ascontiguousarray(array) for array in arrays]
     made = [np.zeros(slot.shape, slot.dtype.numpy) for slot in slots[len(read) :]]
     table = np.array([array.ctypes.data for array in (*given, *made)] + [0], np.uintp)

@@ -29,11 +29,12 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch, str], None]
 
 @frozen
 class Mutation:
-    """A bug: its name, the kind of instruction that has it, and how it gets there."""
+    """A bug: its name, the kind that has it, how it gets there, what brings it to light."""
 
     name: str
     kind: str
     plant: Plant
+    beside: tuple[str, ...] = ()
 
 
 def unchecked(patch: pytest.MonkeyPatch, kind: str) -> None:
@@ -281,7 +282,7 @@ MUTATIONS: Final = (
     Mutation("blockize loses the init",            "blockize",               spoiled(in_new_blocks(no_init))),
     Mutation("tensorize on the first elements",    "tensorize",              any_region),
     Mutation("tensorize by any operation",         "tensorize",              any_operation),
-    Mutation("tensorize under a predicate",        "tensorize",              any_predicate),
+    Mutation("tensorize under a predicate",        "tensorize",              any_predicate, ("split", "reorder")),
     Mutation("decompose_padding with a 5",         "decompose_padding",      spoiled(in_new_blocks(other_constant))),
     Mutation("decompose_padding copies outside",   "decompose_padding",      spoiled(everywhere(negated_padding))),
     Mutation("pad_einsum copies nothing back",     "pad_einsum",             spoiled(in_new_blocks(idle))),

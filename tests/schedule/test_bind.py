@@ -83,9 +83,9 @@ def shared() -> Body:
     k0, k1 = yield split(k, (None, 2))
     yield reorder(i0, j, k0, i1, k1)
     copy = yield cache_read(c, 0, "shared")
+    yield compute_at(copy, k0)
     yield bind(i0, "blockIdx.x")
     yield bind(j, "threadIdx.x")
-    yield compute_at(copy, k0)
     return copy
 
 
@@ -123,6 +123,16 @@ def test_refusals(word: str, thread: str) -> None:
         yield bind(k if word == "independent" else i, thread)
 
     assert refusal(matmul(), schedule) == word
+
+
+def test_shared_memory_ends_with_the_launch() -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        i, _, _ = yield loops(c)
+        yield cache_read(c, 0, "shared")
+        yield bind(i, "blockIdx.x")
+
+    assert refusal(matmul(), schedule) == "handed-over"
 
 
 def test_what_threads_hand_over_is_shared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,20 @@ def test_a_fuse_and_another_split_are_something() -> None:
         yield split(f, (None, 4))
 
     assert kinds_of(normal(around)) == ["block", "loops", "fuse", "split"]
+
+
+def test_a_handle_of_a_loop_that_is_gone_stands_for_no_other() -> None:
+    @do
+    def again() -> Body:
+        c = yield block("C")
+        _, j, _ = yield loops(c)
+        j0, j1 = yield split(j, (None, 3))
+        yield split(j1, (None, 2))
+        yield split(j0, (None, 2))  # one of these gets the name that j1 had
+        yield unroll(j1)
+
+    with pytest.raises(ScheduleRefused, match="alive"):
+        trace_of(again, matmul())
 
 
 def test_reordering_back_is_nothing() -> None:

@@ -131,11 +131,14 @@ def test_literal_factors_become_divisors() -> None:
         i, _, _ = yield loops(c)
         yield split(i, (7, 8))
 
-    trace = trace_of(halves, matmul_kernel(56))
-    fates = transport(trace, matmul_kernel(28)).report.fates
+    source = matmul_kernel(56)
+    trace = trace_of(halves, source)
+    fates = transport(trace, matmul_kernel(28), source=source).report.fates
     assert [fate.verdict for fate in fates] == ["same", "same", "adapted"]
     assert fates[2].how == "factors (4, 7)"
     assert transport(trace, matmul_kernel(60)).report.fates[2].how == "factors (10, 6)"
+    assert transport(trace, matmul_kernel(28)).trace is trace  # legal, with a guard
+    assert transport(trace, source, source=source).trace is trace
 
 
 def test_other_decisions_are_the_nearest() -> None:

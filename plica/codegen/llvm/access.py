@@ -95,7 +95,9 @@ class Access:
         at = self.linear(buffer, indices)
         if inside.is_uniform:
             n = 0 if at.is_uniform else lanes.count
-            stored = self._where(inside, memory(buffer.dtype, n), lambda: self._read(buffer, at, sound))
+            stored = self._where(
+                inside, memory(buffer.dtype, n), lambda: self._read(buffer, at, sound)
+            )
         else:
             n = lanes.count
             stored = self._masked(buffer, at, inside.text, sound)

@@ -182,7 +182,9 @@ class _Statements:
                 self.plain = self.plain or not _has_loops(loop.body)
                 stack += [partial(values.close, values.open(loop.var, count)), loop.body]
             case _:
-                raise CompilerBug(f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel.")
+                raise CompilerBug(
+                    f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel."
+                )
 
     def _copy(self, loop: For, number: int, count: int) -> None:
         """The body of an unrolled loop for one value of its variable, then for those that follow."""
@@ -289,6 +291,8 @@ def _widest(body: Stmt) -> int:
     for stmt in statements(body):
         if isinstance(stmt, Store):
             dtypes = [stmt.buffer.dtype]
-            dtypes += [node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)]
+            dtypes += [
+                node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)
+            ]
             widest = max(widest, *[4 if is_narrow(each) else each.bytes for each in dtypes])
     return widest

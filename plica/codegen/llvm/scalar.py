@@ -45,9 +45,7 @@ from plica.ir.scalar import (
 )
 
 
-def operate(
-    w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0
-) -> str:
+def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0) -> str:
     """The value of a node from those of its operands.
 
     `natural` says that both operands of a quotient or remainder are known not to be negative, and
@@ -92,7 +90,9 @@ def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """The value as its dtype holds it, after an operation in f32."""
     if not is_narrow(of):
         return value
-    return w.help(of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n)
+    return w.help(
+        of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n
+    )
 
 
 def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
@@ -135,7 +135,9 @@ def multiply_add(w: Writer, a: str, b: str, c: str, of: DType, n: int = 0) -> st
     return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, a), (kind, b), (kind, c)])
 
 
-def _arithmetic(w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _arithmetic(
+    w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str], n: int = 0
+) -> str:
     word = {Add: "add", Sub: "sub", Mul: "mul"}[type(node)]
     if of is bool_:  # numpy's: or, and; a difference of bools is where they differ
         word = {"add": "or", "sub": "xor", "mul": "and"}[word]
@@ -144,7 +146,9 @@ def _arithmetic(w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str]
     return rounded(w, w.let(f"{word} {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
 
 
-def _floor(w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0) -> str:
+def _floor(
+    w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0
+) -> str:
     a, b = kids
     kind = register(of, n)
     if of.is_float:

@@ -6,9 +6,11 @@ memory for as long as somebody keeps the `Native` it returns.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from attrs import frozen
 from llvmlite import binding
@@ -38,7 +40,27 @@ def host() -> Target:
         binding.get_process_triple(),
         binding.get_host_cpu_name(),
         tuple(features.split(",")) if features else (),
+        caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
     )
+
+
+def _caches(folder: Path) -> tuple[int, ...]:
+    """The sizes of the caches for data that the system tells of, from the nearest on."""
+    found: dict[int, int] = {}
+    for each in sorted(folder.glob("index*")):
+        kind, level, size = [_line(each / name) for name in ("type", "level", "size")]
+        number = size.rstrip("KMG")
+        if kind in ("Data", "Unified") and level.isdigit() and number.isdigit():
+            found[int(level)] = int(number) * _UNITS[size.removeprefix(number)]
+    return tuple([found[level] for level in sorted(found)])
+
+
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _line(path: Path) -> str:
+    return path.read_text().strip() if path.is_file() else ""
 
 
 def build(text: str, target: Target) -> Native:
@@ -97,6 +119,8 @@ def _improve(module: Any, machine: Any, plain: bool) -> None:
 
 def _machine(target: Target) -> Any:
     _prepare()
+    if target.triple != binding.get_process_triple():
+        _prepare_others()
     return binding.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=",".join(target.features), opt=2, reloc="pic", jit=True
     )
@@ -109,3 +133,10 @@ def _prepare() -> None:
     # The functions of the C library for mathematics must be found in this process.
     if sys.platform == "linux":
         binding.load_library_permanently("libm.so.6")
+
+
+@lru_cache(maxsize=1)
+def _prepare_others() -> None:
+    """Make code for other machines too."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()

@@ -219,7 +219,9 @@ class Values:
         value: Value
         match node:
             case Lit(number, of):
-                scope.values[node] = constant(int(number)) if of is i64 else Value(literal(number, of))
+                scope.values[node] = (
+                    constant(int(number)) if of is i64 else Value(literal(number, of))
+                )
                 return
             case ScalarVar():
                 if node not in self.vars:
@@ -319,7 +321,7 @@ class Values:
 
     def _is_near(self, node: Scalar, found: Sequence[Value]) -> bool:
         low, high = interval(node, self.ranges, self.intervals)
-        return -FAR < low and high < FAR and all(abs(each.plus) < FAR for each in found)
+        return low > -FAR and high < FAR and all(abs(each.plus) < FAR for each in found)
 
     def _decided(self, node: Scalar, left: Scalar, right: Scalar) -> Value | None:
         """A comparison of integers whose outcome the loops around it tell."""
@@ -479,7 +481,11 @@ class Values:
         """Each operand with the guard it stands behind, and how that must come out."""
         match node:
             case Select(condition, then, orelse):
-                return [(condition, None, True), (then, condition, True), (orelse, condition, False)]
+                return [
+                    (condition, None, True),
+                    (then, condition, True),
+                    (orelse, condition, False),
+                ]
             case And(left, right):
                 return [(left, None, True), (right, left, True)]
             case Or(left, right):
@@ -522,7 +528,11 @@ def _start(node: Reduce) -> Value:
     start, _ = MEANING[node.combiner]
     first = start(dtype_of(node))
     assert isinstance(first, Lit)
-    return constant(int(first.value)) if first.dtype is i64 else Value(literal(first.value, first.dtype))
+    return (
+        constant(int(first.value))
+        if first.dtype is i64
+        else Value(literal(first.value, first.dtype))
+    )
 
 
 def _find(node: Scalar, scopes: Sequence[Scope]) -> Value | None:

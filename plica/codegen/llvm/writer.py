@@ -58,7 +58,7 @@ class Writer:
             self.functions[name] = (result, tuple([kind for kind, _ in args]))
         return self.let(f"call {result} @{name}({', '.join(f'{k} {v}' for k, v in args)})")
 
-    def help(  # noqa: PLR0917  # as `call`, and which helper it is
+    def help(  # as `call`, and which helper it is
         self, helper: str, name: str, result: str, args: Sequence[tuple[str, str]], lanes: int = 0
     ) -> str:
         """Call a helper, and remember that it is needed for so many lanes."""

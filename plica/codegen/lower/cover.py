@@ -143,12 +143,13 @@ def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[Step], dict[Ter
         case For(var, extent):
             return [Step(stmt, 0, (var, _in_loops(extent, values)))], values
         case Branch(condition):
-            plain = None if _opaque(condition) else _in_loops(condition, values)
-            contrary = None if plain is None else negated(plain)
-            return [Step(stmt, 0, guard=plain), Step(stmt, 1, guard=contrary)], values
+            holds = None if _opaque(condition) else _in_loops(condition, values)
+            contrary = None if holds is None else negated(holds)
+            return [Step(stmt, 0, guard=holds), Step(stmt, 1, guard=contrary)], values
         case Block():
             bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
-            guard = None if stmt.predicate is TRUE else _in_loops(stmt.predicate, values)
+            plain = stmt.predicate is not TRUE and not _opaque(stmt.predicate)
+            guard = _in_loops(stmt.predicate, values) if plain else None
             inner = dict(values)
             inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [Step(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
@@ -206,8 +207,18 @@ def _reaches(write: Touch, read: Touch, way: Sequence[Step], context: Context) -
         value = found[var]
         conditions += [Le(index(0), value), Lt(value, _in_loops(extent, found))]  # type: ignore[list-item]
     conditions += [_in_loops(step.guard, found) for step in way if step.guard is not None]  # type: ignore[misc]
-    unknown = any(isinstance(step.stmt, Branch) and step.guard is None for step in way)
-    return not unknown and all(_proved(each, context) for each in conditions)
+    return not any(_is_unclear(step) for step in way) and all(
+        _proved(each, context) for each in conditions
+    )
+
+
+def _is_unclear(step: Step) -> bool:
+    """Whether a statement runs what is inside under a condition that reads memory."""
+    if step.guard is not None:
+        return False
+    return isinstance(step.stmt, Branch) or (
+        isinstance(step.stmt, Block) and step.stmt.predicate is not TRUE
+    )
 
 
 def _solve(
@@ -258,6 +269,8 @@ def _init_before(write: Touch, read: Touch, shared: int, context: Context) -> bo
     ]
     conditions += [Eq(_in_loops(each, first), index(0)) for each in reducing]
     for each in write.way[: shared + 1]:
+        if _is_unclear(each):
+            return False
         if each.guard is not None:
             conditions.append(_in_loops(each.guard, first))
         if each.loop is not None and not around.isdisjoint(free_vars(each.loop[1])):

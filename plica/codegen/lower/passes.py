@@ -4,7 +4,7 @@ Each pass is a function from kernels to kernels that keeps what they mean; a tar
 name it.
 
 >>> print(*[each.name for each in LOWER if "cpu" in each.targets][:4])
-double-buffer place blocks-to-loops pipeline
+double-buffer place blocks-to-loops compact
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ LOWER: Final[tuple[Lowering, ...]] = (
     Lowering("double-buffer",   "Blocks that run ahead become pipeline stages.",   double_buffer),
     Lowering("place",           "Buffers live where they are needed.",             place),
     Lowering("blocks-to-loops", "Bindings are put in, predicates are branches.",   blocks_to_loops),
+    Lowering("compact",         "Buffers are as large as what is touched.",        compact),
     Lowering("pipeline",        "Statements run in different iterations.",         pipeline),
     Lowering("virtual-threads", "Threads are interleaved into one stream.",        virtual_threads),
     Lowering("hoist",           "Branches leave the loops they do not depend on.", hoist),
     Lowering("tidy",            "Index terms become simple.",                      tidy),
-    Lowering("compact",         "Buffers are as large as what is touched.",        compact),
     Lowering("partition",       "Guards leave the middle of loops.",               partition),
     Lowering("unroll",          "Loops that ask for it are written out.",          unroll),
     Lowering("tidy-again",      "What was cut and copied becomes simple.",         tidy),

@@ -87,8 +87,8 @@ def _may_enter(stmt: Stmt, at: int, buffer: Buffer, context: Context) -> bool:
         case Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
         case For(_, extent, kind):
-            if buffer in free_vars(extent):
-                return False
+            if buffer in free_vars(extent) or kind == "vectorized":
+                return False  # lanes have registers, not buffers
             if kind in THREADS and scope(buffer.scope).reach != "all":
                 return True
             return covered(inside, buffer, contexts(stmt, context)[at])

@@ -269,8 +269,11 @@ class _Maker:
 
         def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             vars = dict(zip(own, (*spatial, *reduced), strict=True))
-            value = self.value(vars)
-            if self.random.random() < 0.3:
+            if self.random.random() < 0.35:
+                value = self.input((*spatial, *reduced))[own]
+            else:
+                value = self.value(vars)
+            if self.random.random() < 0.2:
                 value = value + self.load(self.input(reduced), vars)
             made = self.result(spatial)
             at = own[: len(spatial)]

@@ -21,8 +21,10 @@ import attrs
 from attrs import frozen
 
 from plica.core.name import Name
+from plica.ir.index_map import IndexMap
 from plica.ir.loop import THREADS, Block, For, Kernel, Stmt, statements, substatements
-from plica.ir.scalar import ScalarVar
+from plica.ir.scalar import Scalar, ScalarVar
+from plica.ir.tensor import axis
 from plica.schedule.generate.intrinsic import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Sampling, kinds
@@ -244,6 +246,22 @@ def _siblings(here: Here, given: Given) -> tuple[Handle, ...]:
     return here.pick(pairs)
 
 
+def _map(here: Here, given: Given) -> IndexMap:
+    """A map that permutes indices, and takes one apart into digits now and then."""
+    ranks = [1, 2, 3] if here.random.random() < 0.2 else [len(_vars(here, given))]
+    ranks += [len(each.shape) for each in here.map.buffers if each.shape]
+    own = [axis("abcdef"[at % 6], at // 6) for at in range(here.pick(ranks[:2]))]
+    results: list[Scalar] = list(own)
+    if here.random.random() < 0.6:
+        here.random.shuffle(results)
+    if results and here.random.random() < 0.6:
+        at, factor = here.pick(range(len(results))), here.pick((2, 3, 4))
+        results[at : at + 1] = [results[at] // factor, results[at] % factor]
+    if results and here.random.random() < 0.1:
+        results.pop()
+    return IndexMap(tuple(own), tuple(results))
+
+
 NOTES: Final = (
     ("pragma", "fast"), ("role", "a"), ("unroll_explicit", True), ("double_buffer", True),
     ("pragma", 3), ("no such", 1),
@@ -293,6 +311,10 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "order":              _order,
     "padding":            lambda here, given: tuple(here.pick((1, 2, 4)) for _ in _vars(here, given)),
     "intrinsic":          _intrinsic,
+    "map":                _map,
+    "reindex.map":        lambda here, given: None if here.random.random() < 0.5 else _map(here, given),
+    "side":               lambda here, given: here.pick(("read", "write")),
+    "pad":                lambda here, given: here.pick((None, None, 0)),
 }
 # fmt: on
 

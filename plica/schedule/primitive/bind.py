@@ -11,7 +11,7 @@ Preconditions: `known-thread` (blockIdx or threadIdx with .x .y .z, or virtual),
 scope where each has its own, or in the result of a reduction across threadIdx), `cooperative` (a
 loop that is shared out fills shared memory, the same for all, with as many parts as threads),
 `handed-over` (what threads of one loop write and those of another use is in shared memory, where
-lowering puts barriers).
+lowering puts barriers; shared and private memory is not used outside the threads that have it).
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class CacheRead(Instruction):
         every = stages(scope_body(scene.kernel, site))
         buffer = every[site.node.label].inputs[self.index]
         if not self.consumers:
-            return buffer, [each for each in every.values() if buffer in each.reads]
+            return buffer, [each for each in every.values() if buffer in each.inputs]
         found: list[Stage] = []
         for handle in self.consumers:
             block = scene.block(handle).node

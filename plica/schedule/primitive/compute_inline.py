@@ -91,7 +91,10 @@ class ComputeInline(Instruction):
                 if not is_written(mine, shared, box, context):
                     expected = f"all of {buffer.name} that {each.block.label} reads"
                     return Problem("covered", where, expected, "that is not shown")
-        if buffer in free_vars(inlined(scope, block.label)):
+        left = inlined(scope, block.label)  # it may hold the allocation, which binds the buffer
+        if buffer in free_vars(left) or any(
+            _mentions(each.block, buffer) for each in stages(left).values()
+        ):
             expected = f"readers that load single elements of {buffer.name}"
             return Problem("element-reads", where, expected, "a region, or a load outside a block")
         return unsafe_after(self, scene)

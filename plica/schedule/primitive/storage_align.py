@@ -72,7 +72,7 @@ class StorageAlign(Instruction):
 def aligned(shape: tuple[Scalar, ...], axis: int, factor: int, offset: int) -> tuple[Scalar, ...]:
     """Row-major strides of a shape where that of one dimension is aligned.
 
-    >>> [known(each) for each in aligned((index(2), index(4), index(16)), 1, 8, 1)]
+    >>> [each.value for each in aligned((index(2), index(4), index(16)), 1, 8, 1)]
     [68, 17, 1]
     """
     strides: list[Scalar] = []

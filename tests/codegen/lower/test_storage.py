@@ -163,6 +163,11 @@ def sums(x: Buffer[(3, 4), i32], y: Buffer[(4,), i32]):
     assert covered(inner, kernel.body.buffer)  # type: ignore[union-attr]
 
 
+def test_conditions_on_memory_prove_nothing() -> None:
+    kernel = read(PARTLY.format(where="x[0, j] < 9", read="vj"))
+    assert isinstance(place(kernel).body, Alloc)
+
+
 # --- flat buffers --------------------------------------------------------------------------------
 
 

@@ -150,6 +150,36 @@ def test_loops_over_other_numbers_of_threads_are_refused() -> None:
         barriers(read(fewer))
 
 
+TILED = """
+def tiled(a: Buffer[(8, 12), i32], b: Buffer[(12, 6), i32], c: Buffer[(8, 6), i32]):
+    s = alloc(Buffer[(8, 12), i32, "shared"])
+    for x in thread("blockIdx.x", 2):
+        for k in range(3):
+            for t in thread("threadIdx.x", 4):
+                for j in range(4):
+                    with block("s", v=spatial(8, x * 4 + j), w=spatial(12, k * 4 + t)):
+                        s[v, w] = a[v, w]
+            for u in thread("threadIdx.x", 4):
+                for n, l in grid(6, 4):
+                    with block(
+                        "c", v=spatial(8, x * 4 + u), o=spatial(6, n), w=reduce(12, k * 4 + l)
+                    ):
+                        with init():
+                            c[v, o] = 0
+                        c[v, o] += s[v, w] * b[w, o]
+"""
+
+
+def test_a_tile_that_threads_fetch_together(golden: Golden) -> None:
+    kernel = read(TILED)
+    a, b = inputs(kernel, {})
+    lowered = lower(kernel, "gpu")
+    np.testing.assert_array_equal(run(lowered, [a, b], {})[0], a @ b)
+    # The first turn is cut off: one there, and two in each of the others.
+    assert sum(isinstance(each, Barrier) for each in statements(lowered.body)) == 3
+    golden(show_kernel(lowered), "lowered_tiled")
+
+
 # --- reductions across threads -------------------------------------------------------------------
 
 TOTAL = """

@@ -1,0 +1,100 @@
+"""Fuzzing of schedules finds nothing in what is here, and everything that is planted."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.cli import main
+from plica.ir.run import run_kernel
+from plica.schedule import pose
+from plica.schedule.fuzz import differs, fuzz
+from plica.schedule.generate import random_case, untried, walk
+from plica.schedule.instruction import kinds
+from plica.schedule.replay import scheduled
+from plica.schedule.trace import Trace
+from tests.conftest import PROFILE
+from tests.schedule.mutation import MUTATIONS, Mutation, forget
+
+EXAMPLES = {"ci": 60, "dev": 300}.get(PROFILE, 3_000)
+BUDGET = 150
+"""Within how many kernels a planted bug is found."""
+EVERYWHERE = {"alive", "decided", "known-handle", "support"}
+"""Preconditions of every step that has handles or decisions."""
+
+
+def test_nothing_is_found() -> None:
+    report = fuzz(EXAMPLES, seed=1)
+    assert report.finding is None, report.finding
+    assert report.examples == EXAMPLES
+
+
+@settings(max_examples=10)
+@given(st.randoms(use_true_random=False))
+def test_traces_keep_meaning(random: Random) -> None:
+    case = random_case(random)
+    steps, _ = walk(case.kernel, random, 6)
+    expected = run_kernel(case.kernel, case.arrays, case.sizes)  # type: ignore[arg-type]
+    assert differs(scheduled(Trace(steps), case.kernel), case, expected) is None
+
+
+def test_every_kind_is_tried() -> None:
+    assert untried() == ()
+
+
+def test_preconditions_are_documented() -> None:
+    report = fuzz(40, seed=2)
+    known = set(re.findall(r"`?([a-z]+(?:-[a-z]+)*)`?", str(pose.__doc__)))
+    for kind, words in report.refused.items():
+        text = str(import_module(kinds()[kind].__module__).__doc__)
+        for word in words:
+            assert word in EVERYWHERE | known or f"`{word}`" in text, (kind, word)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.name)
+def test_planted_bugs_are_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.plant(monkeypatch, mutation.kind)
+    try:
+        found = fuzz(BUDGET, focus=(mutation.kind, *mutation.beside)).finding
+    finally:
+        monkeypatch.undo()
+        forget()
+    assert found is not None
+    assert found.step == mutation.kind
+    if found.kind == "meaning":
+        steps = [line.split(": ", 1)[1] for line in found.trace]
+        assert len(steps) <= 8
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTATIONS) >= 20
+    assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_the_printed_test_fails_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = next(each for each in MUTATIONS if each.name == "fuse swaps the loops")
+    planted.plant(monkeypatch, planted.kind)
+    found = fuzz(BUDGET, focus=(planted.kind,)).finding
+    monkeypatch.undo()
+    assert found is not None
+    space: dict[str, object] = {}
+    exec(compile(found.pytest, "finding", "exec"), space)
+    test = space["test_fuse"]
+    assert callable(test)
+    with pytest.raises((AssertionError, Exception)):
+        test()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "schedule", "--examples", "3", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["examples"] == 3
+    assert data["finding"] is None
+    assert main(["fuzz", "schedule", "--examples", "2", "--focus", "split"]) == 0
+    assert "All mean afterwards" in capsys.readouterr().out
