@@ -19,23 +19,36 @@ from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep
 from plica.rewrite.discriminate import Index
+from plica.rewrite.match import covered
 from plica.rewrite.pattern import Dominator
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
 
-def step_at(term: Term, index: Index, sweep: Sweep | None) -> Step | None:
+def step_at(term: Term, index: Index, sweep: Sweep | None, whole: set[Term]) -> Step | None:
     """The first rule that applies at the root of `term`, as a step."""
     for rule, matcher in index.candidates(term):
         after = rule.apply(matcher, term)
-        if after is not None:
+        if after is not None and not (whole and _breaks(rule, term, whole)):
             return Step(rule, term, after, (), sweep)
     return None
 
 
-def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten:
-    """`root` rewritten to a normal form, with the steps taken."""
+def _breaks(rule: Rule, term: Term, whole: set[Term]) -> bool:
+    """Whether the left side takes apart, below its root, what is to stay whole."""
+    return any(node in whole for node in covered(rule.left, term)[1:])
+
+
+def rewrite_with(
+    root: Term, index: Index, fuel: int | None = None, whole: Iterable[Term] = ()
+) -> Rewritten:
+    """`root` rewritten to a normal form, with the steps taken.
+
+    What is to stay `whole`, and what becomes of it, may fill a hole; no rule looks into it from
+    above.  So a value that others use as well is not computed a second time for one of them.
+    """
     memo: dict[Term, Term] = {}
+    kept = set(whole)
     steps: list[Step] = []
     sweep = Sweep("normal")
     candidates = index.candidates
@@ -59,23 +72,32 @@ def rewrite_with(root: Term, index: Index, fuel: int | None = None) -> Rewritten
                         continue
             for rule, matcher in candidates(new):
                 after = rule.apply(matcher, new)
-                if after is not None:
+                if after is not None and not (kept and _breaks(rule, new, kept)):
                     break
             else:
                 memo[node] = memo[new] = new
+                if node in kept:
+                    kept.add(new)
                 continue
             step = Step(rule, new, after, (), sweep)
             steps.append(step)
             done = memo.get(after)
             if done is None:
-                _settle(step, index, memo, steps, limit)
+                _settle(step, index, memo, steps, limit, kept)
                 done = memo[after]
             memo[node] = memo[new] = done
+            if node in kept:
+                kept.add(done)
     return Rewritten(memo[root], tuple(steps))
 
 
-def _settle(
-    first: Step, index: Index, memo: dict[Term, Term], steps: list[Step], limit: int
+def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
+    first: Step,
+    index: Index,
+    memo: dict[Term, Term],
+    steps: list[Step],
+    limit: int,
+    whole: set[Term],
 ) -> None:
     """Bring what a step made into normal form; `memo` learns it."""
     pending = {first.before: first}  # replaced terms whose replacement is being worked on
@@ -100,7 +122,7 @@ def _settle(
         if new in memo:
             memo[node] = memo[new]
             continue
-        step = step_at(new, index, first.sweep)
+        step = step_at(new, index, first.sweep, whole)
         if step is None:
             memo[node] = memo[new] = new
             continue

@@ -22,8 +22,7 @@ from plica.ir.module import Module
 from plica.ir.passes import Pass
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.derivation import Derivation, Step
-from plica.rewrite.engine import rewrite_with
-from plica.rewrite.pack import Pack
+from plica.rewrite.pack import Pack, rewrite_under
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
 
@@ -48,7 +47,7 @@ class History:
     def under(self, pack: Pack, contract: Contract | None = None) -> History:
         """The history after rewriting to a normal form under the rules within a contract."""
         used = pack if contract is None else pack.within(contract)
-        done = rewrite_with(self.module, used.index)
+        done = rewrite_under(self.module, used)
         if not done.steps:
             return self
         assert isinstance(done.term, Module)  # no rule speaks of modules

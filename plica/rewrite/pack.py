@@ -14,17 +14,18 @@ there and among Plica's own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from importlib import metadata
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from plica.core.diagnostic import RuleRefused, did_you_mean
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.rewrite.contract import Contract, join
-from plica.rewrite.derivation import Derivation
+from plica.rewrite.derivation import Derivation, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.engine import rewrite_with
 from plica.rewrite.rule import Rule
@@ -33,14 +34,22 @@ from plica.runtime.error import Diagnostic
 GROUP: Final = "plica.packs"
 
 
+Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
+"""Whether a term that these several others use is not to be taken apart for one of them."""
+
+
 @attrs.frozen(eq=False)
 class Pack:
-    """Rules under one name; their names are unique, their order changes cost, not meaning."""
+    """Rules under one name; their names are unique, their order changes cost, not meaning.
+
+    With `whole` a pack says which shared values its rules must not look into.
+    """
 
     name: str
     rules: tuple[Rule, ...]
     version: str
     doc: str = ""
+    whole: Whole | None = None
 
     def __attrs_post_init__(self) -> None:
         counted = Counter(rule.name for rule in self.rules)
@@ -76,15 +85,21 @@ class Pack:
 @lru_cache(maxsize=256)  # so that the index of what is kept is made once
 def _within(of: Pack, contract: Contract) -> Pack:
     kept = tuple(rule for rule in of.rules if rule.contract <= contract)
-    return of if len(kept) == len(of.rules) else Pack(of.name, kept, of.version, of.doc)
+    return of if len(kept) == len(of.rules) else attrs.evolve(of, rules=kept)
 
 
-def pack(name: str, *rules: Rule | Iterable[Rule], version: str, doc: str = "") -> Pack:
+def pack(
+    name: str,
+    *rules: Rule | Iterable[Rule],
+    version: str,
+    doc: str = "",
+    whole: Whole | None = None,
+) -> Pack:
     """A pack of rules, or of tables of rules."""
     flat: list[Rule] = []
     for each in rules:
         flat.extend([each] if isinstance(each, Rule) else each)
-    return Pack(name, tuple(flat), version, doc)
+    return Pack(name, tuple(flat), version, doc, whole)
 
 
 def rewrite(
@@ -94,8 +109,23 @@ def rewrite(
     used = rules if isinstance(rules, Pack) else Pack("rules", tuple(rules), "0")
     if contract is not None:
         used = used.within(contract)
-    done = rewrite_with(term, used.index)
+    done = rewrite_under(term, used)
     return done.term, Derivation(term, done.steps)
+
+
+def rewrite_under(term: Term, pack: Pack) -> Rewritten:
+    """`term` in normal form under all rules of a pack, with the steps to it."""
+    return rewrite_with(term, pack.index, whole=_whole_in(term, pack.whole))
+
+
+def _whole_in(term: Term, whole: Whole | None) -> list[Term]:
+    if whole is None:
+        return []
+    users: dict[Term, list[Term]] = {}
+    for node in post_order(term):
+        for kid in dict.fromkeys(node._children):
+            users.setdefault(kid, []).append(node)
+    return [node for node, using in users.items() if len(using) > 1 and whole(node, using)]
 
 
 def installed() -> dict[str, metadata.EntryPoint]:

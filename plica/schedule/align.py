@@ -79,7 +79,10 @@ def aligned(a: Trace, b: Trace) -> tuple[tuple[int, int], ...]:
     head = 0
     while head < min(len(a), len(b)) and left[head].identity == right[head].identity:
         head += 1
-    rows, columns = len(a) - head, len(b) - head
+    tail = 0  # equal ends match: nothing is more alike
+    while tail < min(len(a), len(b)) - head and left[~tail].identity == right[~tail].identity:
+        tail += 1
+    rows, columns = len(a) - head - tail, len(b) - head - tail
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
         row, below = best[i], best[i + 1]
@@ -98,6 +101,7 @@ def aligned(a: Trace, b: Trace) -> tuple[tuple[int, int], ...]:
             i += 1
         else:
             j += 1
+    pairs += [(len(a) - each, len(b) - each) for each in range(tail, 0, -1)]
     return tuple(pairs)
 
 

@@ -24,13 +24,12 @@ from functools import lru_cache
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.core.term import Term
 from plica.ir.dim import dim_var, known
 from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Block, For
 from plica.ir.scalar import Le, Lt, Scalar, ScalarVar
 from plica.rewrite.index import Context, can_prove
-from plica.rewrite.index.count import ZERO
+from plica.rewrite.index.count import ONE, ZERO
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import Access, Inner, inside
 from plica.schedule.around import context_of, simple

@@ -5,6 +5,7 @@
     step      ::= call | "decided(" call "," int* ")"
     call      ::= kind "(" value* ")" | "spell(" string "," (field "=" value)* ")"
     value     ::= None | number | string | "(" value* ")" | name | "term(" string ")" | Name(…)
+                | "index_map(" lambda ")"
 
 A do-block with loops, branches or sampling words is a program: record it with `trace_of`.
 """
@@ -22,6 +23,7 @@ from plica.ir.script.text import parse
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
 from plica.schedule.instruction import Decision, Instruction, kind_of
+from plica.schedule.map_text import map_of
 from plica.schedule.spelling import read, refuse, trace_from
 from plica.schedule.trace import Trace
 
@@ -193,6 +195,10 @@ class _Reader:
                     message = "No earlier step gives what this name stands for."
                     refuse("unbound-name", message, place, expected, name)
                 return self.names[name]
+            case ast.Call(func=ast.Name(id="index_map"), args=[ast.Lambda() as of]):
+                found = map_of(of)
+                if found is not None:
+                    return found
             case ast.Call(func=ast.Name(id="term"), args=[ast.Constant(value=str(text))]):
                 return encode.from_json(text)
             case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))]):

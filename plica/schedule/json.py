@@ -6,9 +6,10 @@
       {"kind": "sample_perfect_tile", "loop": "loop 1.0", …, "decision": [4, 3]},
       {"kind": "split", "loop": "loop 1.0", "factors": ["number 2.0", "number 2.1"]}]}
 
-A step has the fields its kind declares.  A handle is written `sort step.output`; a term as
-`{"term": …}` in the encoding of `plica.core.encode`; what JSON has no word for as an object of one
-key (`text`, `name`, `float`, `bytes`).
+A step has the fields its kind declares.  A handle is written `sort step.output`; an index map as
+`{"map": "lambda i: (i // 4, i % 4)"}`, another term as `{"term": …}` in the encoding of
+`plica.core.encode`; what JSON has no word for as an object of one key (`text`, `name`, `float`,
+`bytes`).
 
 >>> from plica.schedule.primitive import loops
 >>> from plica.schedule.spelling import spell
@@ -34,9 +35,11 @@ from typing import Any, Final
 from plica.core import encode
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.index_map import IndexMap
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
+from plica.schedule.map_text import read_map, show_map
 from plica.schedule.spelling import read, refuse, spelled, trace_from
 from plica.schedule.trace import Trace
 from plica.schedule.upgrade import VERSION, upgraded
@@ -108,6 +111,8 @@ def _step(row: object, place: Place) -> tuple[Instruction, Decision | None, Plac
 def _data(value: Any) -> Any:
     if isinstance(value, Handle):
         return f"{value.sort} {value.step}.{value.output}"
+    if isinstance(value, IndexMap) and (text := show_map(value)) is not None:
+        return {"map": text}
     if isinstance(value, Term):
         return {"term": json.loads(encode.to_json(value))}
     if isinstance(value, Name):
@@ -139,6 +144,11 @@ def _value(value: Any, place: Place, depth: int = 0) -> Any:
     match tuple(value.items()):
         case (("term", dict(document)),):
             return encode.from_json(json.dumps(document))
+        case (("map", str(text)),):
+            found_map = read_map(text)
+            if found_map is None:
+                refuse("bad-json", "This is no index map.", place, "lambda i, j: (…)", _brief(text))
+            return found_map
         case (("text", str(text)),):
             return text
         case (("name", [str(hint), int(index)]),):

@@ -7,6 +7,19 @@ there, and what each needs alone must live where it has its own.
 
 A block whose reduce variable follows a thread is a reduction across threads, which lowering turns
 into shuffles or steps through shared memory.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Kernel, Store
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> y, i = buffer("y", (4,), f32), axis("i")
+>>> for place in (i, i // 2):
+...     loop = For(i, index(4), "threadIdx.x", Store(y, (place,), y[i]))
+...     scene = Scene(Kernel((), (y,), 0, loop), {})
+...     problem = safe_threads(scene, scene.map.loops[i])
+...     print(None if problem is None else problem.precondition)
+None
+independent
 """
 
 from __future__ import annotations

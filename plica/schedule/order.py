@@ -6,11 +6,11 @@ agree in that loop; the loops of which this is not shown are *open* for the buff
 that keeps the order of a buffer's open loops among themselves keeps the order in which its elements
 are read and written.
 
->>> from plica.ir.dim import dim_var
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.loop import Store
 >>> from plica.ir.tensor import axis, buffer
->>> x, y, n = buffer("x", (6, 7), f32), buffer("y", (12,), f32), dim_var("n")
+>>> from plica.schedule.dependence import conflicts
+>>> x, y = buffer("x", (6, 7), f32), buffer("y", (12,), f32)
 >>> i, j = axis("i"), axis("j")
 >>> nest = For(i, index(6), "serial", For(j, index(7), "serial", Store(y, (i + j,), x[i, j])))
 >>> [str(var.name) for var in open_loops(nest, (i, j))[y]]
@@ -35,25 +35,13 @@ from plica.schedule.access import Access, accesses
 from plica.schedule.around import simple
 from plica.schedule.block_class import reduction_body
 from plica.schedule.cover import is_covered
-from plica.schedule.dependence import children, conflicts, stranger
+from plica.schedule.dependence import children, stranger
 from plica.schedule.instruction import Scene
 from plica.schedule.pose import bindings_of, rectangular
 from plica.schedule.reduction import reducer
 from plica.schedule.site import Site
 
 ZERO: Final = index(0)
-
-__all__ = [
-    "begins_at_zero",
-    "conflicts",
-    "follows",
-    "is_only_inside",
-    "is_own",
-    "open_loops",
-    "reduce_loops",
-    "updates_in_any_order",
-    "ways",
-]
 
 
 @lru_cache(maxsize=1024)

@@ -36,9 +36,11 @@ from typing import Any, Final
 from plica.core import encode
 from plica.core.name import Name
 from plica.core.term import Term, field_names
+from plica.ir.index_map import IndexMap
 from plica.schedule.do_reader import read_do
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction
+from plica.schedule.map_text import show_map
 from plica.schedule.replay import Program, kernel_of, states
 from plica.schedule.spelling import spelled
 from plica.schedule.trace import Step, Trace, handles
@@ -52,12 +54,14 @@ def to_python(trace: Trace, program: Program | None = None, kernel: str | None =
     calls = [_called(step, words) for step in trace.steps]
     taken = {word for names in words.values() for word in names}
     names, arities = _names(trace, program, kernel, taken)
+    given: dict[int, dict[int, str]] = {}
+    for handle, name in names.items():
+        given.setdefault(handle.step, {})[handle.output] = name
     lines = []
     for number, (step, template) in enumerate(zip(trace.steps, calls, strict=True)):
         own = {_slot(each): names[each] for each in handles(step.instruction)}
         call = template.format_map(own)
-        mine = {h.output: name for h, name in names.items() if h.step == number}
-        lines.append(f"    {_targets(mine, arities.get(number))}yield {call}")
+        lines.append(f"    {_targets(given.get(number, {}), arities.get(number))}yield {call}")
     imports = [
         f"from {module} import {', '.join(sorted(found))}"
         for module, found in sorted(words.items())
@@ -129,6 +133,9 @@ def _called(step: Step, words: dict[str, set[str]]) -> str:
 def _text(value: Any, words: dict[str, set[str]]) -> str:
     if isinstance(value, Handle):
         return f"{{{_slot(value)}}}"
+    if isinstance(value, IndexMap) and (shown := show_map(value)) is not None:
+        words.setdefault("plica.ir.index_map", set()).add("index_map")
+        return f"index_map({shown})"
     if isinstance(value, Term):
         words["plica.schedule"].add("term")
         return f"term({_braced(repr(encode.to_json(value)))})"

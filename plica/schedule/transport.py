@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attrs import evolve, frozen
+from pyrsistent import PMap, PVector, pmap, pvector
 
 from plica.core.collector import paused
 from plica.ir.module import Module
@@ -48,9 +49,9 @@ class _Journey:
     """How far a transport has come: the new program, its trace, and where old handles lead."""
 
     state: State
-    steps: tuple[Step, ...]
-    now: dict[Handle, Handle]
-    roles: dict[Handle, str]  # old blocks, and the role they had
+    steps: PVector[Step] = pvector()
+    now: PMap[Handle, Handle] = pmap()
+    roles: PMap[Handle, str] = pmap()  # old blocks, and the role they had
 
 
 def transport(
@@ -65,13 +66,13 @@ def transport(
     with paused():
         state = begin(found)
         blocks = plan(trace, state.scene)
-        here, fates = _Journey(state, (), {}, {}), list[Fate]()
+        here, fates = _Journey(state), list[Fate]()
         for number, step in enumerate(trace.steps):
             origin = (step.instruction, scenes[number]) if scenes else None
             here, fate = _travelled(here, number, step, blocks, origin)
             fates.append(fate)
     module = with_kernel(whole, name, here.state.kernel)
-    return Transported(module, Trace(here.steps), Report(tuple(fates)))
+    return Transported(module, Trace(tuple(here.steps)), Report(tuple(fates)))
 
 
 def _travelled(
@@ -90,7 +91,7 @@ def _travelled(
     asked = redirected(asked, here.now)
     alone = _alone(asked.instruction)
     if alone is not None:
-        onward = evolve(here, now={**here.now, Handle(number, 0, alone.sort): alone})
+        onward = evolve(here, now=here.now.set(Handle(number, 0, alone.sort), alone))
         return onward, Fate(
             number, step, "adapted", "one loop is left: nothing is to be done", None
         )
@@ -104,8 +105,10 @@ def _travelled(
         lead = _leads(here, number, step, after)
         roles = here.roles
         if isinstance(step.instruction, GetBlock):
-            roles = {**roles, Handle(number, 0, "block"): step.instruction.role}
-        onward = evolve(here, state=after, steps=(*here.steps, candidate), now=lead, roles=roles)
+            roles = roles.set(Handle(number, 0, "block"), step.instruction.role)
+        onward = evolve(
+            here, state=after, steps=here.steps.append(candidate), now=lead, roles=roles
+        )
         verdict = "adapted" if said else "same"
         return onward, Fate(number, step, verdict, said, candidate)  # type: ignore[arg-type]
     if first is None:
@@ -138,10 +141,10 @@ def _alone(what: Instruction) -> Handle | None:
     return loops[0] if what.kind == "fuse" and len(loops) == 1 else None
 
 
-def _leads(here: _Journey, number: int, step: Step, after: State) -> dict[Handle, Handle]:
+def _leads(here: _Journey, number: int, step: Step, after: State) -> PMap[Handle, Handle]:
     """Where old handles lead after a step: to what it gives here."""
     new = [each for each in after.outputs if each.step == here.state.steps]
-    found = dict(here.now)
+    found = here.now
     moved: dict[int, int] | None = None
     if isinstance(step.instruction, GetLoops):
         moved = _loops_by_kind(here, step.instruction, len(new))
@@ -150,7 +153,7 @@ def _leads(here: _Journey, number: int, step: Step, after: State) -> dict[Handle
         there = output if moved is None else moved.get(output)
         if there is not None and there in given:
             handle = given[there]
-            found[Handle(number, output, handle.sort)] = handle
+            found = found.set(Handle(number, output, handle.sort), handle)
     return found
 
 

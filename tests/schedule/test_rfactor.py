@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim, dim_var
+from plica.ir.dim import DimLike, dim, dim_var
 from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, Seq, Store
+from plica.ir.loop import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop import block as block_of
-from plica.ir.scalar import Lt, Max, Min, Mul, Scalar, lit
+from plica.ir.scalar import BitXor, Lt, Max, Min, Mul, Scalar, lit
 from plica.ir.show import show_kernel
 from plica.ir.tensor import axis, buffer
 from plica.schedule import bind, block, do, fuse, loops, parallel, reorder, rfactor, split
@@ -159,6 +159,30 @@ def test_a_condition_on_loops_of_both_kinds() -> None:
         yield rfactor(k, 0)
 
     assert refusal(rows(Max, guard=True), schedule) == "separate-predicate"
+
+
+def summed(update: Store, init: Stmt, extent: DimLike = 4) -> Kernel:
+    """y[v] of x[v, w], updated in some way."""
+    x, y = buffer("x", (3, 4), i32), buffer("y", (3,), i32)
+    i, k = axis("i"), axis("k")
+    total = block_of("y", (axis("v"), axis("w")), (3, 4), "sr", (i, k), update, init)
+    nest = For(i, dim(3), "serial", For(k, dim(extent), "serial", total))
+    return Kernel((), (x, y), 1, nest)
+
+
+def test_what_cannot_be_taken_apart() -> None:
+    def schedule() -> Body:
+        _, k = yield loops((yield block("y")))
+        yield rfactor(k, 0)
+
+    x, y, v, w = buffer("x", (3, 4), i32), buffer("y", (3,), i32), axis("v"), axis("w")
+    zero, plus = Store(y, (v,), lit(0, i32)), Store(y, (v,), y[v] + x[v, w])
+    u = axis("u")
+    many = For(u, dim(1), "serial", Store(y, (v,), lit(0, i32)))
+    assert refusal(summed(plus, zero), schedule) == "accepted"
+    assert refusal(summed(plus, many), schedule) == "single-store"
+    assert refusal(summed(Store(y, (v,), BitXor(y[v], x[v, w])), zero), schedule) == "reducer"
+    assert refusal(summed(Store(y, (v,), x[v, w] - y[v]), zero), schedule) == "reducer"
 
 
 def test_an_extent_of_loops_around() -> None:

@@ -16,7 +16,7 @@ from plica.codegen.llvm.scalar import pack, unpack
 from plica.codegen.llvm.word import literal, memory
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
-from plica.ir.dtype import i64
+from plica.ir.dtype import bool_, i64
 from plica.ir.scalar import Buffer
 
 APART: Final = 4
@@ -168,7 +168,7 @@ class Access:
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind = f"<{n} x {one}>"
-        short = {"float": "f32", "double": "f64"}.get(one, one)
+        short = _SHORT.get(one, one)
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
         if at.step == 1:
             place = self.address(buffer, at, sound)
@@ -182,8 +182,10 @@ class Access:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def store(self, buffer: Buffer, indices: Sequence[Value], value: Value, sound: bool) -> None:
-        """Write the element of every lane."""
+    def store(  # an element, and what is known of its place
+        self, buffer: Buffer, indices: Sequence[Value], value: Value, mask: Value, sound: bool
+    ) -> None:
+        """Write the element of every lane that takes part."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         of, kind, align = buffer.dtype, memory(buffer.dtype), buffer.dtype.bytes
         at = self.linear(buffer, indices)
@@ -192,9 +194,12 @@ class Access:
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
-        if at.step == 0:
+        if at.step == 0 and mask == TRUE:
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
         stored = pack(w, lanes.vector(value, of), of, n)
+        if mask != TRUE:
+            self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
+            return
         if at.step == 1:
             place = self.address(buffer, at, sound)
             w.do(f"store <{n} x {kind}> {stored}, ptr {place}, align {align}")
@@ -202,6 +207,25 @@ class Access:
         for lane, place in enumerate(self._each(buffer, at)):
             one = w.let(f"extractelement <{n} x {kind}> {stored}, i64 {lane}")
             w.do(f"store {kind} {one}, ptr {place}, align {align}")
+
+    def _store_masked(self, buffer: Buffer, at: Value, stored: str, mask: str) -> None:
+        """Write the lanes in which a condition holds."""
+        w, n = self.lanes.w, self.lanes.count
+        one, align = memory(buffer.dtype), buffer.dtype.bytes
+        kind, short = f"<{n} x {one}>", _SHORT.get(one, one)
+        if at.step == 1:
+            place = f"ptr align {align} {self.address(buffer, at, False)}"
+            name = f"@llvm.masked.store.v{n}{short}.p0"
+        else:
+            pointer, where = self.places[buffer].pointer, self.lanes.vector(at, i64)
+            places = w.let(f"getelementptr {one}, ptr {pointer}, <{n} x i64> {where}")
+            place = f"<{n} x ptr> align {align} {places}"
+            name = f"@llvm.masked.scatter.v{n}{short}.v{n}p0"
+        w.do(f"call void {name}({kind} {stored}, {place}, <{n} x i1> {mask})")
+
+
+_SHORT: Final = {"float": "f32", "double": "f64"}
+"""How the types that have another name are called in the names of LLVM's functions."""
 
 
 def nothing(buffer: Buffer) -> Value:

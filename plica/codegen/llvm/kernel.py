@@ -7,8 +7,8 @@ any other gives nothing back.
     unrolled            the body once for each value of the variable, which is a constant there
     vectorized          the body once, for all lanes at the same time
 
-Where the lanes of a vectorized loop would part ways (a branch that depends on its variable, memory
-of its own) it is a loop like any other, which means the same.
+Lanes that go different ways in a branch take part in one side of it or the other.  A vectorized
+loop with memory of its own, or with another inside, is a loop like any other, which means the same.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm.access import place_of
-from plica.codegen.llvm.lane import FALSE, TRUE, constant
+from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
+from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import is_narrow, memory
 from plica.codegen.llvm.writer import Writer
-from plica.codegen.lower.bound import interval
+from plica.codegen.lower.bound import facts_of
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.loop import (
+    NOTHING,
     Alloc,
     Barrier,
     Bind,
@@ -44,7 +46,7 @@ from plica.ir.loop import (
     While,
     statements,
 )
-from plica.ir.scalar import Buffer, Load, ScalarVar, dtype_of
+from plica.ir.scalar import Buffer, Load, Scalar, dtype_of
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
@@ -131,13 +133,14 @@ class _Statements:
 
     def __init__(self, values: Values, width: int) -> None:
         self.values = values
+        self.around = values.around
         self.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
         self.stack: list[Step] = []
         self.own: dict[Buffer, str] = {}
 
     def write(self, body: Stmt) -> None:
-        values, stack = self.values, self.stack
+        values, around, stack = self.values, self.around, self.stack
         stack.append(body)
         while stack:
             item = stack.pop()
@@ -156,9 +159,9 @@ class _Statements:
                     (found,) = values.evaluate([value])
                     bounds = (0, 0)
                     if dtype_of(var).is_integer:
-                        bounds = interval(value, values.ranges, values.intervals)
-                    values.bind(var, found, bounds)
-                    stack += [partial(values.unbind, var), inside]
+                        bounds = around.interval(value)
+                    around.bind(var, found, bounds)
+                    stack += [partial(around.unbind, var), inside]
                 case Branch():
                     self._branch(item)
                 case Block() | While() | Invoke() | Barrier():
@@ -167,7 +170,7 @@ class _Statements:
                     item()
 
     def _loop(self, loop: For) -> None:
-        values, stack = self.values, self.stack
+        around, stack = self.around, self.stack
         count = known(loop.extent)
         if count is None:
             raise CompilerBug(f"The loop over {loop.var.name} has no known extent.")
@@ -176,11 +179,11 @@ class _Statements:
         match loop.kind:
             case "unrolled":
                 self._copy(loop, 0, count)
-            case "vectorized" if count > 1 and _keeps_step(loop):
+            case "vectorized" if count > 1 and _is_straight(loop.body):
                 self._strips(loop, count)
             case "serial" | "parallel" | "vectorized":
                 self.plain = self.plain or not _has_loops(loop.body)
-                stack += [partial(values.close, values.open(loop.var, count)), loop.body]
+                stack += [partial(around.close, around.open(loop.var, count)), loop.body]
             case _:
                 raise CompilerBug(
                     f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel."
@@ -189,10 +192,10 @@ class _Statements:
     def _copy(self, loop: For, number: int, count: int) -> None:
         """The body of an unrolled loop for one value of its variable, then for those that follow."""
         if number:
-            self.values.unbind(loop.var)
+            self.around.unbind(loop.var)
         if number == count:
             return
-        self.values.bind(loop.var, constant(number), (number, number))
+        self.around.bind(loop.var, constant(number), (number, number))
         self.stack += [partial(self._copy, loop, number + 1, count), loop.body]
 
     def _strips(self, loop: For, count: int) -> None:
@@ -201,10 +204,10 @@ class _Statements:
         done = count // strip * strip if count > max(strip, STRAIGHT) else 0
         self.stack.append(partial(self._spread, loop, done, count))
         if done:
-            values = self.values
-            opened = values.open(loop.var, done, strip)
-            values.spread(loop.var, values.vars[loop.var], strip)
-            self.stack += [partial(values.close, opened), values.gather, loop.body]
+            around = self.around
+            opened = around.open(loop.var, done, strip)
+            around.spread(loop.var, around.vars[loop.var], strip)
+            self.stack += [partial(around.close, opened), around.gather, loop.body]
 
     def _spread(self, loop: For, done: int, count: int) -> None:
         """The body of a vectorized loop for the lanes from one on.
@@ -214,14 +217,14 @@ class _Statements:
         """
         if done == count:
             return
-        values = self.values
+        around = self.around
         lanes = 1 << (count - done).bit_length() - 1
-        values.bind(loop.var, constant(done), (done, done + lanes - 1))
-        values.spread(loop.var, constant(done), lanes)
+        around.bind(loop.var, constant(done), (done, done + lanes - 1))
+        around.spread(loop.var, constant(done), lanes)
         self.stack += [
             partial(self._spread, loop, done + lanes, count),
-            partial(values.unbind, loop.var),
-            values.gather,
+            partial(around.unbind, loop.var),
+            around.gather,
             loop.body,
         ]
 
@@ -234,21 +237,46 @@ class _Statements:
         values.access.places[buffer] = place_of(buffer, self.own[buffer])
 
     def _branch(self, branch: Branch) -> None:
-        values, w, stack = self.values, self.values.w, self.stack
+        values, lanes, stack = self.values, self.values.lanes, self.stack
         (test,) = values.evaluate([branch.condition])
         if test in (TRUE, FALSE):
             stack.append(branch.then if test == TRUE else branch.orelse)
             return
+        if not test.is_uniform:
+            before = self.around.mask
+            self._assume(branch.orelse, negated(branch.condition), before, lanes.negated(test))
+            self._assume(branch.then, branch.condition, before, test)
+            return
+        w = values.w
         yes, no, done = w.labels("then", "else", "done")
-        w.do(f"br i1 {values.lanes.scalar(test)}, label %{yes}, label %{no}")
+        w.do(f"br i1 {lanes.scalar(test)}, label %{yes}, label %{no}")
         w.start(yes)
-        mark = values.lanes.mark()
-        stack += [
-            partial(self._join, mark, done, done),
-            branch.orelse,
-            partial(self._join, mark, done, no),
-            branch.then,
-        ]
+        mark = lanes.mark()
+        stack.append(partial(self._join, mark, done, done))
+        self._assume(branch.orelse, negated(branch.condition))
+        stack.append(partial(self._join, mark, done, no))
+        self._assume(branch.then, branch.condition)
+
+    def _assume(
+        self, body: Stmt, condition: Scalar | None, mask: Value = TRUE, test: Value | None = None
+    ) -> None:
+        """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
+        if body is NOTHING:
+            return
+        around = self.around
+        facts = list(facts_of(condition)) if condition is not None else []
+
+        def begin() -> None:
+            around.facts += facts
+            if test is not None:
+                around.mask = self.values.lanes.both(mask, test)
+
+        def end() -> None:
+            del around.facts[len(around.facts) - len(facts) :]
+            if test is not None:
+                around.mask = mask
+
+        self.stack += [end, body, begin]
 
     def _join(self, mark: int, end: str, begin: str) -> None:
         """Go on to the end of a branch, and begin what follows in the text."""
@@ -257,21 +285,12 @@ class _Statements:
         self.values.w.start(begin)
 
 
-def _keeps_step(loop: For) -> bool:
-    """Whether all lanes of a loop do the same, so that one instruction does it for all."""
-    return not any(_parts(stmt, loop.var) for stmt in statements(loop.body))
-
-
-def _parts(stmt: Stmt, lane: ScalarVar) -> bool:
-    match stmt:
-        case Branch(condition, _, _):
-            return lane in free_vars(condition)
-        case Alloc():
-            return True
-        case For(kind="vectorized"):
-            return True
-        case _:
-            return False
+def _is_straight(body: Stmt) -> bool:
+    """Whether one instruction can do for all lanes what a loop's body does."""
+    return not any(
+        isinstance(stmt, Alloc) or (isinstance(stmt, For) and stmt.kind == "vectorized")
+        for stmt in statements(body)
+    )
 
 
 def _accumulates(store: Store) -> bool:

@@ -1,7 +1,8 @@
 """The toolchain: the effects of making native code with LLVM, and nothing else.
 
-It finds out what this machine is, optimises and compiles LLVM text, and holds the machine code in
-memory for as long as somebody keeps the `Native` it returns.
+It finds out what this machine is, optimises LLVM text, and compiles it to object files, which
+`plica.runtime.link` loads.  Some failures of LLVM end the process: objects for other machines are
+made in a process of their own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from plica.codegen.llvm.kernel import PLAIN
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.link import can_link, link
+
+_CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
+_LONGEST: Final = 300.0  # seconds
 
 
 @frozen(eq=False)
@@ -27,7 +32,7 @@ class Native:
     """Machine code in this process: the address of its entry, and what keeps it alive."""
 
     address: int
-    engine: Any  # llvmlite's execution engine, which has no types
+    engine: Any  # the linked code, or llvmlite's execution engine, which has no types
 
 
 @lru_cache(maxsize=1)
@@ -69,11 +74,52 @@ def build(text: str, target: Target) -> Native:
     if target.triple != here.triple:
         message = f"Code for {target.triple} cannot run on this machine."
         raise UnsupportedError(Diagnostic("unsupported", message, None, here.triple, target.triple))
-    machine = _machine(target)
+    if can_link():
+        code = link((emit(text, target),))
+        return Native(code.address(ENTRY), code)
+    machine = _machine(target, jit=True)
     module = _optimised(text, machine)
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return Native(engine.get_function_address(ENTRY), engine)
+
+
+def emit(text: str, target: Target) -> bytes:
+    """The object file of LLVM text: the same text gives the same bytes."""
+    if target.triple != host().triple:
+        return cross(text, target)
+    machine = _machine(target)
+    made: bytes = machine.emit_object(_optimised(text, machine))
+    return made
+
+
+def cross(text: str, target: Target) -> bytes:
+    """The object file of LLVM text for another machine, made in a process that may fail."""
+    words = {"target": [target.name, target.triple, target.cpu, list(target.features)]}
+    given = json.dumps({**words, "text": text}).encode()
+    done = subprocess.run(
+        [sys.executable, "-c", _CROSS],
+        input=given,
+        capture_output=True,
+        timeout=_LONGEST,
+        check=False,
+    )
+    if done.returncode:
+        message = f"LLVM makes no code for {target.triple}."
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        found = lines[-1] if lines else f"exit code {done.returncode}"
+        raise UnsupportedError(Diagnostic("unsupported", message, found=found))
+    return done.stdout
+
+
+def cross_main() -> None:
+    """What the other process does: text in, an object out."""
+    given = json.loads(sys.stdin.buffer.read())
+    name, triple, cpu, features = given["target"]
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = _machine(Target(name, triple, cpu, tuple(features)))
+    sys.stdout.buffer.write(machine.emit_object(_optimised(given["text"], machine)))
 
 
 def optimised(text: str, target: Target) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from plica.ir.dim import known
 from plica.ir.graph import Expr
 from plica.rewrite.layout.transform import operator, shape_of
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole

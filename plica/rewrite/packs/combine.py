@@ -39,7 +39,7 @@ from plica.rewrite.closed import is_closed
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.place import regions, strict
 from plica.rewrite.graph.walk import map_functions, operands, with_operands
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole

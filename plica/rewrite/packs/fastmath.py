@@ -36,7 +36,7 @@ from plica.ir.operator import Operator
 from plica.rewrite.contract import approx
 from plica.rewrite.graph.walk import map_expressions
 from plica.rewrite.instantiate import plan
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes

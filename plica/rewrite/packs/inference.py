@@ -30,7 +30,7 @@ from plica.ir.op.normalize import (
 from plica.ir.operator import Operator
 from plica.rewrite.closed import closed, varying
 from plica.rewrite.contract import reassociates
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes

@@ -33,7 +33,7 @@ from plica.ir.operator import Operator
 from plica.ir.type import TensorType
 from plica.ir.unify import same_type
 from plica.rewrite.contract import signless_zero
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes

@@ -43,7 +43,7 @@ from plica.rewrite.closed import closed, is_closed, value_of
 from plica.rewrite.contract import Contract, approx, exact
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.pattern import either, hole

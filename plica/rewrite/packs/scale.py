@@ -21,16 +21,17 @@ Measure: each rule moves a constant towards the weights, or makes one of two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
 
+from plica.core.term import Term
 from plica.ir.dim import known, same_dim
 from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Expr, Function, Var
-from plica.ir.infer import type_of
+from plica.ir.graph import Apply, Expr
+from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv
@@ -49,16 +50,7 @@ from plica.rewrite.closed import closed, is_closed, value_of, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
-from plica.rewrite.graph.uses import users
-from plica.rewrite.graph.walk import (
-    Supply,
-    expressions,
-    map_expressions,
-    map_functions,
-    operands,
-    with_operands,
-)
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import INFERENCE
@@ -296,6 +288,20 @@ def inverts(m: Match) -> bool:
 shifts = either((x + a) + b, (a + x) + b, b + (x + a), b + (a + x))
 inverse = x * reciprocal(divisor)
 
+_LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
+_CARRIERS: Final = frozenset({"add", "subtract", "multiply", "nn.relu", "nn.leaky_relu"}) | _LINEAR
+
+
+def is_shared(node: Term, using: Sequence[Term]) -> bool:
+    """A value on the way of a scale that several use, but not only as data of layers.
+
+    To scale it for one of them would be to compute it twice.
+    """
+    if not isinstance(node, Apply) or node.op not in _CARRIERS or is_closed(node):
+        return False
+    return not all(isinstance(each, Apply) and each.op in _LINEAR for each in using)
+
+
 # fmt: off
 SCALE: Final[Pack] = pack(
     "scale",
@@ -307,58 +313,20 @@ SCALE: Final[Pack] = pack(
     rule("divide-to-multiply", x / divisor, inverse, float=reassociates, when=inverts),
     version="1",
     doc="Constants per channel move into the weights of the layer beside them.",
+    whole=is_shared,
 )
 # fmt: on
 
-UNPACK_AND_SCALE: Final = INFERENCE + SCALE
+UNPACK_AND_SCALE: Final = attrs.evolve(INFERENCE + SCALE, whole=SCALE.whole)
 
 
 def fold_scales(module: Module) -> Module:
-    """The module with scales in the weights, and the constants that makes computed.
-
-    What several others use stays whole: to scale it for one of them would be to compute it twice.
-    """
-    known_ = map_functions(to_dataflow(module), lambda _, function: _folded(function))
-    return fold_constants(known_)
+    """The module with scales in the weights, and the constants that makes computed."""
+    done, _ = rewrite(to_dataflow(module), UNPACK_AND_SCALE)
+    assert isinstance(done, Module)
+    return fold_constants(infer(done))
 
 
 FOLD_SCALES: Final = Pass(
     "fold-scales", "Move constants per channel into the weights beside them.", fold_scales
 )
-
-_LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
-_CARRIERS: Final = frozenset({"add", "subtract", "multiply", "nn.relu", "nn.leaky_relu"}) | _LINEAR
-
-
-def _folded(function: Function) -> Function:
-    """A function rewritten piece by piece; shared values stand between the pieces as variables."""
-    order = expressions(function)
-    using = users(function)
-    supply = Supply(function)
-    memo: dict[Expr, Expr] = {}
-    pieces: list[tuple[Var, Expr]] = []
-    for node in order:
-        memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
-        if _is_shared(node, using[node]):
-            pieces.append((Var(supply.name("shared"), type_of(node)), memo[node]))
-            memo[node] = pieces[-1][0]
-    whole: dict[Expr, Expr] = {}
-    for var, piece in pieces:
-        whole[var] = _restored(piece, whole)
-    made = _restored(memo[function], whole)
-    assert isinstance(made, Function)
-    return made
-
-
-def _is_shared(node: Expr, by: tuple[Expr, ...]) -> bool:
-    """Whether a value on the way of a scale is used by several, but not only as data of layers."""
-    if not isinstance(node, Apply) or node.op not in _CARRIERS or len(by) < 2 or is_closed(node):
-        return False
-    return not all(isinstance(each, Apply) and each.op in _LINEAR for each in by)
-
-
-def _restored(piece: Expr, whole: dict[Expr, Expr]) -> Expr:
-    """A piece rewritten, with the shared values back in their places."""
-    done, _ = rewrite(piece, UNPACK_AND_SCALE)
-    assert isinstance(done, Expr)
-    return map_expressions(lambda node: whole.get(node, node), done)

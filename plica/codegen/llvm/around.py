@@ -1,0 +1,173 @@
+"""Around: what is known at a place in a kernel from what stands around it.
+
+Loops that are open and variables with a value, between which bounds they are; conditions that hold
+there; and, in a vectorized loop, which lanes take part.
+
+>>> from plica.ir.dim import polynomial
+>>> from plica.ir.tensor import axis
+>>> around, i, j = Around(Lanes(Writer())), axis("i"), axis("j")
+>>> around.bind(i, Value("%i"), (0, 3))
+>>> around.bind(j, Value("%j"), (0, 15))
+>>> around.is_natural(index(39) - (i * 10 + j))
+False
+>>> around.facts.append(polynomial(index(9) - j))
+>>> around.is_natural(index(39) - (i * 10 + j))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
+from plica.codegen.llvm.writer import Writer
+from plica.codegen.lower.bound import Interval, interval
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.dim import Polynomial, polynomial
+from plica.ir.scalar import Scalar, ScalarVar, index
+
+__all__ = ["Around", "Loop", "Writer", "index"]
+
+FAR: Final = 2**60
+"""Numbers less than this may be added and subtracted without a thought for overflow."""
+
+
+@frozen
+class Loop:
+    """A loop that is open: the labels that close it, and what was in reach before it."""
+
+    var: ScalarVar
+    count: int
+    step: int
+    labels: Sequence[str]
+    mark: int
+
+
+class Around:
+    """What is known here."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        self.vars: dict[ScalarVar, Value] = {}
+        self.lane: ScalarVar | None = None  # the variable of the vectorized loop
+        self.mask = TRUE  # which of its lanes take part
+        self.facts: list[Polynomial] = []  # what is not negative, by the branches around
+        self._ranges: dict[Term, Interval] = {}
+        self._intervals: dict[Term, Interval] = {}
+
+    # --- loops ---------------------------------------------------------------------------------
+
+    def bind(self, var: ScalarVar, value: Value, bounds: Interval) -> None:
+        """Give a variable its value, which is within some bounds."""
+        if var in self.vars:
+            raise CompilerBug(f"The variable {var.name} is bound twice.")
+        self.vars[var] = value
+        self._ranges[var] = bounds
+        self._intervals.clear()
+
+    def unbind(self, var: ScalarVar) -> None:
+        """Forget a variable."""
+        del self.vars[var], self._ranges[var]
+        self._intervals.clear()
+
+    def open(self, var: ScalarVar, count: int, step: int = 1) -> Loop:
+        """Begin a loop that runs at least once; what is returned closes it."""
+        w = self.lanes.w
+        mark = self.lanes.mark()
+        if count <= step:
+            self.bind(var, constant(0), (0, count - 1))
+            return Loop(var, count, step, (), mark)
+        body, after, next_, done = w.labels("body", "after", "%next", "done")
+        before = w.block
+        w.do(f"br label %{body}")
+        w.start(body)
+        now = w.let(f"phi i64 [ 0, %{before} ], [ {next_}, %{after} ]")
+        self.bind(var, Value(now), (0, count - 1))
+        return Loop(var, count, step, (body, after, next_, done), mark)
+
+    def close(self, loop: Loop) -> None:
+        """End a loop."""
+        w = self.lanes.w
+        if loop.labels:
+            body, after, next_, done = loop.labels
+            w.do(f"br label %{after}")
+            w.start(after)
+            w.do(f"{next_} = add nuw nsw i64 {self.vars[loop.var].text}, {loop.step}")
+            more = w.let(f"icmp ult i64 {next_}, {loop.count}")
+            w.do(f"br i1 {more}, label %{body}, label %{done}")
+            w.start(done)
+        self.unbind(loop.var)
+        self.lanes.release(loop.mark)
+
+    def spread(self, var: ScalarVar, first: Value, count: int) -> None:
+        """Begin to do everything in so many lanes, in which the variable counts from `first`."""
+        if self.lane is not None:
+            raise CompilerBug(f"The vectorized loop {var.name} is inside {self.lane.name}.")
+        self.vars[var] = first._replace(step=1 if count > 1 else 0)
+        self.lane, self.lanes.count = var, count if count > 1 else 0
+
+    def gather(self) -> None:
+        """End what `spread` began."""
+        self.lane, self.lanes.count = None, 0
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    def interval(self, term: Scalar) -> Interval:
+        """The least and greatest value an integer may have here."""
+        return interval(term, self._ranges, self._intervals)
+
+    def is_near(self, term: Scalar, found: Sequence[Value]) -> bool:
+        """Whether the parts of an index are so small that no sum of them overflows."""
+        low, high = self.interval(term)
+        return low > -FAR and high < FAR and all(abs(each.plus) < FAR for each in found)
+
+    def is_inside(self, term: Scalar, count: int, more: Iterable[Polynomial] = ()) -> bool:
+        """Whether the conditions that hold here, and some more, show an index to be below a count.
+
+        An index whose interval is inside needs no condition.
+        """
+        low, high = self.interval(term)
+        facts = [*self.facts, *more]
+        if not facts and (low < 0 or high >= count):
+            return False
+        return (low >= 0 or self.is_natural(term, facts)) and (
+            high < count or self.is_natural(index(count - 1) - term, facts)
+        )
+
+    def is_natural(self, term: Scalar, facts: Iterable[Polynomial] | None = None) -> bool:
+        """Whether an index cannot be negative: what is left of it without facts cannot."""
+        rest = {key: (atoms, count) for key, (atoms, count) in polynomial(term).items()}
+        for fact in self.facts if facts is None else facts:
+            times = _times(rest, fact)
+            for key, (atoms, count) in fact.items() if times else ():
+                left = rest.get(key, (atoms, 0))[1] - times * count
+                rest[key] = (atoms, left)
+            if self._least(rest) >= 0:
+                return True
+        return self._least(rest) >= 0
+
+    def _least(self, of: Polynomial) -> int:
+        """A number that a polynomial is not less than."""
+        total = 0
+        for key, (_, count) in of.items():
+            low, high = count, count
+            for atom, power in key:
+                bounds = self.interval(atom)
+                for _ in range(power):
+                    corners = [a * b for a in (low, high) for b in bounds]
+                    low, high = min(corners), max(corners)
+            total += low
+        return total
+
+
+def _times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away so that something of the rest goes with it."""
+    for key, (_, count) in fact.items():
+        if key and key in rest:
+            left = rest[key][1]
+            return left // count if count and left % count == 0 and left // count > 0 else 0
+    return 0

@@ -1,0 +1,148 @@
+"""Scopes: what has been emitted of a term, and which of it may have been outside a buffer.
+
+A load that had to be checked is `unsafe`, and so is all that is made of it.  Whether an index that
+was outside mattered is asked afterwards: it did if every guard above the load let it through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plica.codegen.llvm.around import Around
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
+from plica.codegen.lower.bound import FACTS, facts_of
+from plica.core.diagnostic import CompilerBug
+from plica.ir.scalar import (
+    And,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Not,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+)
+
+
+class Scope:
+    """What has been emitted since a loop was opened, in order."""
+
+    def __init__(self) -> None:
+        self.values: dict[Scalar, Value] = {}
+        self.order: list[Scalar] = []
+        self.outside: dict[Scalar, Value] = {}  # a load or reduction: whether an index was outside
+        self.unsafe: set[Scalar] = set()  # nodes with such a load below them
+
+
+def find(node: Scalar, scopes: Sequence[Scope]) -> Value | None:
+    """The value of a node if it is known here; a check made outside says nothing inside."""
+    inner = scopes[-1].values.get(node)
+    if inner is not None:
+        return inner
+    for scope in reversed(scopes[:-1]):
+        if node in scope.values and node not in scope.unsafe:
+            return scope.values[node]
+    return None
+
+
+def value_of(node: Scalar, scopes: Sequence[Scope]) -> Value:
+    """The value of a node that has one."""
+    found = find(node, scopes)
+    if found is None:
+        raise CompilerBug(f"{node!r} is used before it has a value.")
+    return found
+
+
+def outside(
+    scope: Scope,
+    root: Scalar,
+    around: Around,
+    operands_of: Callable[[Scalar], tuple[Scalar, ...]],
+) -> Value:
+    """Whether an index was outside in a load that `root` really needed."""
+    if root not in scope.unsafe:
+        return FALSE
+    lanes: Lanes = around.lanes
+    alive: dict[Scalar, Value] = {root: TRUE}
+    facts: dict[Scalar, tuple[Scalar, ...]] = {root: ()}
+    found = FALSE
+    for node in reversed(scope.order):
+        if node not in scope.unsafe or node not in alive:
+            continue
+        here = alive[node]
+        if node in scope.outside and not _is_proved(node, facts[node], around):
+            found = lanes.either(found, lanes.both(here, scope.outside[node]))
+        for kid, guard, holds in _edges(node, operands_of):
+            if kid not in scope.unsafe:
+                continue
+            passes, known_here = here, facts[node]
+            if guard is not None:
+                test = scope.values[guard]
+                passes = lanes.both(here, test if holds else lanes.negated(test))
+                fact = guard if holds else negated(guard)
+                known_here = known_here if fact is None else (*known_here, fact)[-FACTS:]
+            if kid in alive:
+                alive[kid] = lanes.either(alive[kid], passes)
+                facts[kid] = tuple([fact for fact in facts[kid] if fact in known_here])
+            else:
+                alive[kid], facts[kid] = passes, known_here
+    return found
+
+
+def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: Around) -> bool:
+    """Whether the guards around a load show that its indices are inside."""
+    if not isinstance(node, Load) or not conditions:
+        return False
+    facts = [fact for condition in conditions for fact in facts_of(condition)]
+    shape = node.buffer.shape
+    return all(
+        isinstance(size, Lit) and around.is_inside(index, int(size.value), facts)
+        for index, size in zip(node.indices, shape, strict=True)
+    )
+
+
+def _edges(
+    node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]
+) -> list[tuple[Scalar, Scalar | None, bool]]:
+    """Each operand with the guard it stands behind, and how that must come out."""
+    match node:
+        case Select(condition, then, orelse):
+            return [(condition, None, True), (then, condition, True), (orelse, condition, False)]
+        case And(left, right):
+            return [(left, None, True), (right, left, True)]
+        case Or(left, right):
+            return [(left, None, True), (right, left, False)]
+        case Reduce():
+            return []  # what is inside was judged there
+        case _:
+            return [(kid, None, True) for kid in operands_of(node)]
+
+
+def operands(node: Scalar) -> tuple[Scalar, ...]:
+    """The terms whose values an operation takes."""
+    match node:
+        case Lit() | ScalarVar():
+            return ()
+        case Load(_, indices):
+            return indices
+        case _:
+            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+
+
+def negated(condition: Scalar) -> Scalar | None:
+    """The contrary of a condition as a fact, None where it tells nothing useful."""
+    match condition:
+        case Lt(left, right):
+            return Le(right, left)
+        case Le(left, right):
+            return Lt(right, left)
+        case Not(value):
+            return value
+        case Or(left, right):
+            one, two = negated(left), negated(right)
+            return And(one, two) if one is not None and two is not None else one or two
+        case _:
+            return None

@@ -1,0 +1,65 @@
+"""Blame: what each step of a trace does for the cost of a program.
+
+    for each in blame(trace, matmul, cost):       cost: Module -> float, e.g. a measured time
+        print(each)
+
+Each step is left out in turn, with all that needs it; what the program then costs more is what the
+step was good for.  A cost may be measured several times: the spread says how far to trust it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean, stdev
+
+from attrs import frozen
+
+from plica.ir.module import Module
+from plica.schedule.diff import described
+from plica.schedule.minimise import without
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.replay import Program, replay
+from plica.schedule.trace import Step, Trace
+
+
+@frozen(eq=False)
+class Share:
+    """What a program costs more without a step; None where the rest is illegal without it."""
+
+    number: int
+    step: Step
+    gone: int  # how many steps are left out: it, and what needs it
+    more: float | None
+    spread: float = 0.0
+
+    def __str__(self) -> str:
+        cost = "needed" if self.more is None else f"{self.more:+.4g} ± {self.spread:.2g}"
+        return f"{self.number} {described(self.step)}: {cost}"
+
+
+def blame(
+    trace: Trace,
+    program: Program,
+    cost: Callable[[Module], float],
+    kernel: str | None = None,
+    repeats: int = 1,
+) -> tuple[Share, ...]:
+    """The share of each step in the cost, in order; raises `ScheduleRefused` as a whole."""
+
+    def costs(of: Trace) -> tuple[float, float]:
+        module = replay(of, program, kernel)
+        found = [cost(module) for _ in range(repeats)]
+        return mean(found), stdev(found) if repeats > 1 else 0.0
+
+    whole, noise = costs(trace)
+    shares: list[Share] = []
+    for number, step in enumerate(trace.steps):
+        rest = without(trace, {number})
+        gone = len(trace) - len(rest)
+        try:
+            here, spread = costs(rest)
+        except ScheduleRefused:
+            shares.append(Share(number, step, gone, None))
+            continue
+        shares.append(Share(number, step, gone, here - whole, (noise**2 + spread**2) ** 0.5))
+    return tuple(shares)
