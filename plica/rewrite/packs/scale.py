@@ -21,7 +21,7 @@ Measure: each rule moves a constant towards the weights, or makes one of two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
