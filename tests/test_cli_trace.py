@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from plica.ir.script import from_text
 from plica.ir.show import show_module
 from plica.schedule import Trace, replay
 from plica.schedule.replay import kernel_of, scheduled
+from tests.schedule.foreign import declared
 from tests.schedule.kernel import matmul
 from tests.schedule.test_bisect import spoiled
 from tests.schedule.walk import walked
@@ -41,8 +43,9 @@ class Files:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+def files(tmp_path: Path) -> Iterator[Files]:
+    with declared():
+        yield Files(tmp_path)
 
 
 def test_show(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +118,8 @@ def test_normalise(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_transport(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     out = files("moved.json")
-    assert main(["trace", "transport", files("a.json"), files("small.py"), "-o", out]) == 0
+    where = [files("a.json"), files("small.py"), "--source", files("matmul.py")]
+    assert main(["trace", "transport", *where, "-o", out]) == 0
     assert "0 refused" in capsys.readouterr().out
     moved = Trace.from_json(Path(out).read_text(encoding="utf-8"))
     assert replay(moved, matmul(4, 3, 2)) is not None

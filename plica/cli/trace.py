@@ -81,6 +81,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
            "trace")  # fmt: skip
     transported = verb("transport", "A trace brought to another program, with a report", transport,
                        "trace", "program")  # fmt: skip
+    transported.add_argument("--source", metavar="FILE.py",
+                             help="the program of the trace: exact splits stay exact")  # fmt: skip
     output(transported, "trace")
 
 
@@ -210,7 +212,8 @@ def transport(arguments: argparse.Namespace) -> int:
     from plica.schedule import transport as transported
 
     trace, program = read_trace(arguments.trace), read_program(arguments.program)
-    moved = transported(trace, program, arguments.kernel)
+    source = None if arguments.source is None else read_program(arguments.source)
+    moved = transported(trace, program, arguments.kernel, source=source)
     for fate in moved.report.fates:
         _line(str(fate), COLOURS[fate.verdict])
     _line(str(moved.report).splitlines()[-1], "bold")

@@ -69,6 +69,10 @@ CODES: Final[dict[str, str]] = {
     "cyclic-data": "The data refers to itself, and terms cannot.",
     "unknown-class": "The data names a kind of term that does not exist.",
     "ill-formed-term": "A term is built from parts that its grammar does not allow together.",
+    # artefacts and tools
+    "bad-artefact": "An artefact is damaged, or the file is none.",
+    "other-machine": "An artefact was made for a machine other than this one.",
+    "missing-tool": "A tool of this machine, such as a C compiler, is missing or has failed.",
     # values given at call time
     "input-shape": "An input has the wrong shape.",
     "input-dtype": "An input has the wrong element type.",

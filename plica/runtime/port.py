@@ -15,13 +15,31 @@ x: Input 'x' has the wrong shape. [input-shape]
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from plica.runtime.error import Diagnostic, Place
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
+
+NUMPY: Final[dict[str, str]] = {
+    "bool": "bool",
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "bf16": "bfloat16",
+}
+"""The dtypes of Plica, by name, and numpy's names of them."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Numpy's dtype for one of Plica's; that of bf16 lives in a package of its own."""
+    if name == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(NUMPY[name])
 
 
 @dataclass(frozen=True, slots=True)

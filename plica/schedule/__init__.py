@@ -2,6 +2,7 @@
 
 from plica.schedule.adapt import adapter
 from plica.schedule.bisect import Culprit, bisect
+from plica.schedule.blame import Share, blame
 from plica.schedule.diff import Difference, apply, diff
 from plica.schedule.do import decided, do, record, trace_of
 from plica.schedule.effect import Effect, effects
@@ -33,12 +34,14 @@ __all__ = [  # noqa: PLE0604  # the primitives' names are strings
     "Report",
     "Sampling",
     "ScheduleRefused",
+    "Share",
     "Step",
     "Trace",
     "Transported",
     "adapter",
     "apply",
     "bisect",
+    "blame",
     "decided",
     "diff",
     "do",

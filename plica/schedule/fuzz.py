@@ -30,6 +30,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.fold import map_bottom_up
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Var
 from plica.ir.loop import (
@@ -48,7 +49,6 @@ from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.ir.value import Array
 from plica.rewrite.fuzz.report import literal
-from plica.core.name import Name
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import Case, random_case
 from plica.schedule.generate.step import Refusal, untried, walk
@@ -148,15 +148,14 @@ class _Trial:
             reason = f"{type(error).__name__}: {error}"
             return self.finding("crash", instruction.kind, reason, (), (state.kernel, state.kernel))
         for each in self.refusals:
-            reason = silent(each.problem)
-            if reason is not None:
-                return self.finding("refusal", each.kind, reason, (), None)
+            unsaid = silent(each.problem)
+            if unsaid is not None:
+                return self.finding("refusal", each.kind, unsaid, (), None)
         after = self.after(Trace(self.steps))
-        if after is None or self.wrong(after[-1].kernel) is None:
-            return None if after is not None else self.finding(
-                "meaning", "replay", "the trace is refused when it is replayed", self.steps, None
-            )  # fmt: skip
-        return self.blame()
+        if after is None:
+            reason = "a trace that was walked is refused when it is replayed"
+            return self.finding("refusal", "replay", reason, self.steps, None)
+        return None if self.wrong(after[-1].kernel) is None else self.blame()
 
     def blame(self) -> Finding:
         """The least part of the trace that goes wrong, and its first bad step."""

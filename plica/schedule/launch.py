@@ -60,6 +60,11 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
                 return Problem("independent", f"the loop {loop.var.name}", expected, found)
+    for inner in _loops_inside(loop.body):
+        if inner.kind == loop.kind and loop.kind != "virtual":
+            problem = _shares_out(scene, scene.map.loops[inner.var], loop)
+            if problem is not None:
+                return problem
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), loop)
     if again is None:
         problem = _ends(site, scene.map.loops[root.var], only)

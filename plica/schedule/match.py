@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
+from plica.ir.dim import same_dim
 from plica.ir.dtype import i64
 from plica.ir.invocation import TensorIntrinsic
 from plica.ir.loop import Kernel, Region, Store
@@ -93,13 +93,13 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
     dims = {dim: ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
     nests = []
     for nest in found:
-        apart: dict[Term, Scalar] = dict(dims)
+        apart: dict[Term, Scalar] = {**dims}
         for at, (var, _) in enumerate(nest.loops):
             apart[var] = ScalarVar(Name("an iteration", at), i64)
         loops = tuple([(apart[var], _at(extent, apart)) for var, extent in nest.loops])
         nests.append(Nest(loops, _moved(nest.store, apart)))  # type: ignore[arg-type]
     shapes = {
-        param.name: tuple([_at(extent, dict(dims)) for extent in param.shape])
+        param.name: tuple([_at(extent, {**dims}) for extent in param.shape])
         for param in meaning.params
     }
     return Description(meaning.params, shapes, tuple(dims.values()), tuple(nests))
@@ -179,7 +179,7 @@ def _sizes(
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
         if isinstance(wanted, ScalarVar):
             sizes.setdefault(wanted, size)
-    values: dict[Term, Scalar] = dict(sizes)
+    values: dict[Term, Scalar] = {**sizes}
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
         if not same_dim(_at(wanted, values), size):
             return None
@@ -283,7 +283,7 @@ def _placed(
         return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)
     start: dict[Term, Scalar] = {var: index(0) for var, _ in nest.loops}
-    numbers: dict[Term, Scalar] = dict(sizes)
+    numbers: dict[Term, Scalar] = {**sizes}
     bases = [_at(each, start) for each in load.indices]
     turns = [simple(each - base) for each, base in zip(load.indices, bases, strict=True)]
     theirs = [_at(each, numbers) for each in wanted.indices]

@@ -65,7 +65,8 @@ def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
                 if not can_prove(_at(stmt.predicate, values), inside):
                     return f"a predicate on the block {stmt.label}"
                 pairs = zip(stmt.vars, stmt.bindings, strict=True)
-                own = {**values, **{var: _at(value, values) for var, value in pairs}}
+                own = dict(values)
+                own.update([(var, _at(value, values)) for var, value in pairs])
                 stack.append((stmt.body, loops, own, inside))
                 if stmt.init is not None:
                     kept = _begun(stmt, loops, own)

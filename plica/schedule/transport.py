@@ -49,9 +49,9 @@ class _Journey:
     """How far a transport has come: the new program, its trace, and where old handles lead."""
 
     state: State
-    steps: PVector[Step] = pvector()
-    now: PMap[Handle, Handle] = pmap()
-    roles: PMap[Handle, str] = pmap()  # old blocks, and the role they had
+    steps: PVector[Step]
+    now: PMap[Handle, Handle]
+    roles: PMap[Handle, str]  # old blocks, and the role they had
 
 
 def transport(
@@ -66,7 +66,7 @@ def transport(
     with paused():
         state = begin(found)
         blocks = plan(trace, state.scene)
-        here, fates = _Journey(state), list[Fate]()
+        here, fates = _Journey(state, pvector(), pmap(), pmap()), list[Fate]()
         for number, step in enumerate(trace.steps):
             origin = (step.instruction, scenes[number]) if scenes else None
             here, fate = _travelled(here, number, step, blocks, origin)

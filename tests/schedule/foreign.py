@@ -1,14 +1,21 @@
-"""Instructions of another package: one that keeps the meaning, and some that do not."""
+"""Instructions of another package: some that keep the meaning, and one that does not.
+
+They are declared only inside `declared()`: whoever asks for all kinds must not find them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 from attrs import frozen
 
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import Kernel, Store, annotated
 from plica.ir.scalar import Scalar, lit
-from plica.schedule import Handle, Instruction, Problem, primitive
+from plica.schedule import Handle, Instruction, Problem, instruction, kinds, primitive
 from plica.schedule.instruction import Edited, Scene
 from plica.schedule.site import replace, with_parts
 
@@ -21,11 +28,11 @@ class Pair(Term):
     right: str
 
 
-@primitive("foreign.note")
 @frozen(eq=False)
 class Note(Instruction):
     """A word at the kernel."""
 
+    kind = "foreign.note"
     word: str
 
     def check(self, scene: Scene) -> Problem | None:
@@ -37,11 +44,11 @@ class Note(Instruction):
         return Edited(Kernel(old.dims, old.params, old.inputs, old.body, notes))
 
 
-@primitive("foreign_keep")
 @frozen(eq=False)
 class Keep(Instruction):
     """Fields of every sort; nothing is changed."""
 
+    kind = "foreign_keep"
     block: Handle
     loops: tuple[Handle, ...]
     value: Pair
@@ -57,11 +64,11 @@ class Keep(Instruction):
         return Edited(scene.kernel, (*(scene.outputs[each] for each in self.loops),))
 
 
-@primitive("foreign_spoil")
 @frozen(eq=False)
 class Spoil(Instruction):
     """A wrong instruction: a block that stores 1 more than it should, where it reduces first."""
 
+    kind = "foreign_spoil"
     block: Handle
 
     def check(self, scene: Scene) -> Problem | None:
@@ -78,3 +85,20 @@ class Spoil(Instruction):
 def foreign_spoil(block: Handle) -> Instruction:
     """A wrong instruction."""
     return Spoil(block)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Inside, what is declared is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instruction, "_kinds", dict(kinds()))
+        yield
+
+
+@contextmanager
+def declared() -> Iterator[None]:
+    """Inside, the instructions of this package are declared."""
+    with apart():
+        for each in (Note, Keep, Spoil):
+            primitive(each.kind)(each)
+        yield

@@ -129,7 +129,7 @@ def no_init(block: Block) -> Block:
 def shorter(loop: For) -> For:
     size = known(loop.extent)
     extent = index(size - 1) if size else loop.extent - 1
-    return For(loop.var, extent, loop.kind, loop.body, loop.annotations)  # type: ignore[arg-type]
+    return For(loop.var, extent, loop.kind, loop.body, loop.annotations)
 
 
 def last_unrolled_lost(node: Term) -> Term:
@@ -156,7 +156,7 @@ def outer_extent_only(term: Any) -> Any:
 
 def floor_instead(term: Any, *context: Any) -> Any:
     """`n // k` turns where `(n + k - 1) // k` are needed."""
-    from plica.schedule.around import simple  # noqa: PLC0415  # only here
+    from plica.schedule.around import simple  # only here
 
     if isinstance(term, FloorDiv) and hasattr(term.left, "left"):
         return simple(FloorDiv(term.left.left, term.right), *context)
@@ -248,6 +248,7 @@ def forget() -> None:
 
 
 # fmt: off
+# ruff: noqa: E501  # a table
 MUTATIONS: Final = (
     Mutation("split without guards",               "split",                  put("guarded", lambda body, condition: body)),
     Mutation("split without strides",              "split",                  put("substitute", strides_lost)),

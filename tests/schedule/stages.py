@@ -66,9 +66,7 @@ def two_writers() -> Kernel:
     """B is written by two blocks, then read by C."""
     a, b, c = (buffer(name, (4,), f32) for name in "ABC")
     stmts: list[Stmt] = []
-    for number, (label, target, value) in enumerate(
-        (("B", b, a), ("more", b, a), ("C", c, b))
-    ):
+    for number, (label, target, value) in enumerate((("B", b, a), ("more", b, a), ("C", c, b))):
         i, v = axis("i", number), axis("v", number)
         inside = block(label, (v,), (4,), "s", (i,), Store(target, (v,), value[v] + number))
         stmts.append(For(i, index(4), "serial", inside))
@@ -100,5 +98,3 @@ def roughened(data: st.DataObject, *labels: str) -> Body:
                     yield reorder(*data.draw(st.permutations(around)))
             except ScheduleRefused:
                 continue
-
-

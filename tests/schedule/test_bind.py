@@ -125,6 +125,16 @@ def test_refusals(word: str, thread: str) -> None:
     assert refusal(matmul(), schedule) == word
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_loop_in_another_over_the_same_threads(order: tuple[int, int]) -> None:
+    def schedule() -> Body:
+        around = yield loops((yield block("C")))
+        for at in order:
+            yield bind(around[at], "blockIdx.x")
+
+    assert refusal(matmul(5, 5), schedule) == "cooperative"
+
+
 def test_shared_memory_ends_with_the_launch() -> None:
     def schedule() -> Body:
         c = yield block("C")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.runtime.error import InputError
-from plica.schedule import Handle, Step, Trace, bisect, minimise
+from plica.schedule import Handle, Step, Trace, bisect, blame, minimise, unannotate
 from plica.schedule.minimise import simpler, without
 from plica.schedule.problem import Problem
 from plica.schedule.replay import State, begin, kernel_of, taken
@@ -153,6 +153,21 @@ def test_simpler_decisions_are_simpler() -> None:
     assert list(simpler((5,))) == [(0,), (1,), (2,), (4,)]
     assert list(simpler((0,))) == []
     assert list(simpler((7, 1, 1))) == []
+
+
+def test_the_share_of_each_step() -> None:
+    trace = walked(matmul(), [(0, 0), (6, 1), (7, 3)])
+
+    def loops_in(module: Module) -> float:
+        return float(len(map_of(kernel_in(module)).loops))
+
+    shares = blame(trace, matmul(), loops_in, repeats=2)
+    assert [each.number for each in shares] == list(range(len(trace)))
+    assert [each.gone for each in shares] == [5, 4, 2, 1, 1]
+    assert [each.more for each in shares] == [-1.0, -1.0, -1.0, 0.0, 0.0]
+    assert str(shares[2]).endswith("split loop 1.0 (None, 2): -1 ± 0")
+    again = Trace((*trace.steps, Step(unannotate(Handle(1, 2, "loop"), "pragma"))))
+    assert [each.more for each in blame(again, matmul(), loops_in)][4:] == [None, 0.0]
 
 
 def test_an_empty_trace_is_minimal() -> None:

@@ -77,7 +77,7 @@ def test_several_blocks_become_one(golden: Golden) -> None:
     def whole() -> Body:
         found = yield find("y")
         i, _ = yield loops(found)
-        outer, inner = yield split(i, (2, 2))
+        _, inner = yield split(i, (2, 2))
         yield blockize(inner)
 
     new = after(whole, rows())
@@ -122,7 +122,9 @@ def test_a_predicate_that_follows_from_nothing() -> None:
     inside = make_block(
         "C", (v,), (9,), "s", (i * 3 + j,), Store(y, (v,), x[v]), predicate=Lt(j, index(1) + k)
     )
-    nest = For(i, index(3), "serial", For(k, index(2), "serial", For(j, index(3), "serial", inside)))
+    nest = For(
+        i, index(3), "serial", For(k, index(2), "serial", For(j, index(3), "serial", inside))
+    )
 
     @do
     def innermost() -> Body:

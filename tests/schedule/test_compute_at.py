@@ -81,7 +81,9 @@ def test_text(golden: Golden) -> None:
         yield compute_at((yield block("B")), j0)
 
     divisible = show_kernel(after(stencil(12), schedule))
-    golden(divisible + "\n" + show_kernel(after(stencil(dim_var("n")), schedule, n=7)), "compute_at")
+    golden(
+        divisible + "\n" + show_kernel(after(stencil(dim_var("n")), schedule, n=7)), "compute_at"
+    )
 
 
 @pytest.mark.parametrize(("index", "place"), [(-1, 1), (-2, 0), (0, 0), (1, 1)])

@@ -67,7 +67,7 @@ def test_after_a_split_that_does_not_divide() -> None:
     def halves() -> Body:
         found = yield find("P")
         i, _ = yield loops(found)
-        outer, inner = yield split(i, (None, 4))
+        _, inner = yield split(i, (None, 4))
         yield decompose_padding(found, inner)
 
     kernel = padding(dim_var("n"))
@@ -91,7 +91,6 @@ def test_a_loop_elsewhere() -> None:
     one = padding(4)
     x, z, k, u = one.params[0], buffer("z", (4,), f32), axis("k"), axis("u")
     other = make_block("Z", (u,), (4,), "s", (k,), Store(z, (u,), x[u, 0]))
-
 
     body = seq(one.body, For(k, index(4), "serial", other))
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from plica.cli import main
@@ -35,7 +35,7 @@ def test_nothing_is_found() -> None:
     assert report.examples == EXAMPLES
 
 
-@settings(max_examples=10)
+@settings(max_examples=5, phases=[Phase.generate])  # findings are shrunk by `fuzz`
 @given(st.randoms(use_true_random=False))
 def test_traces_keep_meaning(random: Random) -> None:
     case = random_case(random)

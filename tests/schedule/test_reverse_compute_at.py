@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.ir.dim import dim_var
+from plica.ir.dtype import f32
+from plica.ir.loop import Alloc, For, Kernel, Store, seq
+from plica.ir.loop import block as block_of
+from plica.ir.scalar import index
 from plica.ir.show import show_kernel
+from plica.ir.tensor import axis, buffer
 from plica.schedule import block, cache_write, compute_at, do, loops, reverse_compute_at, split
 from plica.schedule.do import Body
 from tests.conftest import Golden
@@ -78,13 +83,25 @@ def asked(label: str, of: str, depth: int = 0, index: int = -1) -> Body:
 def test_refusals() -> None:
     assert refusal(product_and_relu(), lambda: asked("D", "C", 2)) == "finished"
     assert refusal(product_and_relu(), lambda: asked("C", "A1", 1)) == "whole-reduction"
-    assert refusal(product_and_relu(), lambda: asked("D", "A1")) == "producers-under"
+    assert refusal(product_and_relu(), lambda: asked("D", "A1")) == "available"
+    assert refusal(two_chains(), lambda: asked("C", "X")) == "producers-under"
     assert refusal(product_and_relu(), lambda: asked("D", "D")) == "loop-elsewhere"
     assert refusal(product_and_relu(), lambda: asked("D", "C", 0, 9)) == "index"
     assert refusal(stencil(), lambda: asked("C", "B")) == "one-place"
     assert refusal(padded(), lambda: asked("C", "B")) == "covered"
     assert refusal(two_writers(), lambda: asked("C", "B")) == "sole-writer"
     assert refusal(prefix_sums(), lambda: asked("C", "X")) == "finished"
+
+
+def two_chains() -> Kernel:
+    """A block X that C has nothing to do with."""
+    a, x, b, c = (buffer(name, (4,), f32) for name in "AXBC")
+    stmts = []
+    for at, (label, to, of) in enumerate((("B", b, a), ("X", x, a), ("C", c, b))):
+        i, v = axis("i", at), axis("v", at)
+        inside = block_of(label, (v,), (4,), "s", (i,), Store(to, (v,), of[v] + at))
+        stmts.append(For(i, index(4), "serial", inside))
+    return Kernel((), (a, x, c), 1, Alloc(b, seq(*stmts)))
 
 
 def test_an_input_that_is_made_later() -> None:

@@ -39,9 +39,7 @@ def gemm(
     c = buffer("c", (m, n), dtype)
     i, j, p = axis("i"), axis("j"), axis("p")
     right = b[j, p] if transposed else b[p, j]
-    body: Stmt = looped(
-        Store(c, (i, j), combine(c[i, j], right * a[i, p])), (j, n), (i, m), (p, k)
-    )
+    body: Stmt = looped(Store(c, (i, j), combine(c[i, j], right * a[i, p])), (j, n), (i, m), (p, k))
     if begins:
         zero = looped(Store(c, (i, j), lit(0, dtype)), (i, m), (j, n))
         body = seq(zero, body)
@@ -113,9 +111,7 @@ def test_a_block_and_unit_loops() -> None:
 def test_dimensions_of_one_element() -> None:
     x, y = buffer("x", (3, 1, 4), f32), buffer("y", (4, 3), f32)
     i, j, v, w = axis("i"), axis("j"), axis("v"), axis("w")
-    inside = make_block(
-        "C", (v, w), (3, 4), "ss", (i, j), Store(y, (w, v), x[v, 0, w] * 2)
-    )
+    inside = make_block("C", (v, w), (3, 4), "ss", (i, j), Store(y, (w, v), x[v, 0, w] * 2))
     a, b, k = buffer("a", (4,), f32), buffer("b", (4, 1), f32), axis("k")
     name = intrinsic(
         "test.double4", Kernel((), (a, b), 1, looped(Store(b, (k, index(0)), a[k] * 2), (k, 4)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -24,7 +25,9 @@ from plica.schedule import (
     Sampling,
     Step,
     Trace,
+    instruction,
     kinds,
+    primitive,
     replay,
     spell,
     trace_of,
@@ -35,7 +38,7 @@ from plica.schedule.replay import kernel_of
 from plica.schedule.trace import handles
 from plica.schedule.upgrade import VERSION, each_step, upgraded
 from tests.conftest import Golden
-from tests.schedule.foreign import Keep, Note, Pair
+from tests.schedule.foreign import Keep, Note, Pair, apart, declared
 from tests.schedule.kernel import matmul
 from tests.schedule.walk import moves, walked
 
@@ -49,6 +52,12 @@ SAMPLES: dict[type, Any] = {
     Pair: st.just(PAIR),
     IndexMap: st.sampled_from(MAPS),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _foreign() -> Iterator[None]:
+    with declared():
+        yield
 
 
 def handle(step: int, output: int) -> Handle:
@@ -281,10 +290,19 @@ def test_old_documents_are_upgraded() -> None:
 
 
 def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = metadata.EntryPoint("notes", "tests.schedule.foreign", "plica.instructions")
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    class Point:
+        """What `metadata.entry_points` gives for an installed package."""
+
+        def load(self) -> None:
+            primitive("foreign.note")(Note)
+
     text = HEAD + '[{"kind": "foreign.note", "word": "fast"}]}'
-    trace = Trace.from_json(text)
+    with apart():
+        instruction._kinds.pop("foreign.note")
+        with pytest.raises(Malformed, match="unknown-class"):
+            Trace.from_json(text)
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [Point()])
+        trace = Trace.from_json(text)
     assert trace.to_json().splitlines()[1].strip() == '{"kind": "foreign.note", "word": "fast"}'
     assert Trace.from_python(trace.to_python()) is trace
     _, _, kernel = kernel_of(replay(trace, matmul()))

@@ -7,7 +7,9 @@ made in a process of their own.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -116,8 +118,6 @@ def cross_main() -> None:
     """What the other process does: text in, an object out."""
     given = json.loads(sys.stdin.buffer.read())
     name, triple, cpu, features = given["target"]
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
     machine = _machine(Target(name, triple, cpu, tuple(features)))
     sys.stdout.buffer.write(machine.emit_object(_optimised(given["text"], machine)))
 
@@ -163,12 +163,18 @@ def _improve(module: Any, machine: Any, plain: bool) -> None:
     passes.run(module, builder)
 
 
-def _machine(target: Target) -> Any:
+def _machine(target: Target, jit: bool = False) -> Any:
+    """LLVM's machine; code that is linked lies together, code of the engine anywhere."""
     _prepare()
     if target.triple != binding.get_process_triple():
         _prepare_others()
     return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=",".join(target.features), opt=2, reloc="pic", jit=True
+        cpu=target.cpu,
+        features=",".join(target.features),
+        opt=2,
+        reloc="pic",
+        codemodel="jitdefault" if jit else "small",
+        jit=jit,
     )
 
 

@@ -65,8 +65,10 @@ MEANINGS: Final[dict[str, Callable[[DType], Kernel]]] = {
     "zeros":   _zeros,
 }
 # fmt: on
-NAMES: Final = tuple([
-    intrinsic(f"fuzz.{name}_{dtype}", meaning(dtype)).name
-    for name, meaning in MEANINGS.items()
-    for dtype in (i32, f32)
-])  # fmt: skip
+NAMES: Final = tuple(
+    [
+        intrinsic(f"fuzz.{name}_{dtype}", meaning(dtype)).name
+        for name, meaning in MEANINGS.items()
+        for dtype in (i32, f32)
+    ]
+)  # fmt: skip

@@ -46,6 +46,7 @@ from plica.ir.size import shape_of
 from plica.ir.tensor import axis
 from plica.ir.value import Array
 from plica.schedule.region import boxes
+from plica.schedule.site import with_parts
 
 STAGES: Final = (
     "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
@@ -402,14 +403,10 @@ class _Maker:
             update = Store(made, (v,), operation(made[v], between[v, w]))
             return Store(made, (v,), lit(start, self.dtype)), update
 
-        then, (k, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
-        moved = Block(*[
-            (i, r) if name == "bindings" else getattr(then, name) for name in Block._fields
-        ])  # fmt: skip
-        return For(
-            i, rows, "serial",
-            seq(For(j, columns, "serial", first), For(r, columns, "serial", moved)),
-        )  # type: ignore[arg-type]  # extents are scalars  # fmt: skip
+        then, (_, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
+        moved = with_parts(then, bindings=(i, r))
+        nests = seq(For(j, columns, "serial", first), For(r, columns, "serial", moved))
+        return For(i, rows, "serial", nests)
 
 
 def _looped(around: list[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:

@@ -30,6 +30,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
+from plica.ir.loop import block as make_block
 from plica.ir.scalar import And, Eq, Lt, Scalar, ScalarVar, index
 from plica.rewrite.index import Context, can_prove
 from plica.rewrite.index.context import conjuncts
@@ -74,8 +75,8 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
         if isinstance(stmt, Block):
             break
         if not isinstance(stmt, For | Seq | Alloc):
-            where, found = f"the loop {site.node.var.name}", f"a {type(stmt).__name__}"
-            return Problem("rectangular", where, "nothing but loops around it", found)
+            where, around = f"the loop {site.node.var.name}", f"a {type(stmt).__name__}"
+            return Problem("rectangular", where, "nothing but loops around it", around)
     inside = only_block(site.node)
     if inside is not None:
         place = scene.map.blocks[inside[1].label]
@@ -84,8 +85,9 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
             problem = injective(scene, place) or reduction_body(inside[1])
             if problem is None and not begins_at_zero(place):
                 expected = "reduce variables that follow from loops of their own, 0 where these are"
-                found = "bindings that are not shown to be such"
-                return Problem("begins", f"the block {inside[1].label}", expected, found)
+                where = f"the block {inside[1].label}"
+                other = "bindings that are not shown to be such"
+                return Problem("begins", where, expected, other)
         if problem is not None:
             return problem
     found = blockized(scene.kernel, site)
@@ -119,6 +121,7 @@ def _around_several(kernel: Kernel, site: Site[For]) -> Block:
     # Iterations that never meet write different elements, as spatial variables promise.
     kinds: list[IterKind] = ["opaque" if conflicts(each) else "spatial" for each in outer]
     body = substitute(loop, {each.var: var for each, var in zip(outer, own, strict=True)})
+    assert isinstance(body, For)
     first = next((str(each.block.label) for each in children(loop)), str(loop.var.name))
     return Block(
         fresh_label(kernel, f"{first}_o"),
@@ -273,27 +276,25 @@ class _Division:
         variables = [ScalarVar(name, i64) for name in names[len(kept) :]]
         moved: dict[Term, Scalar] = {var: index(0) for var in self.within}
         moved |= {each.var: var for each, var in zip(kept, loops, strict=True)}
-        kinds = [part.kind for part in parts if part.outer is not None]
-        moved |= {var: index(0) for var, kind in zip(own, kinds, strict=True) if kind == "reduce"}
+        outside = [part.kind for part in parts if part.outer is not None]
+        moved |= {var: index(0) for var, kind in zip(own, outside, strict=True) if kind == "reduce"}
         renamed = {block.vars[at]: var for at, var in zip(spatial, variables, strict=True)}
         assert block.init is not None
-        body: Stmt = Block(
-            fresh_label(self.kernel, f"{block.label}_init"),
-            tuple(variables),
-            tuple([block.extents[at] for at in spatial]),
-            ("spatial",) * len(spatial),
-            tuple([_at(bindings[at], moved) for at in spatial]),
-            _at(predicate, moved),
-            None,
-            substitute(block.init, renamed),
-        )
+        begun = substitute(block.init, renamed)
+        assert isinstance(begun, Stmt)
+        label = fresh_label(self.kernel, f"{block.label}_init")
+        extents = [block.extents[at] for at in spatial]
+        values = [_at(bindings[at], moved) for at in spatial]
+        where = _at(predicate, moved)
+        kinds = "s" * len(spatial)
+        body: Stmt = make_block(label, variables, extents, kinds, values, begun, predicate=where)
         for loop, var in zip(reversed(kept), reversed(loops), strict=True):
             body = For(var, loop.extent, "serial", body)
         return body
 
 
 def _at(term: Scalar, values: dict[Term, Scalar] | dict[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)  # type: ignore[arg-type]  # variables are terms
+    found = substitute(term, values)
     assert isinstance(found, Scalar)
     return simple(found)
 

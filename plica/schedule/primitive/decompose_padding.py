@@ -36,7 +36,15 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import affine, complete
 from plica.schedule.problem import Problem
-from plica.schedule.site import Site, fresh_label, fresh_names, rebuilt, replace, with_body, with_parts
+from plica.schedule.site import (
+    Site,
+    fresh_label,
+    fresh_names,
+    rebuilt,
+    replace,
+    with_body,
+    with_parts,
+)
 
 
 @primitive("decompose_padding")
@@ -134,7 +142,7 @@ def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
 
 
 def _at(term: Scalar, values: Mapping[ScalarVar, Scalar] | Mapping[ScalarVar, ScalarVar]) -> Scalar:
-    mine: dict[Term, Term] = dict(values)
+    mine: dict[Term, Term] = {**values}
     found = substitute(term, mine)
     assert isinstance(found, Scalar)
     return found

@@ -29,6 +29,7 @@ from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Block, For, Stmt, Store, seq
+from plica.ir.loop import block as make_block
 from plica.ir.scalar import (
     Add,
     Buffer,
@@ -177,8 +178,9 @@ class _Padding:
     """Buffers, blocks and names that are made while a block is padded."""
 
     def __init__(self, scene: Scene, block: Block, wider: dict[ScalarVar, Scalar]) -> None:
-        self.kernel, self.block, self.wider = scene.kernel, block, wider
-        self.sizes = dict(zip(block.vars, block.extents, strict=True))
+        self.kernel, self.block = scene.kernel, block
+        self.wider: dict[Scalar, Scalar] = {**wider}
+        self.sizes: dict[Scalar, Scalar] = dict(zip(block.vars, block.extents, strict=True))
         self.buffers: dict[Buffer, Buffer] = {}
         self.labels: list[Name] = []
         self.names: list[Name] = []
@@ -201,7 +203,7 @@ class _Padding:
         if not any(var in self.wider for var in of.indices):
             return None
         if of.buffer not in self.buffers:
-            shape = tuple([self.wider.get(var, self.sizes[var]) for var in of.indices])  # type: ignore[arg-type,index]
+            shape = tuple([self.wider.get(var, self.sizes[var]) for var in of.indices])
             name = self.fresh(f"{of.buffer.name}_pad")
             self.buffers[of.buffer] = Buffer(name, shape, of.buffer.dtype)
         return self.buffers[of.buffer]
@@ -215,7 +217,7 @@ class _Padding:
         loops, own = self.variables(len(of.indices)), self.variables(len(of.indices))
         inside = all_of(
             [
-                Lt(var, self.sizes[at])  # type: ignore[index]
+                Lt(var, self.sizes[at])
                 for var, at in zip(own, of.indices, strict=True)
                 if at in self.wider
             ]
@@ -228,7 +230,7 @@ class _Padding:
         wide = self.widened(target)
         if wide is None:
             return []
-        extents = tuple([self.sizes[var] for var in target.indices])  # type: ignore[index]
+        extents = tuple([self.sizes[var] for var in target.indices])
         loops, own = self.variables(len(extents)), self.variables(len(extents))
         copy = Store(target.buffer, tuple(own), Load(wide, tuple(own)))
         return [self.nest(wide, extents, loops, own, copy)]
@@ -244,10 +246,8 @@ class _Padding:
         own: list[ScalarVar],
         body: Store,
     ) -> Stmt:
-        stmt: Stmt = Block(
-            self.label(str(of.name)), tuple(own), extents, ("spatial",) * len(own), tuple(loops),
-            TRUE, None, body,
-        )  # fmt: skip
+        label = self.label(str(of.name))
+        stmt: Stmt = make_block(label, own, extents, "s" * len(own), loops, body)
         for var, extent in zip(reversed(loops), reversed(extents), strict=True):
             stmt = For(var, extent, "serial", stmt)
         return stmt
@@ -256,7 +256,7 @@ class _Padding:
         """A statement that speaks of the larger buffers."""
         if stmt is None:
             return None
-        moved: dict[Term, Term] = dict(self.buffers)
+        moved: dict[Term, Term] = {**self.buffers}
         found = substitute(stmt, moved)
         assert isinstance(found, Stmt)
         return found

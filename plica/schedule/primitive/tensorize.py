@@ -10,7 +10,8 @@ The intrinsic is known by its meaning, a kernel.  It matches up to the order of 
 iteration, dimensions of one element and the sides of sums and products.  Where it does not begin
 what it updates, the init of the block stays.  It gives the block.
 
-Preconditions: `known-intrinsic` (somebody declared it), those of `blockize` where a loop is given,
+Preconditions: `known-intrinsic` (somebody declared it), those of `blockize` where a loop is given
+(`rectangular`, `division`, `injective`, `begins`, `predicate` and those of a reduction),
 `describable` (its meaning is stores in loops), `match` (the block does what it means; the message
 says what differs), `within` (the regions are inside their buffers).
 """
@@ -138,6 +139,8 @@ def _from_the_start(
     return first if isinstance(first, str) else (*first, *body)
 
 
-def _invocation(name: str, found: Match, params: tuple[object, ...], dims: tuple[object, ...]) -> Invoke:
+def _invocation(
+    name: str, found: Match, params: tuple[object, ...], dims: tuple[object, ...]
+) -> Invoke:
     regions = [found.regions[each] for each in params]  # type: ignore[index]  # names
     return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]

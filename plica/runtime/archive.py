@@ -1,0 +1,116 @@
+"""Archives: the file an artefact is, a zip whose every byte is accounted for.
+
+Members are stored as they are, in order, without times; the comment at the end holds the SHA-256
+of everything before it.  So the same members give the same bytes, any edit is found before
+anything is read, and any zip tool shows what is inside.
+
+>>> packed = pack({"a.txt": b"hello"})
+>>> dict(unpack(packed))
+{'a.txt': b'hello'}
+>>> unpack(packed.replace(b"hello", b"hullo"))
+Traceback (most recent call last):
+plica.runtime.error.ArtefactError: The artefact is damaged: its digest is another. [bad-artefact]
+
+Not here: what the members mean (`plica.runtime.artefact`).  A digest tells damage, not malice:
+whoever can write an artefact can run code where it is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic, Place
+
+FORMAT: Final = 1
+"""Raised when an older runtime could not read what is written."""
+
+_SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
+_TAIL: Final = 96  # the seal is shorter
+_MOST_MEMBERS: Final = 1 << 16
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """The bytes of an archive."""
+    seal = f"plica artefact {FORMAT} sha256:"
+    room = seal.encode() + b"0" * 64
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = room
+        for name, data in members.items():
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system = 3
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data)
+    body = buffer.getbuffer()[: -len(room)]
+    return bytes(body) + seal.encode() + hashlib.sha256(body).hexdigest().encode()
+
+
+def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
+    """The members of an archive, after its digest was checked."""
+    place = None if name is None else Place(file=name)
+    found = _SEAL.search(data[-_TAIL:])
+    if found is None or found.end() != len(data[-_TAIL:]):
+        message = "The file is no artefact of Plica, or its end is missing."
+        raise ArtefactError(Diagnostic("bad-artefact", message, place))
+    body = memoryview(data)[: len(data) - (found.end() - found.start())]
+    if hashlib.sha256(body).hexdigest().encode() != found[2]:
+        message = "The artefact is damaged: its digest is another."
+        raise ArtefactError(Diagnostic("bad-artefact", message, place))
+    if int(found[1]) != FORMAT:
+        message = "The artefact was written by a newer version of Plica."
+        hint = "Use a newer plica to load it, or compile the model again."
+        expected, was = f"format {FORMAT}", f"format {int(found[1])}"
+        raise ArtefactError(Diagnostic("newer-version", message, place, expected, was, hint))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            if len(infos) > _MOST_MEMBERS or any(
+                each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data)
+                for each in infos
+            ):
+                raise damaged("The artefact has members that no artefact has.")
+            members = {each.filename: archive.read(each) for each in infos}
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
+        raise damaged("The artefact is no readable zip file.", str(error)) from error
+    if len(members) != len(infos):
+        raise damaged("The artefact has two members of one name.")
+    return members
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that it is there as a whole or not at all."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(file.fileno(), 0o666 & ~mask)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, bytes]:
+    """The members of an archive in a file."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        message = f"The artefact cannot be read: {error.strerror}."
+        place = Place(file=os.fspath(path))
+        raise ArtefactError(Diagnostic("bad-artefact", message, place)) from error
+    return unpack(data, os.fspath(path))

@@ -1,0 +1,251 @@
+"""Artefacts: all that a compiled model is, as data, and how it is written down.
+
+    manifest.json     versions, target, interface, memory plan, digests of the other members
+    code/N.o          object files
+    params.bin        constants, each at a multiple of 64
+    derivation.json   the steps from the source to the code: rule, contract, digests
+    kernels.txt       the kernels as text
+
+Nothing is pickled and no path is taken from the file.  `from_members(to_members(a))` is `a`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.runtime import interface
+from plica.runtime.archive import FORMAT
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.interface import Interface
+from plica.runtime.port import Array
+
+ALIGNMENT: Final = 64
+
+Step: TypeAlias = tuple[str, str, str, str]
+"""The name of a rule, its contract, and the digests of what it replaced and by what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What code was made for: LLVM's triple, name of the processor, and features."""
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple."""
+        return self.triple.split("-", maxsplit=1)[0]
+
+    def __str__(self) -> str:
+        return f"cpu ({self.triple}, {self.cpu})"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A value in the workspace: where, how large, from which step to which, and on which other."""
+
+    offset: int
+    size: int
+    born: int
+    last: int
+    view_of: int | None
+    in_place_of: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where the code comes from: digest of the module, contract, steps, and kernels as text."""
+
+    module: str
+    contract: str
+    steps: tuple[Step, ...]
+    kernels: str
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A compiled model; the record is made when somebody asks for it."""
+
+    interface: Interface
+    machine: Machine
+    threads: int
+    objects: tuple[bytes, ...]
+    constants: tuple[Array, ...]
+    workspace: int
+    sources: tuple[str, ...]
+    plan: tuple[Tenant, ...]
+    versions: tuple[tuple[str, str], ...]
+    record: Callable[[], Record]
+
+
+def to_members(of: Artefact) -> dict[str, bytes]:
+    """The members of the archive an artefact is."""
+    record = of.record()
+    members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
+    params, places = _packed(of.constants)
+    members["params.bin"] = params
+    members["derivation.json"] = _json(
+        {
+            "module": record.module,
+            "contract": record.contract,
+            "steps": [list(step) for step in record.steps],
+        }
+    )
+    members["kernels.txt"] = record.kernels.encode()
+    manifest = {
+        "format": FORMAT,
+        "versions": dict(of.versions),
+        "target": {
+            "triple": of.machine.triple,
+            "cpu": of.machine.cpu,
+            "features": list(of.machine.features),
+        },
+        "threads": of.threads,
+        "interface": interface.to_data(of.interface),
+        "workspace": of.workspace,
+        "sources": list(of.sources),
+        "constants": places,
+        "plan": [
+            [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
+            for each in of.plan
+        ],
+        "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+    }
+    return {"manifest.json": _json(manifest), **members}
+
+
+def from_members(members: Mapping[str, bytes]) -> Artefact:
+    """The artefact in an archive; nothing in it is believed before it is checked."""
+    manifest = _read(members, "manifest.json")
+    match manifest:
+        case {
+            "format": int(),
+            "versions": dict(versions),
+            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]},
+            "threads": int(threads),
+            "interface": face,
+            "workspace": int(workspace),
+            "sources": [*sources],
+            "constants": [*places],
+            "plan": [*plan],
+            "members": dict(digests),
+        }:
+            pass
+        case _:
+            raise damaged("The manifest of the artefact is damaged.")
+    if manifest["format"] > FORMAT:
+        message = "The artefact was written by a newer version of Plica."
+        expected, found = f"format {FORMAT}", f"format {manifest['format']}"
+        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
+    actual = {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in members.items()
+        if name != "manifest.json"
+    }
+    if digests != actual:
+        raise damaged("The members of the artefact are not those its manifest lists.")
+    if not 0 <= workspace < 1 << 48 or not 1 <= threads < 1 << 16:
+        raise damaged("The manifest of the artefact is damaged.", f"{workspace}, {threads}")
+    objects = tuple([members[name] for name in members if name.startswith("code/")])
+    return Artefact(
+        interface.from_data(face),
+        Machine(triple, cpu, _texts(features)),
+        threads,
+        objects,
+        _unpacked(members.get("params.bin", b""), places),
+        workspace,
+        _texts(sources),
+        tuple([_tenant(each) for each in plan]),
+        tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
+        lambda: read_record(members),
+    )
+
+
+def read_record(members: Mapping[str, bytes]) -> Record:
+    """What an archive says of where its code comes from."""
+    match _read(members, "derivation.json"):
+        case {"module": str(module), "contract": str(contract), "steps": [*steps]}:
+            kernels = members.get("kernels.txt", b"").decode("utf-8", "replace")
+            return Record(module, contract, tuple([_step(each) for each in steps]), kernels)
+        case _:
+            raise damaged("The derivation in the artefact is damaged.")
+
+
+def aligned_array(size: int) -> Array:
+    """Bytes that begin at a multiple of 64."""
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % ALIGNMENT
+    return room[start : start + size]
+
+
+def _packed(constants: Sequence[Array]) -> tuple[bytes, list[list[int]]]:
+    places = []
+    end = 0
+    for each in constants:
+        start = -(-end // ALIGNMENT) * ALIGNMENT
+        end = start + each.nbytes
+        places.append([start, each.nbytes])
+    whole = np.zeros(end, np.uint8)
+    for (start, size), each in zip(places, constants, strict=True):
+        whole[start : start + size] = each
+    return whole.tobytes(), places
+
+
+def _unpacked(params: bytes, places: Sequence[object]) -> tuple[Array, ...]:
+    whole = aligned_array(len(params))
+    whole[:] = np.frombuffer(params, np.uint8)
+    found = []
+    for place in places:
+        match place:
+            case [int(start), int(size)] if (
+                start >= 0 and size >= 0 and start % ALIGNMENT == 0 and start + size <= len(params)
+            ):
+                found.append(whole[start : start + size])
+            case _:
+                raise damaged("A constant is outside of the artefact.", repr(place))
+    return tuple(found)
+
+
+def _tenant(given: object) -> Tenant:
+    match given:
+        case [int(offset), int(size), int(born), int(last), view_of, in_place_of]:
+            if all(each is None or type(each) is int for each in (view_of, in_place_of)):
+                return Tenant(offset, size, born, last, view_of, in_place_of)
+    raise damaged("The memory plan in the artefact is damaged.", repr(given))
+
+
+def _step(given: object) -> Step:
+    match given:
+        case [str(rule), str(contract), str(before), str(after)]:
+            return rule, contract, before, after
+        case _:
+            raise damaged("A step of the derivation is damaged.", repr(given))
+
+
+def _texts(given: Any) -> tuple[str, ...]:  # Any: JSON
+    found = tuple(given)
+    if not all(isinstance(each, str) for each in found):
+        raise damaged("The manifest of the artefact is damaged.", repr(given))
+    return found
+
+
+def _json(of: object) -> bytes:
+    return json.dumps(of, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _read(members: Mapping[str, bytes], name: str) -> Any:
+    try:
+        return json.loads(members[name])
+    except KeyError as error:
+        raise damaged(f"The artefact has no member {name!r}.") from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"The member {name!r} is no JSON.", str(error)) from error

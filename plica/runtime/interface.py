@@ -1,0 +1,89 @@
+"""Interfaces: what a caller of a compiled model sees, as data that can be written down.
+
+>>> x = Port("x", (2, 3), "f32", numpy_dtype("f32"))
+>>> face = Interface((("pair", (0, 0)),), (x,), (x,), True)
+>>> to_data(face)["params"]
+[['pair', [0, 0]]]
+>>> from_data(to_data(face)) == face
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from plica.runtime.elf import damaged
+from plica.runtime.port import NUMPY, Port, numpy_dtype
+
+Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a caller sees: parameters made of inputs, outputs, and whether they are one array."""
+
+    params: tuple[tuple[str, Shape], ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    single: bool
+
+
+def to_data(of: Interface) -> dict[str, Any]:
+    """The interface as JSON holds it."""
+    return {
+        "params": [[name, _lists(shape)] for name, shape in of.params],
+        "inputs": [[port.name, list(port.shape), port.dtype] for port in of.inputs],
+        "outputs": [[port.name, list(port.shape), port.dtype] for port in of.outputs],
+        "single": of.single,
+    }
+
+
+def from_data(given: object) -> Interface:
+    """The interface that was written down; nothing in it is believed."""
+    match given:
+        case {
+            "params": [*params],
+            "inputs": [*inputs],
+            "outputs": [*outputs],
+            "single": bool(single),
+        }:
+            ports = tuple([_port(each) for each in inputs])
+            return Interface(
+                tuple([_param(each, len(ports)) for each in params]),
+                ports,
+                tuple([_port(each) for each in outputs]),
+                single,
+            )
+        case _:
+            raise damaged("The interface in the artefact is damaged.")
+
+
+def _lists(shape: Shape) -> Any:
+    return shape if isinstance(shape, int) else [_lists(each) for each in shape]
+
+
+def _port(given: object) -> Port:
+    match given:
+        case [str(name), [*shape], str(dtype)] if dtype in NUMPY:
+            if all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
+                return Port(name, tuple(shape), dtype, numpy_dtype(dtype))
+    raise damaged("An input or output in the artefact is damaged.", repr(given))
+
+
+def _param(given: object, count: int) -> tuple[str, Shape]:
+    match given:
+        case [str(name), shape]:
+            return name, _shape(shape, count, 0)
+        case _:
+            raise damaged("A parameter in the artefact is damaged.", repr(given))
+
+
+def _shape(given: object, count: int, depth: int) -> Shape:
+    match given:
+        case int(number) if type(number) is int and 0 <= number < count:
+            return number
+        case [*inside] if depth < 64:
+            return tuple([_shape(each, count, depth + 1) for each in inside])
+        case _:
+            raise damaged("A parameter in the artefact is damaged.", repr(given))
