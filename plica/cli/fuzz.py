@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.cli.command import Command
 from plica.cli.rules import count, named_packs
 from plica.ir.passes import Pass
+from plica.ir.type import TupleType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from plica.ir.module import Module
+    from plica.ir.type import Type
     from plica.rewrite.contract import Contract
     from plica.rewrite.fuzz import Report, Stage
     from plica.rewrite.pack import Pack
@@ -156,7 +158,16 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
         made = compile(module, cache=False)
     except UnsupportedError:
         return None
-    return made(*inputs)
+    found, of = made(*inputs), module.main_function().ret
+    flat = found if isinstance(of, TupleType) else (found,)
+    return _nested(iter(flat), of)
+
+
+def _nested(flat: Iterator[Any], of: Type | None) -> Any:
+    """The tensors of a flat result in the tuples their type says."""
+    if isinstance(of, TupleType):
+        return tuple(_nested(flat, item) for item in of.items)
+    return next(flat)
 
 
 def _print(report: Report) -> None:

@@ -10,31 +10,24 @@ Not here: how native code is made.  This file needs numpy, ctypes and the standa
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
+from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
 
-Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
+__all__ = ["Executable", "Interface", "Shape"]
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """What a caller sees: parameters made of inputs, outputs, and whether they are one array."""
-
-    params: tuple[tuple[str, Shape], ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    single: bool
 
 
 class Executable:
@@ -51,6 +44,7 @@ class Executable:
         texts: Mapping[str, Callable[[], str]] | None = None,
         target: str = "cpu",
         keep: object = None,
+        artefact: Artefact | None = None,
     ) -> None:
         self._interface = interface
         self._main: Callable[[int], int] = _MAIN(address)
@@ -59,6 +53,7 @@ class Executable:
         self._sources = tuple(sources)
         self._texts = dict(texts or {})
         self._target = target
+        self._artefact = artefact
         self._keep = keep  # the machine code lives as long as this object
         self._free: list[Array] = []  # workspaces no call is using
         first = len(interface.inputs) + len(interface.outputs)
@@ -98,6 +93,25 @@ class Executable:
                 )
             )
         return self._texts[kind]()
+
+    @property
+    def artefact(self) -> Artefact:
+        """All that this executable is made of, as data."""
+        if self._artefact is None:
+            message = "This executable has no object code that could be written down."
+            hint = "Artefacts are made on Linux, for x86-64 and aarch64."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        return self._artefact
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        archive.write(path, archive.pack(to_members(self.artefact)))
+
+    def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        """A shared library with a plain C function, and beside it a header and an example."""
+        from plica.runtime.export import export
+
+        export(self.artefact, path, name)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""

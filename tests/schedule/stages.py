@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -50,7 +49,7 @@ def prefix_sums() -> Kernel:
     """X[i] sums A[i, 0..k]; B keeps every partial sum, C reads them."""
     a, x = buffer("A", (3, 4), f32), buffer("X", (3,), f32)
     b, c = buffer("B", (4, 3), f32), buffer("C", (4, 3), f32)
-    names = "k i vi vk i1 vk1 vi1 k2 i2 vk2 vi2".split()
+    names = ["k", "i", "vi", "vk", "i1", "vk1", "vi1", "k2", "i2", "vk2", "vi2"]
     k, i, vi, vk, i1, vk1, vi1, k2, i2, vk2, vi2 = (axis(each) for each in names)
     add = Store(x, (vi,), x[vi] + a[vi, vk])
     total = block("X", (vi, vk), (3, 4), "sr", (i, k), add, Store(x, (vi,), lit(0, f32)))

@@ -12,7 +12,7 @@ from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal
 from tests.schedule.kernel import matmul
-from tests.schedule.stages import Program, pipelines, roughened, strange
+from tests.schedule.stages import Program, padded, pipelines, roughened, strange
 
 
 def updated(scope: str = "local", depth: int = 0) -> Body:
@@ -35,13 +35,14 @@ def test_text(golden: Golden) -> None:
     golden(show_kernel(after(matmul(dim_var("m")), updated, m=4)), "cache_inplace")
 
 
-def asked(number: int = 0) -> Body:
-    yield cache_inplace((yield block("C")), number)
+def asked(number: int = 0, label: str = "C") -> Body:
+    yield cache_inplace((yield block(label)), number)
 
 
 def test_refusals() -> None:
     assert refusal(strange(), asked) == "stage-pipeline"
     assert refusal(matmul(), lambda: asked(1)) == "write-index"
+    assert refusal(padded(), lambda: asked(0, "B")) == "in-place"
     assert refusal(matmul(), asked) == "covered"
     assert refusal(matmul(), lambda: updated("nowhere")) == "scope"
     assert refusal(matmul(), lambda: updated("local", 1)) == "alone"

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from plica.core.digest import digest
 from plica.ir.dim import dim_var
+from plica.ir.dtype import f32
+from plica.ir.loop import Alloc, For, Kernel, Store, seq
+from plica.ir.loop import block as block_of
+from plica.ir.scalar import index
 from plica.ir.show import show_kernel
+from plica.ir.tensor import axis, buffer
 from plica.schedule import (
     bind,
     block,
@@ -111,14 +116,16 @@ def test_a_consumer_that_reads_something_else() -> None:
 
 
 def test_readers_at_several_depths() -> None:
-    def schedule() -> Body:
-        c = yield block("C")
-        (j,) = yield loops(c)
-        yield compute_at((yield block("B")), j)
-        yield cache_read((yield block("B")), 0)  # fine: A comes first
-        yield cache_read(c, 0)
-
-    assert refusal(stencil(), schedule) == "accepted"
+    """B is read in the loop where it is made, and after it."""
+    a, b, c, d = (buffer(name, (4,), f32) for name in "ABCD")
+    i, j, v, w, u = (axis(name) for name in "ijvwu")
+    one = block_of("B", (v,), (4,), "s", (i,), Store(b, (v,), a[v] + 1))
+    two = block_of("C", (w,), (4,), "s", (i,), Store(c, (w,), b[w] * 2))
+    three = block_of("D", (u,), (4,), "s", (j,), Store(d, (u,), b[u] * 3))
+    both = For(i, index(4), "serial", seq(one, two))
+    body = Alloc(b, seq(both, For(j, index(4), "serial", three)))
+    kernel = Kernel((), (a, c, d), 1, body)
+    assert refusal(kernel, lambda: asked("D")) == "written-before"
 
 
 def test_memory_of_threads_is_not_filled_outside() -> None:
@@ -132,11 +139,11 @@ def test_memory_of_threads_is_not_filled_outside() -> None:
 
 
 def test_what_was_not_written_is_not_copied() -> None:
-    def schedule() -> Body:
-        c = yield block("C")
-        (j,) = yield loops(c)
-        j0, _ = yield split(j, (None, 4))
-        yield compute_at((yield block("B")), j0)
-        yield cache_read(c, 0)
-
-    assert refusal(stencil(10), schedule) in ("accepted", "covered")
+    """B is made at even places only, and read there: the box between holds nothing."""
+    a, b, c = buffer("A", (4,), f32), buffer("B", (7,), f32), buffer("C", (4,), f32)
+    i, j, v, w = (axis(name) for name in "ijvw")
+    one = block_of("B", (v,), (4,), "s", (i,), Store(b, (v * 2,), a[v]))
+    two = block_of("C", (w,), (4,), "s", (j,), Store(c, (w,), b[w * 2]))
+    nests = seq(For(i, index(4), "serial", one), For(j, index(4), "serial", two))
+    kernel = Kernel((), (a, c), 1, Alloc(b, nests))
+    assert refusal(kernel, lambda: asked("C")) == "covered"

@@ -154,7 +154,7 @@ def test_an_update_alone_is_not_moved() -> None:
 def test_another_scope() -> None:
     def schedule() -> Body:
         c = yield block("C")
-        i, j, k = yield loops(c)
+        _i, j, k = yield loops(c)
         yield blockize(j)
         yield compute_at((yield block("A1")), k)
 

@@ -61,9 +61,9 @@ def test_they_are_two_steps_in_one() -> None:
 
 def launched() -> Body:
     c = yield block("C")
-    i, j, k = yield loops(c)
+    i, _j, k = yield loops(c)
     i0, i1 = yield split(i, (None, 4))
-    k0, _ = yield split(k, (None, 2))
+    _k0, _ = yield split(k, (None, 2))
     yield bind(i0, "blockIdx.x")
     yield bind(i1, "threadIdx.x")
     yield write_at(i1, c, 0, "local")

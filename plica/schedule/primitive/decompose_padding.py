@@ -15,7 +15,8 @@ It gives the block that fills.
 Preconditions: those of a complete block (`spatial-only`, `sole-writer`, `no-self-read`,
 `distinct-writes`), `affine` (each instance runs exactly once), `rectangular`, `around` (the loop is
 around the block, in its scope), `no-thread` (no loop from there on is over threads), `padding` (the
-body stores either an element or a constant, by a condition on its variables).
+body stores either an element or a constant, by a condition on its variables), `independent` and
+`handed-over` (loops around that run at once still may).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
 from plica.ir.scalar import Buffer, Lit, Scalar, ScalarVar, Select
 from plica.rewrite.index.context import negated
 from plica.schedule.around import simple
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -68,13 +70,14 @@ class DecomposePadding(Instruction):
         if padded(site.node) is None:
             expected = "a store of an element or a constant, by a condition on the variables"
             return Problem("padding", where, expected, "something else")
-        return complete(scene, site) or affine(scene, site)
+        return complete(scene, site) or affine(scene, site) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site, at = scene.block(self.block), scene.loop(self.loop)
         block = site.node
         found = padded(block)
-        assert found is not None and isinstance(block.body, Store)  # as checked
+        assert found is not None  # as checked
+        assert isinstance(block.body, Store)
         condition, element, constant = found
         fill = self.filling(scene, site, at, constant)
         bound = dict(zip(block.vars, block.bindings, strict=True))
@@ -123,7 +126,7 @@ class DecomposePadding(Instruction):
 
 
 def decompose_padding(block: Handle, loop: Handle) -> Instruction:
-    """A block that pads as one that fills, before the loop, and one that copies; gives the first."""
+    """A block that pads as one that fills, before a loop, and one that copies; gives the first."""
     return DecomposePadding(block, loop)
 
 

@@ -21,6 +21,7 @@ from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.loop import For, Stmt, seq
 from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.around import simple
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
@@ -56,7 +57,7 @@ class LoopPartition(Instruction):
         elif total > extent or (None not in lengths and total != extent):
             expected = f"lengths that add up to {extent}"
             return Problem("fits", where, expected, f"{lengths}: {total}")
-        return None
+        return unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)

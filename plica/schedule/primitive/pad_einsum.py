@@ -11,10 +11,11 @@ Every extent is rounded up to a multiple of its number, so that tiles and intrin
 the blocks that pad, then the one that copies the result if there is one.
 
 Preconditions: those of a reduction (`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
-`starts`), `einsum` (it sums products of elements from 0, each index a variable, each buffer
-at one place; a reduction is padded only where every factor is padded with it), `padding` (a positive number for each variable),
-`trivial` (each variable is a loop, nothing else stands in these, there is no predicate),
-`plain-loop` (these loops are serial, without annotations).
+`starts`), `einsum` (it sums products of elements from 0, each index a variable, each buffer at one
+place; a reduction is padded only where every factor is padded with it), `padding` (a positive
+number for each variable), `trivial` (each variable is a loop, nothing else stands in these, there
+is no predicate), `plain-loop` (these loops are serial, without annotations), `independent` and
+`handed-over` (loops around that run at once still may).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from plica.ir.scalar import (
 )
 from plica.schedule.around import simple
 from plica.schedule.block_class import reduction_body
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -80,7 +82,7 @@ class PadEinsum(Instruction):
                         found = f"{each.buffer.name} does not depend on {var.name}"
                         expected = "every factor to be 0 where a reduction is padded"
                         return Problem("einsum", where, expected, found)
-        return self.trivial(site)
+        return self.trivial(site) or unsafe_after(self, scene)
 
     def trivial(self, site: Site[Block]) -> Problem | None:
         """The problem of loops that are not the block's variables."""
@@ -117,7 +119,8 @@ class PadEinsum(Instruction):
         if not wider:
             return Edited(kernel)
         factors = einsum(block)
-        assert factors is not None and isinstance(block.body, Store)  # as checked
+        assert factors is not None  # as checked
+        assert isinstance(block.body, Store)
         work = _Padding(scene, block, wider)
         before = [work.padded(each) for each in dict.fromkeys(factors)]
         target = Load(block.body.buffer, block.body.indices)

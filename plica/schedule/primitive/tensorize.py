@@ -3,7 +3,7 @@
     before                                 after  tensorize(i_1, "doc.add4")
     for i_0 in range(4):                   for i_0 in range(4):
         for i_1 in range(4):                   with block("C_o", vo=i_0):
-            with block("C", v=i_0 * 4 + i_1):      invoke("doc.add4", A[vo * 4 : +4], C[vo * 4 : +4])
+            with block("C", v=i_0 * 4 + i_1):      invoke("doc.add4", A[vo * 4 : …], C[vo * 4 : …])
                 C[v] = C[v] + A[v]
 
 The intrinsic is known by its meaning, a kernel.  It matches up to the order of loops, loops of one

@@ -1,0 +1,81 @@
+"""The host: whether this machine can run code that was made for some machine.
+
+Code that uses what the processor lacks ends the process, so an artefact is refused before.  Only
+instructions that compiled kernels use are looked at; what the system does not tell is not denied.
+
+>>> lacking("x86_64", ("+avx2", "-avx512f", "+sse4.1"), {"avx2"})
+('sse4.1',)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.artefact import Machine
+from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.link import architecture
+
+# fmt: off
+NAMES: Final[dict[str, dict[str, str]]] = {
+    "x86_64": {
+        "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "avx": "avx",
+        "avx2": "avx2", "fma": "fma", "f16c": "f16c", "bmi": "bmi1", "bmi2": "bmi2",
+        "lzcnt": "abm", "popcnt": "popcnt", "movbe": "movbe", "avxvnni": "avx_vnni",
+        "avx512f": "avx512f", "avx512bw": "avx512bw", "avx512cd": "avx512cd",
+        "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni",
+        "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16", "avx512vbmi": "avx512vbmi",
+        "avx512vbmi2": "avx512_vbmi2", "avx512ifma": "avx512ifma",
+        "avx512bitalg": "avx512_bitalg", "avx512vpopcntdq": "avx512_vpopcntdq",
+        "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
+        "gfni": "gfni", "vaes": "vaes", "adx": "adx",
+    },
+    "aarch64": {
+        "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics",
+        "rdm": "asimdrdm", "fp16fml": "asimdfhm", "i8mm": "i8mm", "bf16": "bf16", "sve": "sve",
+        "sve2": "sve2", "sme": "sme",
+    },
+}
+"""LLVM's names of features, and those of the system."""
+# fmt: on
+
+
+def check(machine: Machine) -> None:
+    """Refuse code that this machine cannot run."""
+    here = architecture()
+    hint = "Compile the model on this machine, or for one that has less."
+    if machine.architecture != here:
+        message = f"The artefact was made for {machine.triple}, and this machine is another kind."
+        raise ArtefactError(
+            Diagnostic("other-machine", message, None, here, machine.architecture, hint)
+        )
+    missing = lacking(here, machine.features, features())
+    if missing:
+        message = "The artefact uses instructions that this machine does not have."
+        found = ", ".join(missing)
+        raise ArtefactError(
+            Diagnostic("other-machine", message, None, machine.cpu, f"no {found}", hint)
+        )
+
+
+def lacking(kind: str, wanted: Sequence[str], present: AbstractSet[str]) -> tuple[str, ...]:
+    """Features that are wanted but not present; if the system tells nothing, none."""
+    names = NAMES.get(kind, {})
+    plain = [each[1:] for each in wanted if each.startswith("+")]
+    return tuple([each for each in plain if present and names.get(each, "") not in {"", *present}])
+
+
+@lru_cache(maxsize=1)
+def features() -> frozenset[str]:
+    """What the system says this processor has, by the system's names."""
+    path = Path("/proc/cpuinfo")
+    if not path.is_file():
+        return frozenset()
+    for line in path.read_text(encoding="ascii", errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()

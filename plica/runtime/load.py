@@ -1,0 +1,40 @@
+"""Loading: from an artefact to something one can call.
+
+It needs numpy and the standard library, and imports nothing of the compiler.  The digests and the
+machine are checked before any code is made executable.  Loading an artefact is running a program:
+do it with those you trust, as with any shared library.
+"""
+
+from __future__ import annotations
+
+import os
+
+from plica.runtime import archive, host
+from plica.runtime.artefact import Artefact, from_members
+from plica.runtime.executable import Executable
+from plica.runtime.link import link
+from plica.runtime.pool import use_threads
+from plica.runtime.verify import ENTRY
+
+
+def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
+    """The executable in a file; `threads` is what it was compiled with unless it is given."""
+    return executable(from_members(archive.read(path)), threads)
+
+
+def executable(artefact: Artefact, threads: int | None = None) -> Executable:
+    """An artefact made callable."""
+    host.check(artefact.machine)
+    code = link(artefact.objects)
+    use_threads(code, artefact.threads if threads is None else threads)
+    return Executable(
+        code.address(ENTRY),
+        artefact.interface,
+        constants=artefact.constants,
+        workspace=artefact.workspace,
+        sources=artefact.sources,
+        texts={"kernel": lambda: artefact.record().kernels},
+        target=str(artefact.machine),
+        keep=code,
+        artefact=artefact,
+    )

@@ -1,0 +1,178 @@
+"""Verifying: an artefact checked again, by a small program that knows nothing of the compiler.
+
+It checks the digests, that the interface and the constants are what the code will be given, that
+no two values of the memory plan are in one place at one time, that the derivation is a chain of
+rules within its contract, and that the code is for the machine it says, defines its entry and
+calls nothing but mathematics, memory and threads.  It runs no code of the artefact.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from plica.runtime import archive
+from plica.runtime.artefact import ALIGNMENT, Artefact, Record, Tenant, from_members
+from plica.runtime.elf import UNDEFINED, header, parse
+from plica.runtime.error import ArtefactError, Diagnostic
+
+ENTRY: Final = "plica_main"
+
+CONTRACTS: Final = ("exact", "signless_zero", "fused", "reassociates")
+"""From the strictest on; behind them come those that say how much may change."""
+
+ALLOWED: Final = re.compile(
+    r"""mem(cpy|set|move)
+    | _?_?(a?sin|a?cos|a?tan|exp|exp2|expm1|log|log2|log10|log1p|pow|erf|erfc|fma|fmod|sqrt
+    | a?sinh|a?cosh|a?tanh|atan2|cbrt|floor|ceil|rint|roundeven|trunc|round|nearbyint|copysign
+    | f?abs|fmin|fmax|tgamma|lgamma|ldexp|remainder|hypot)f?
+    | __(u?div|u?mod|mul)ti3 | __(extendhfsf2|truncsfhf2|truncdfhf2|gnu_[fh]2[fh]_ieee)
+    | _GLOBAL_OFFSET_TABLE_
+    | pthread_(create|detach|attr_\w+|sigmask) | sched_yield | syscall | getpid | mmap | madvise
+    | malloc | calloc | free | k\.[0-9a-f]+(\.over\d+)? | plica_\w+""",
+    re.VERBOSE,
+)
+"""What code may call."""
+
+_DIGEST: Final = re.compile("[0-9a-f]{32}")
+_MOST_TENANTS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What an artefact that passed says of itself."""
+
+    module: str
+    contract: str
+    steps: int
+    objects: int
+    bytes: int
+    workspace: int
+    target: str
+    versions: tuple[tuple[str, str], ...]
+
+
+def verify(path: str | os.PathLike[str]) -> Verified:
+    """Check an artefact; every problem is told at once, by an ArtefactError."""
+    members = archive.read(path)
+    artefact = from_members(members)
+    record = artefact.record()
+    wrong = [
+        Diagnostic("bad-artefact", message)
+        for message in (
+            *_plan_problems(artefact.plan, artefact.workspace),
+            *_code_problems(artefact),
+            *_derivation_problems(record),
+        )
+    ]
+    if wrong:
+        raise ArtefactError(wrong[0], *wrong[1:])
+    return Verified(
+        record.module,
+        record.contract,
+        len(record.steps),
+        len(artefact.objects),
+        sum(map(len, members.values())),
+        artefact.workspace,
+        str(artefact.machine),
+        artefact.versions,
+    )
+
+
+def _plan_problems(plan: Sequence[Tenant], size: int) -> Iterator[str]:
+    """Values outside of the workspace, and values in one place at one time."""
+    if len(plan) > _MOST_TENANTS:
+        yield "The memory plan has more values than any model."
+        return
+    for number, each in enumerate(plan):
+        if min(each.offset, each.size, each.born) < 0 or each.last < each.born:
+            yield f"The value {number} of the memory plan has an impossible place or time."
+        if each.offset + each.size > size or each.offset % ALIGNMENT:
+            yield f"The value {number} of the memory plan lies outside of its workspace."
+        for of in (each.view_of, each.in_place_of):
+            if of is not None and (not 0 <= of < number or plan[of].offset != each.offset):
+                yield f"The value {number} of the memory plan does not lie where it says."
+                return
+    # Swept along time: values that are there together are compared, and no others.
+    together: list[int] = []
+    for number in sorted(range(len(plan)), key=lambda each: (plan[each].born, each)):
+        each = plan[number]
+        together = [of for of in together if plan[of].last >= each.born]
+        for of in together:
+            other = plan[of]
+            apart = (
+                other.offset + other.size <= each.offset or each.offset + each.size <= other.offset
+            )
+            if each.size and other.size and not apart and not _may_share(plan, of, number):
+                yield f"The values {of} and {number} of the memory plan overlap."
+        together.append(number)
+
+
+def _may_share(plan: Sequence[Tenant], one: int, two: int) -> bool:
+    """Whether two values that overlap are one memory, or the later is written over the earlier."""
+    first, second = _shown(plan, one), _shown(plan, two)
+    if first == second:
+        return True
+    early, late = min(first, second), max(first, second)
+    over = plan[late].in_place_of
+    return (
+        over is not None
+        and _shown(plan, over) == early
+        and max(plan[one].born, plan[two].born) == min(plan[one].last, plan[two].last)
+    )
+
+
+def _shown(plan: Sequence[Tenant], number: int) -> int:
+    """The value whose elements a chain of views shows."""
+    while (of := plan[number].view_of) is not None:
+        number = of
+    return number
+
+
+def _code_problems(artefact: Artefact) -> Iterator[str]:
+    """Code for another machine, without an entry, or that calls what no kernel calls."""
+    machine = artefact.machine.architecture
+    defined: set[str] = set()
+    wanted: dict[str, None] = {}
+    for each in artefact.objects:
+        head = header(each)
+        if not machine.startswith(head.machine):
+            yield f"The code is for {head.machine}, and the manifest says {machine}."
+        if head.bits != 64:
+            defined.add(ENTRY)  # only their machine is looked at
+            continue
+        parsed = parse(each)
+        for symbol in parsed.symbols:
+            if symbol.is_global and symbol.section == UNDEFINED:
+                wanted[symbol.name] = None
+            elif symbol.is_global:
+                defined.add(symbol.name)
+    if ENTRY not in defined:
+        yield f"The code does not define {ENTRY}."
+    for name in wanted:
+        if name not in defined and not ALLOWED.fullmatch(name):
+            yield f"The code calls {name!r}, which no kernel calls."
+
+
+def _derivation_problems(record: Record) -> Iterator[str]:
+    """A record that is no chain of rules, or one that breaks its contract."""
+    if not _DIGEST.fullmatch(record.module):
+        yield "The derivation does not say which module it starts from."
+    limit = _strictness(record.contract)
+    for number, (rule, contract, before, after) in enumerate(record.steps):
+        if not rule or not (_DIGEST.fullmatch(before) and _DIGEST.fullmatch(after)):
+            yield f"Step {number} of the derivation is damaged."
+        elif _strictness(contract) > limit:
+            yield f"Step {number} ({rule}) is {contract}, which {record.contract} does not allow."
+
+
+def _strictness(contract: str) -> tuple[int, float]:
+    if contract in CONTRACTS:
+        return CONTRACTS.index(contract), 0.0
+    found = re.fullmatch(r"approx\((?:rel=)?([0-9.e+-]+)\)", contract)
+    return (len(CONTRACTS), float(found[1])) if found else (len(CONTRACTS) + 1, 0.0)
+
+
