@@ -159,7 +159,7 @@ class _Trial:
 
     def blame(self) -> Finding:
         """The least part of the trace that goes wrong, and its first bad step."""
-        trace = minimal(Trace(self.steps), lambda part: self.fails(part))
+        trace = minimal(Trace(self.steps), self.fails)
         states = self.after(trace)
         assert states is not None  # it fails by being wrong, not by being refused
         at = next(at for at, state in enumerate(states) if self.wrong(state.kernel) is not None)
@@ -230,7 +230,7 @@ def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | No
         return "a name is bound twice"
     loose = [str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer | ScalarVar)]
     if loose:
-        return f"{sorted(loose)[0]} is bound nowhere"
+        return f"{min(loose)} is bound nowhere"
     sizes: Mapping[Any, int] = case.sizes
     try:
         found = run_kernel(private(kernel), case.arrays, sizes)

@@ -1,8 +1,8 @@
 """Matching: whether nests of a program do what a tensor intrinsic means, and on which regions.
 
 The order of loops does not matter where the order of updates does not, nor do loops of one
-iteration, dimensions of one element, and the sides of a sum or a product.  What differs otherwise is
-said: the farthest that a comparison got.
+iteration, dimensions of one element, and the sides of a sum or a product.  What differs otherwise
+is said: the farthest that a comparison got.
 
 Not here: what is done with a match (`plica.schedule.primitive.tensorize`).
 """
@@ -200,8 +200,8 @@ def _store_matches(
             continue
         regions = dict(state.regions)
         wrong = None
-        for load, wanted in (target, *pairs):
-            wrong = _placed(load, wanted, theirs, of, state.sizes, regions)
+        for pair in (target, *pairs):
+            wrong = _placed(pair, theirs, of, state.sizes, regions)
             if wrong is not None:
                 break
         yield evolve(state, regions=regions) if wrong is None else wrong
@@ -266,19 +266,19 @@ def _same_value(a: Scalar, b: Scalar) -> bool:
 
 
 def _placed(
-    load: Load,
-    wanted: Load,
+    pair: tuple[Load, Load],
     nest: Nest,
     of: Description,
     sizes: Mapping[ScalarVar, Scalar],
     regions: dict[Name, Region],
 ) -> Difference | None:
     """Enter the region that a parameter stands for, or say why there is none."""
+    load, wanted = pair
     param, buffer = wanted.buffer, load.buffer
     depth = 10 + len(regions)
     if param.name not in of.shapes:
         return Difference(f"a buffer for {param.name}, made inside the intrinsic", "none", depth)
-    if param.scope != "global" and buffer.scope != param.scope:
+    if param.scope not in ("global", buffer.scope):
         expected = f"{param.name} in the scope {param.scope}"
         return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)

@@ -14,10 +14,11 @@ from attrs import frozen
 from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
 from plica.codegen.llvm.scalar import pack, unpack
 from plica.codegen.llvm.word import literal, memory
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
+from plica.ir.dim import evaluate, known
 from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import Buffer
+from plica.ir.scalar import Buffer, Scalar
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
@@ -41,9 +42,9 @@ class Place:
 
 def place_of(buffer: Buffer, pointer: str) -> Place:
     """Where a buffer is that begins at an address."""
-    shape = _numbers(buffer, buffer.shape)
+    shape = numbers(buffer, buffer.shape)
     if buffer.strides:
-        return Place(pointer, shape, _numbers(buffer, buffer.strides))
+        return Place(pointer, shape, numbers(buffer, buffer.strides))
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -52,10 +53,13 @@ def place_of(buffer: Buffer, pointer: str) -> Place:
     return Place(pointer, shape, tuple(reversed(strides)))
 
 
-def _numbers(buffer: Buffer, dims: Sequence[object]) -> tuple[int, ...]:
+def numbers(buffer: Buffer, dims: Sequence[Scalar]) -> tuple[int, ...]:
+    """The shape or the strides of a buffer, all of which must be known."""
     found = []
     for each in dims:
-        size = known(each)  # type: ignore[arg-type]  # a dim, or a stride, which is one
+        size = known(each)
+        if size is None:
+            size = evaluate(each, {}) if not free_vars(each) else None
         if size is None:
             raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
         found.append(size)

@@ -41,7 +41,7 @@ class Loop:
     """A loop that is open: the labels that close it, and what was in reach before it."""
 
     var: ScalarVar
-    count: int
+    count: str
     step: int
     labels: Sequence[str]
     mark: int
@@ -74,19 +74,25 @@ class Around:
         del self.vars[var], self._ranges[var]
         self._intervals.clear()
 
-    def open(self, var: ScalarVar, count: int, step: int = 1) -> Loop:
-        """Begin a loop that runs at least once; what is returned closes it."""
+    def open(self, var: ScalarVar, extent: Value, bounds: Interval, step: int = 1) -> Loop:
+        """Begin a loop of so many iterations; what is returned closes it."""
         w = self.lanes.w
         mark = self.lanes.mark()
-        if count <= step:
-            self.bind(var, constant(0), (0, count - 1))
-            return Loop(var, count, step, (), mark)
+        _, most = bounds
+        if extent.number is not None and 1 <= extent.number <= step:
+            self.bind(var, constant(0), (0, max(0, most - 1)))
+            return Loop(var, "", step, (), mark)
+        count = self.lanes.scalar(extent)
         body, after, next_, done = w.labels("body", "after", "%next", "done")
         before = w.block
-        w.do(f"br label %{body}")
+        if bounds[0] > 0:
+            w.do(f"br label %{body}")
+        else:
+            some = w.let(f"icmp sgt i64 {count}, 0")
+            w.do(f"br i1 {some}, label %{body}, label %{done}")
         w.start(body)
         now = w.let(f"phi i64 [ 0, %{before} ], [ {next_}, %{after} ]")
-        self.bind(var, Value(now), (0, count - 1))
+        self.bind(var, Value(now), (0, max(0, most - 1)))
         return Loop(var, count, step, (body, after, next_, done), mark)
 
     def close(self, loop: Loop) -> None:
@@ -97,7 +103,7 @@ class Around:
             w.do(f"br label %{after}")
             w.start(after)
             w.do(f"{next_} = add nuw nsw i64 {self.vars[loop.var].text}, {loop.step}")
-            more = w.let(f"icmp ult i64 {next_}, {loop.count}")
+            more = w.let(f"icmp slt i64 {next_}, {loop.count}")
             w.do(f"br i1 {more}, label %{body}, label %{done}")
             w.start(done)
         self.unbind(loop.var)

@@ -171,23 +171,21 @@ class _Statements:
 
     def _loop(self, loop: For) -> None:
         around, stack = self.around, self.stack
-        count = known(loop.extent)
-        if count is None:
-            raise CompilerBug(f"The loop over {loop.var.name} has no known extent.")
-        if count <= 0:
+        (extent,) = self.values.evaluate([loop.extent])
+        bounds = around.interval(loop.extent)
+        count = extent.number
+        if bounds[1] <= 0:
             return
         match loop.kind:
-            case "unrolled":
+            case "unrolled" if count is not None:
                 self._copy(loop, 0, count)
-            case "vectorized" if count > 1 and _is_straight(loop.body):
+            case "vectorized" if count is not None and count > 1 and _is_straight(loop.body):
                 self._strips(loop, count)
-            case "serial" | "parallel" | "vectorized":
+            case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
-                stack += [partial(around.close, around.open(loop.var, count)), loop.body]
+                stack += [partial(around.close, around.open(loop.var, extent, bounds)), loop.body]
             case _:
-                raise CompilerBug(
-                    f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel."
-                )
+                raise CompilerBug(f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel.")
 
     def _copy(self, loop: For, number: int, count: int) -> None:
         """The body of an unrolled loop for one value of its variable, then for those that follow."""
@@ -205,7 +203,7 @@ class _Statements:
         self.stack.append(partial(self._spread, loop, done, count))
         if done:
             around = self.around
-            opened = around.open(loop.var, done, strip)
+            opened = around.open(loop.var, constant(done), (done, done), strip)
             around.spread(loop.var, around.vars[loop.var], strip)
             self.stack += [partial(around.close, opened), around.gather, loop.body]
 

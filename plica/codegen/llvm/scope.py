@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from plica.codegen.llvm.access import numbers
 from plica.codegen.llvm.around import Around
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
 from plica.codegen.lower.bound import FACTS, facts_of
@@ -97,9 +98,9 @@ def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: Around) -> bo
     if not isinstance(node, Load) or not conditions:
         return False
     facts = [fact for condition in conditions for fact in facts_of(condition)]
-    shape = node.buffer.shape
+    shape = numbers(node.buffer, node.buffer.shape)
     return all(
-        isinstance(size, Lit) and around.is_inside(index, int(size.value), facts)
+        around.is_inside(index, size, facts)
         for index, size in zip(node.indices, shape, strict=True)
     )
 

@@ -299,7 +299,7 @@ class Values:
             count = known(extent)
             if count is None:
                 raise CompilerBug(f"The reduction over {var.name} has no known extent.")
-            loops.append(self.around.open(var, count))
+            loops.append(self.around.open(var, constant(count), (count, count)))
         return loops, total, flag
 
     def _width(self, node: Reduce) -> int:

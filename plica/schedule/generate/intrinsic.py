@@ -17,7 +17,7 @@ from plica.ir.scalar import Buffer, Scalar, ScalarVar, lit
 from plica.ir.tensor import axis, buffer
 
 M, N, P = (dim_var(name) for name in ("rows", "columns", "depth"))
-I, J, K = (axis(name) for name in "ijk")
+X, Y, Z = (axis(name) for name in "ijk")
 
 
 def _looped(body: Stmt, *loops: tuple[ScalarVar, Scalar]) -> Stmt:
@@ -28,39 +28,39 @@ def _looped(body: Stmt, *loops: tuple[ScalarVar, Scalar]) -> Stmt:
 
 def _product(dtype: DType) -> Kernel:
     a, b, c = buffer("a", (M, P), dtype), buffer("b", (P, N), dtype), buffer("c", (M, N), dtype)
-    body = Store(c, (I, J), c[I, J] + a[I, K] * b[K, J])
-    return Kernel((M, N, P), (a, b, c), 2, _looped(body, (I, M), (J, N), (K, P)))
+    body = Store(c, (X, Y), c[X, Y] + a[X, Z] * b[Z, Y])
+    return Kernel((M, N, P), (a, b, c), 2, _looped(body, (X, M), (Y, N), (Z, P)))
 
 
 def _copy(dtype: DType) -> Kernel:
     a, b = buffer("a", (M, N), dtype), buffer("b", (M, N), dtype)
-    return Kernel((M, N), (a, b), 1, _looped(Store(b, (I, J), a[I, J]), (I, M), (J, N)))
+    return Kernel((M, N), (a, b), 1, _looped(Store(b, (X, Y), a[X, Y]), (X, M), (Y, N)))
 
 
 def _line(value: Callable[[Buffer], Scalar]) -> Callable[[DType], Kernel]:
     def made(dtype: DType) -> Kernel:
         a, b = buffer("a", (N,), dtype), buffer("b", (N,), dtype)
-        return Kernel((N,), (a, b), 1, _looped(Store(b, (I,), value(a)), (I, N)))
+        return Kernel((N,), (a, b), 1, _looped(Store(b, (X,), value(a)), (X, N)))
 
     return made
 
 
 def _sums(dtype: DType) -> Kernel:
     a, b = buffer("a", (M, P), dtype), buffer("b", (M,), dtype)
-    return Kernel((M, P), (a, b), 1, _looped(Store(b, (I,), b[I] + a[I, K]), (I, M), (K, P)))
+    return Kernel((M, P), (a, b), 1, _looped(Store(b, (X,), b[X] + a[X, Z]), (X, M), (Z, P)))
 
 
 def _zeros(dtype: DType) -> Kernel:
     b = buffer("b", (N,), dtype)
-    return Kernel((N,), (b,), 0, _looped(Store(b, (I,), lit(0, dtype)), (I, N)))
+    return Kernel((N,), (b,), 0, _looped(Store(b, (X,), lit(0, dtype)), (X, N)))
 
 
 # fmt: off
 MEANINGS: Final[dict[str, Callable[[DType], Kernel]]] = {
     "product": _product,
     "copy":    _copy,
-    "line":    _line(lambda a: a[I]),
-    "twice":   _line(lambda a: a[I] * 2),
+    "line":    _line(lambda a: a[X]),
+    "twice":   _line(lambda a: a[X] * 2),
     "sums":    _sums,
     "zeros":   _zeros,
 }

@@ -6,7 +6,8 @@ any order.
 
 >>> from plica.ir.run import run_kernel
 >>> made = random_case(Random(3))
->>> len(run_kernel(made.kernel, made.arrays, made.sizes)) == len(made.kernel.params) - made.kernel.inputs
+>>> results = run_kernel(made.kernel, made.arrays, made.sizes)
+>>> len(results) == len(made.kernel.params) - made.kernel.inputs
 True
 """
 

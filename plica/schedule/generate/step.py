@@ -262,6 +262,14 @@ def _map(here: Here, given: Given) -> IndexMap:
     return IndexMap(tuple(own), tuple(results))
 
 
+def _map_or_none(here: Here, given: Given) -> IndexMap | None:
+    return None if here.random.random() < 0.5 else _map(here, given)
+
+
+def _padding(here: Here, given: Given) -> tuple[int, ...]:
+    return tuple(here.pick((1, 2, 4)) for _ in _vars(here, given))
+
+
 NOTES: Final = (
     ("pragma", "fast"), ("role", "a"), ("unroll_explicit", True), ("double_buffer", True),
     ("pragma", 3), ("no such", 1),
@@ -309,10 +317,10 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "offset":             lambda here, given: here.pick((0, 1, 3)),
     "lengths":            _factors,
     "order":              _order,
-    "padding":            lambda here, given: tuple(here.pick((1, 2, 4)) for _ in _vars(here, given)),
+    "padding":            _padding,
     "intrinsic":          _intrinsic,
     "map":                _map,
-    "reindex.map":        lambda here, given: None if here.random.random() < 0.5 else _map(here, given),
+    "reindex.map":        _map_or_none,
     "side":               lambda here, given: here.pick(("read", "write")),
     "pad":                lambda here, given: here.pick((None, None, 0)),
 }

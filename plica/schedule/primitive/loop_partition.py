@@ -9,7 +9,8 @@ first keeps their handles.
 
 Preconditions: `plain-loop` (serial, no annotations), `lengths` (at least two, positive, at most one
 None), `fits` (lengths without None add up to the extent, those with it to no more; where the extent
-is symbolic the last is None).
+is symbolic the last is None), `independent` and `handed-over` (loops inside that run at once still
+may: parts share what was private).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.loop import For, Stmt, seq
 from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.around import simple
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
 from plica.schedule.pose import plain_loop
