@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 # Note [Lazy face]: `_FACE` says where each public name lives; the imports under TYPE_CHECKING say
 # the same to type checkers and editors.  A test keeps the two and `__all__` in step.
 _FACE: Final[dict[str, str]] = {
+    "ArtefactError": "plica.runtime.error:ArtefactError",
     "InputError": "plica.runtime.error:InputError",
     "Module": "plica.ir.module:Module",
     "PlicaError": "plica.runtime.error:PlicaError",
@@ -32,11 +33,13 @@ _FACE: Final[dict[str, str]] = {
     "function": "plica.ir.script:function",
     "interpret": "plica.ir.interpret:interpret",
     "kernel": "plica.ir.script:kernel",
+    "load": "plica.runtime.load:load",
     "op": "plica.op",
     "script": "plica.script",
 }
 
 __all__ = [
+    "ArtefactError",
     "InputError",
     "Module",
     "PlicaError",
@@ -53,6 +56,7 @@ __all__ = [
     "function",
     "interpret",
     "kernel",
+    "load",
     "op",
     "script",
 ]
@@ -65,7 +69,8 @@ if TYPE_CHECKING:
     from plica.ir.script import data, extern, from_text, function, kernel
     from plica.pipeline import compile
     from plica.rewrite.check.run import check
-    from plica.runtime.error import InputError, PlicaError, UnsupportedError
+    from plica.runtime.error import ArtefactError, InputError, PlicaError, UnsupportedError
+    from plica.runtime.load import load
 else:
 
     def __getattr__(name: str) -> object:

@@ -20,13 +20,16 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
 import numpy as np
 from attrs import frozen
 
+from plica import __version__
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.lower.decompose import decompose
@@ -36,6 +39,7 @@ from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
 from plica.codegen.target import Target, unknown_target
 from plica.core.collector import paused
+from plica.core.digest import digest
 from plica.ir.graph import Const, Function
 from plica.ir.infer import infer
 from plica.ir.module import Module
@@ -50,9 +54,19 @@ from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
+from plica.runtime.artefact import (
+    ALIGNMENT,
+    Artefact,
+    Machine,
+    Record,
+    Tenant,
+    aligned_array,
+)
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
-from plica.runtime.port import Port
+from plica.runtime.link import can_link
+from plica.runtime.load import executable
+from plica.runtime.port import Array, Port
 
 PASSES: Final = Pipeline(
     (
@@ -108,7 +122,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
 ) -> Executable:
     """Native code for a module whose dims are all numbers.
 
-    The code runs on one thread for now, whatever `threads` allows.  `cache` lets a module that is
+    The code runs on so many `threads`, as many as this process has cores if none are given.  `cache`
+    lets a module that is
     still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
     they are, rewrite the module first, then Plica's own; only rules within the `contract` are
     used (`approx(1e-4)` if none is given), and the code itself neither contracts nor reassociates
@@ -120,12 +135,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
     kept = contract_of(contract)
     module = as_module(mod)
-    key = (module, machine, kept, chosen)
+    count = len(os.sched_getaffinity(0)) if threads is None else threads
+    key = (module, machine, kept, chosen, count)
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
     with paused():  # nothing the compiler makes is cyclic
-        made = build(lower(module, kept, chosen), machine)
+        made = build(lower(module, kept, chosen), machine, count)
     if cache:
         _compiled[key] = made
     return made
@@ -160,24 +176,65 @@ def sequenced(history: History) -> Lowered:
     return Lowered(source, history.derivation, program, place(program))
 
 
-def build(lowered: Lowered, target: Target) -> Executable:
+def build(lowered: Lowered, target: Target, threads: int = 1) -> Executable:
     """Native code for a lowered module, loaded into this process."""
     program, plan = lowered.program, lowered.plan
-    text = fold(program, plan, target)
-    native = toolchain.build(text, target)
+    texts = {
+        "kernel": lambda: kernels(program),
+        "llvm": lambda: fold(program, plan, target),
+        "asm": lambda: toolchain.assembly(fold(program, plan, target), target),
+    }
+    toolchain.check_host(target)
+    if can_link():
+        return executable(assemble(lowered, target, threads), texts=texts)
+    native = toolchain.build(fold(program, plan, target), target)
     return Executable(
         native.address,
         interface(lowered.module.main_function(), program),
         constants=[_bytes(each) for each in program.constants],
         workspace=plan.size,
         sources=[launch.source for launch in launches(program)],
-        texts={
-            "kernel": lambda: kernels(program),
-            "llvm": lambda: text,
-            "asm": lambda: toolchain.assembly(text, target),
-        },
+        texts=texts,
         target=str(target),
         keep=native,
+    )
+
+
+def assemble(lowered: Lowered, target: Target, threads: int = 1) -> Artefact:
+    """All that will be loaded, here or elsewhere: the target need not be this machine."""
+    program, plan = lowered.program, lowered.plan
+    return Artefact(
+        interface(lowered.module.main_function(), program),
+        Machine(target.triple, target.cpu, target.features),
+        threads,
+        (toolchain.emit(fold(program, plan, target), target),),
+        tuple([_bytes(each) for each in program.constants]),
+        plan.size,
+        tuple([launch.source for launch in launches(program)]),
+        tuple(
+            [
+                Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
+                for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
+            ]
+        ),
+        (("llvm", toolchain.llvm_version()), ("plica", __version__)),
+        partial(record, lowered),
+    )
+
+
+def record(lowered: Lowered) -> Record:
+    """Where the code of a lowered module comes from."""
+    derivation = lowered.derivation
+    return Record(
+        digest(lowered.module),
+        str(derivation.contract),
+        tuple(
+            [
+                (step.rule.name, str(step.rule.contract), digest(step.before), digest(step.after))
+                for step in derivation.steps
+            ]
+        ),
+        kernels(lowered.program),
     )
 
 
@@ -223,9 +280,14 @@ def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Sh
     return len(into) - 1
 
 
-def _bytes(of: Const) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """The bytes of a constant where they are; an empty one needs some address all the same."""
-    return np.frombuffer(of.data or b"\0", np.uint8)
+def _bytes(of: Const) -> Array:
+    """The bytes of a constant at a multiple of 64, where they are if they are at one already."""
+    found = np.frombuffer(of.data or b"\0", np.uint8)  # an empty one needs some address too
+    if found.__array_interface__["data"][0] % ALIGNMENT == 0:
+        return found
+    copy = aligned_array(found.size)
+    copy[:] = found
+    return copy
 
 
 def _check_options(threads: int | None, database: object) -> None:

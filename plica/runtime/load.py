@@ -8,6 +8,7 @@ do it with those you trust, as with any shared library.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 
 from plica.runtime import archive, host
 from plica.runtime.artefact import Artefact, from_members
@@ -22,8 +23,12 @@ def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable
     return executable(from_members(archive.read(path)), threads)
 
 
-def executable(artefact: Artefact, threads: int | None = None) -> Executable:
-    """An artefact made callable."""
+def executable(
+    artefact: Artefact,
+    threads: int | None = None,
+    texts: Mapping[str, Callable[[], str]] | None = None,
+) -> Executable:
+    """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     host.check(artefact.machine)
     code = link(artefact.objects)
     use_threads(code, artefact.threads if threads is None else threads)
@@ -33,7 +38,7 @@ def executable(artefact: Artefact, threads: int | None = None) -> Executable:
         constants=artefact.constants,
         workspace=artefact.workspace,
         sources=artefact.sources,
-        texts={"kernel": lambda: artefact.record().kernels},
+        texts=texts or {"kernel": lambda: artefact.record().kernels},
         target=str(artefact.machine),
         keep=code,
         artefact=artefact,

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from plica.ir.loop import Block, Branch, For
 from plica.ir.scalar import Lit, Scalar, ScalarVar
-from plica.rewrite.index import EMPTY, Context, simplify
+from plica.rewrite.index import EMPTY, Context, can_prove, simplify
 from plica.schedule.site import Above, Site
 
 
@@ -47,3 +47,12 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
     if isinstance(term, Lit | ScalarVar):
         return term
     return simplify(term, context)
+
+
+@lru_cache(maxsize=8192)
+def shown(condition: Scalar, context: Context, *, quick: bool = False) -> bool:
+    """Whether a condition is shown to hold in a context; remembered.
+
+    `quick` is for questions that are often answered no, where no is no harm.
+    """
+    return can_prove(condition, context, quick=quick)

@@ -97,7 +97,8 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
         return True
     offsets = [each - begin for each, begin in zip(element, reached.starts, strict=True)]
     told = stores.recovered(tuple(offsets))
-    point = {var: told[var] for var, _ in loops if var in told}
+    point: dict[Term, Scalar] = {var: told[var] for var, _ in telling if var in told}
+    point.update({var: ZERO for var, _ in idle})  # one of their iterations is enough
     for var, size in loops:  # what the element does not tell may be anything
         if var not in point:
             there = there.loop(var, size)

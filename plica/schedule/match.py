@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -54,6 +54,7 @@ MOST_WAYS: Final = 16
 MOST_STEPS: Final = 4_000
 """How many ways of pairing the sides of operations are looked at."""
 
+Values: TypeAlias = Mapping[Any, Scalar]  # Any: variables, whichever class the caller has
 Pairs: TypeAlias = "tuple[tuple[Load, Load], ...]"
 
 
@@ -93,14 +94,13 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
     dims = {dim: ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
     nests = []
     for nest in found:
-        apart: dict[Term, Scalar] = {**dims}
+        apart: dict[ScalarVar, ScalarVar] = dict(dims)
         for at, (var, _) in enumerate(nest.loops):
             apart[var] = ScalarVar(Name("an iteration", at), i64)
         loops = tuple([(apart[var], _at(extent, apart)) for var, extent in nest.loops])
-        nests.append(Nest(loops, _moved(nest.store, apart)))  # type: ignore[arg-type]
+        nests.append(Nest(loops, _moved(nest.store, apart)))
     shapes = {
-        param.name: tuple([_at(extent, {**dims}) for extent in param.shape])
-        for param in meaning.params
+        param.name: tuple([_at(extent, dims) for extent in param.shape]) for param in meaning.params
     }
     return Description(meaning.params, shapes, tuple(dims.values()), tuple(nests))
 
@@ -179,9 +179,8 @@ def _sizes(
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
         if isinstance(wanted, ScalarVar):
             sizes.setdefault(wanted, size)
-    values: dict[Term, Scalar] = {**sizes}
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
-        if not same_dim(_at(wanted, values), size):
+        if not same_dim(_at(wanted, sizes), size):
             return None
     return sizes
 
@@ -283,10 +282,9 @@ def _placed(
         return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)
     start: dict[Term, Scalar] = {var: index(0) for var, _ in nest.loops}
-    numbers: dict[Term, Scalar] = {**sizes}
     bases = [_at(each, start) for each in load.indices]
     turns = [simple(each - base) for each, base in zip(load.indices, bases, strict=True)]
-    theirs = [_at(each, numbers) for each in wanted.indices]
+    theirs = [_at(each, sizes) for each in wanted.indices]
     their_bases = [_at(each, start) for each in theirs]
     their_turns = [simple(a - b) for a, b in zip(theirs, their_bases, strict=True)]
     zero, one = index(0), index(1)
@@ -298,7 +296,7 @@ def _placed(
         starts, extents = list(bases), [one] * len(bases)
         for at, base, extent in zip(places, their_bases, of.shapes[param.name], strict=True):
             starts[at] = simple(starts[at] - base)
-            extents[at] = _at(extent, numbers)
+            extents[at] = _at(extent, sizes)
         region = Region(buffer, tuple(starts), tuple(extents))
         if old is None or old is region:
             regions[param.name] = region
@@ -342,13 +340,13 @@ def _reads(term: Scalar) -> bool:
     return any(isinstance(each, Buffer) for each in free_vars(term))
 
 
-def _moved(store: Store, values: dict[Term, Scalar]) -> Store:
+def _moved(store: Store, values: Values) -> Store:
     found = substitute(store, values)
     assert isinstance(found, Store)
     return found
 
 
-def _at(term: Scalar, values: dict[Term, Scalar]) -> Scalar:
+def _at(term: Scalar, values: Values) -> Scalar:
     found = substitute(term, values) if values else term
     assert isinstance(found, Scalar)
     return simple(found)

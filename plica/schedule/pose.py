@@ -39,7 +39,6 @@ Each answers None, or the precondition that is broken, so that a check is a chai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from plica.core.binding import free_vars
@@ -47,7 +46,7 @@ from plica.ir.loop import Alloc, Block, For, Seq, Stmt
 from plica.ir.memory import is_scope, scopes
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.rewrite.index.iteration import IterationMap, iteration_map
-from plica.schedule.block_class import complete_body, reduction_body, update_body
+from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.cover import is_covered
 from plica.schedule.dependence import children, conflicts, scope_of, stranger
 from plica.schedule.instruction import Scene
@@ -257,34 +256,6 @@ def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
                 where, found = f"the loop {loop.var.name}", f"{var.name} of {block.label} is {kind}"
                 return Problem("spatial-loop", where, "a loop of spatial variables only", found)
     return None
-
-
-def reorderable(scene: Scene, sites: Sequence[Site[For]]) -> Problem | None:
-    """Loops directly inside one another that may be put in any order.
-
-    At most one of them has iterations that meet; or they meet in what one reduction updates.
-    """
-    meeting = [site for site in sites if conflicts(site.node)]
-    if len(meeting) < 2:
-        return None
-    innermost = max(sites, key=lambda site: len(site.above))
-    inside = children(innermost.node.body)
-    for site in meeting:
-        for buffer in conflicts(site.node):
-            users = [each for each in inside if buffer in each.reads or buffer in each.writes]
-            if (
-                len(users) != 1
-                or stranger(innermost.node.body) is not None
-                or _order_matters(users[0].block)
-                or injective(scene, scene.map.blocks[users[0].block.label]) is not None
-            ):
-                return independent_iterations(scene, site)
-    return None
-
-
-def _order_matters(block: Block) -> bool:
-    body = update_body if block.init is None else reduction_body
-    return body(block) is not None
 
 
 def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:

@@ -18,16 +18,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.loop import Block, For, Kernel
-from plica.ir.scalar import Add, Buffer, FloorDiv, Le, Lit, Max, Min, Scalar, ScalarVar, Sub, index
-from plica.rewrite.index import EMPTY, Context, can_prove
+from plica.ir.scalar import Add, Buffer, FloorDiv, Le, Lit, Scalar, ScalarVar, Sub, index
+from plica.rewrite.index import EMPTY, Context
 from plica.schedule.access import inside
-from plica.schedule.around import simple
+from plica.schedule.around import shown, simple
 from plica.schedule.cover import reaches
 from plica.schedule.flow import Stage, common, scope_body, stages
-from plica.schedule.region import Box, clipped, hull, relaxed
+from plica.schedule.region import Box, hull, relaxed
 from plica.schedule.rework import Span
 from plica.schedule.site import Site, map_of
 
@@ -57,17 +56,23 @@ def _trimmed(box: Box, context: Context) -> Box:
 
     Elsewhere it stays: a predicate on a loop of known extent is worth more than no predicate.
     """
-    cut = clipped(box, context)
+    zero = index(0)
     starts, extents = list(box.starts), list(box.extents)
-    for at, (start, extent) in enumerate(zip(cut.starts, cut.extents, strict=True)):
-        if not _has_cases(start) and not _has_cases(extent):
-            starts[at], extents[at] = start, extent
+    for at, (start, extent, size) in enumerate(
+        zip(box.starts, box.extents, box.buffer.shape, strict=True)
+    ):
+        stop = simple(start + extent, context)
+        if shown(Le(start, zero), context, quick=True):
+            starts[at] = zero
+        elif not shown(Le(zero, start), context, quick=True):
+            continue
+        if shown(Le(size, stop), context, quick=True):
+            stop = size
+        elif not shown(Le(stop, size), context, quick=True):
+            starts[at] = start
+            continue
+        extents[at] = simple(stop - starts[at], context)
     return Box(box.buffer, tuple(starts), tuple(extents), box.exact)
-
-
-@lru_cache(maxsize=4096)
-def _has_cases(term: Scalar) -> bool:
-    return any(isinstance(each, Min | Max) for each in post_order(term))
 
 
 def whole(block: Block, buffer: Buffer, *, written: bool) -> Box:
@@ -97,7 +102,7 @@ def stays_inside(block: Block, buffer: Buffer) -> bool:
             if start is None:
                 return False
             for condition in (Le(index(0), start), Le(start + extent, size)):
-                if not can_prove(condition, context):
+                if not shown(condition, context):
                     return False
     return True
 

@@ -39,8 +39,8 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
-from plica.rewrite.index import Context, can_prove
-from plica.schedule.around import simple
+from plica.rewrite.index import Context
+from plica.schedule.around import shown, simple
 from plica.schedule.region import Box
 from plica.schedule.site import (
     Above,
@@ -175,7 +175,7 @@ def nest_of(kernel: Kernel, block: Block, spans: Sequence[Span | None], context:
         context = context.loop(var, wide)
     for value, extent in guards:
         for condition in (Le(index(0), value), Lt(value, extent)):
-            if not can_prove(condition, context):
+            if not shown(condition, context, quick=True):
                 predicate = condition if predicate is TRUE else And(predicate, condition)
     nest: Stmt = with_parts(block, bindings=tuple(bindings), predicate=predicate)
     for var, wide in reversed(loops):

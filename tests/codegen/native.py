@@ -15,7 +15,7 @@ from plica.codegen.lower.nest import nest
 from plica.codegen.place import place
 from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target
-from plica.ir.dim import known
+from plica.ir.dim import evaluate
 from plica.ir.dtype import dtype
 from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer
@@ -83,7 +83,7 @@ def native_all(
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
-    sizes = [known(size) for size in buffer.shape]
+    sizes = [evaluate(size, {}) for size in buffer.shape]
     return tuple(size for size in sizes if size is not None)
 
 

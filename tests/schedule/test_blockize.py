@@ -52,7 +52,7 @@ def refused(schedule: object, kernel: Kernel) -> str:
 
 
 def test_text(golden: Golden) -> None:
-    golden(show_kernel(after(tiled(4, 2, 2), matmul(8, 6, 4))))
+    golden(show_kernel(after(tiled(4, 2, 2), matmul(8, 6, 4))), "blockize")
 
 
 @settings(max_examples=12)
@@ -82,7 +82,7 @@ def test_several_blocks_become_one(golden: Golden) -> None:
 
     new = after(whole, rows())
     assert same_function(rows(), new)
-    golden(show_kernel(new))
+    golden(show_kernel(new), "blockize_several")
 
 
 def strided(bind: object, extent: int, kinds: str = "s") -> Kernel:

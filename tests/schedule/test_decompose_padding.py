@@ -52,7 +52,7 @@ def refused(schedule: object, kernel: Kernel) -> str:
 
 
 def test_text(golden: Golden) -> None:
-    golden(show_kernel(after(decomposed(1), padding(dim_var("n")))))
+    golden(show_kernel(after(decomposed(1), padding(dim_var("n")))), "decompose_padding")
 
 
 @pytest.mark.parametrize("at", [0, 1])

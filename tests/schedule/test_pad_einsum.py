@@ -38,7 +38,7 @@ def refused(schedule: object, kernel: Kernel) -> str:
 
 
 def test_text(golden: Golden) -> None:
-    golden(show_kernel(after(padded(4, 1, 4), matmul(6, 5, 3))))
+    golden(show_kernel(after(padded(4, 1, 4), matmul(6, 5, 3))), "pad_einsum")
 
 
 @settings(max_examples=10)

@@ -24,7 +24,6 @@ from plica.schedule.pose import (
     only_spatial_under,
     plain_loop,
     reduction,
-    reorderable,
     same_scope,
     sole_writer,
     stage_pipeline,
@@ -69,7 +68,6 @@ def test_the_blocks_of_usual_kernels_pass(kernel: Kernel) -> None:
             inside = here.map.loops[loop.var]
             spatial = only_spatial_under(here, inside) is None
             assert (independent_iterations(here, inside) is None) == spatial
-        assert reorderable(here, [here.map.loops[loop.var] for loop in site.loops]) is None
 
 
 COMPLETE: dict[str, tuple[str, Stmt]] = {
@@ -217,22 +215,6 @@ def test_what_is_read_in_a_shared_loop_is_written_in_the_same_iteration() -> Non
     assert word(covered(wider, at(wider, "b"))) == "covered"
     holes = tile(6, w, step=2)
     assert word(covered(holes, at(holes, "b"))) == "covered"
-
-
-def test_loops_in_any_order() -> None:
-    def chain(body: Stmt, kinds: str = "rr", init: object = None) -> Scene:
-        inside = block("b", (v, w), (4, 4), kinds, (i, k), body, init)
-        return scene(nest([(i, 4), (k, 4)], inside))
-
-    def order(of: Scene) -> str | None:
-        return word(reorderable(of, list(of.map.loops.values())))
-
-    first = index(0)
-    begun = Store(y, (first,), ZERO)
-    assert order(chain(Store(y, (first,), y[0] + x[w * 4 + v]), init=begun)) is None
-    assert order(chain(Store(y, (v,), x[w]), "ss")) is None  # only k meets: its order stays
-    assert order(chain(Store(y, (first,), y[0] * 2.0 + x[w * 4 + v]))) == "independent"
-    assert order(chain(Store(y, (v + w,), y[v] + x[w]), "ss")) == "independent"
 
 
 QUESTIONS: dict[str, Callable[[Scene], Problem | None]] = {

@@ -79,7 +79,7 @@ def invoked(kernel: Kernel) -> list[str]:
 
 
 def test_text(golden: Golden) -> None:
-    golden(show_kernel(after(tiled(G2), matmul(6, 4, 8))))
+    golden(show_kernel(after(tiled(G2), matmul(6, 4, 8))), "tensorize")
 
 
 @pytest.mark.parametrize(("name", "tile"), [(G2, (2, 2, 2)), (ANY, (3, 2, 4)), (FIRST, (2, 2, 4))])

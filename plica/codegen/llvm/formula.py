@@ -1,9 +1,9 @@
 """Formulas: the functions of f32 that Plica computes itself, as straight LLVM text.
 
 Each is an argument reduction and a polynomial, wrong by at most 4 units in the last place for every
-f32, and has no branches: the same text serves a scalar and, made wide (`plica.codegen.llvm.helper`),
-any number of lanes, with the same bits.  The polynomials are least-maximum fits over the reduced
-interval, lowest power first.
+f32, and has no branches: the same text serves a scalar and, made wide by `plica.codegen.llvm.helper`
+for any number of lanes, gives the same bits in each.  The polynomials are least-maximum fits over
+the reduced interval, lowest power first.
 
 >>> print(text("exp2", fused=True).splitlines()[0])
 define internal float @plica.exp2.f32(float %x) alwaysinline {
@@ -184,7 +184,7 @@ def _power_of_two(exponent: _Number) -> _Number:
 
 
 def _scaled(x: _Number, exponent: _Number) -> _Number:
-    """`x * 2 ** exponent` in two steps, since neither 2^128 nor 2^-140 is a number to multiply by."""
+    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by."""
     half = exponent.bitwise("ashr", 1)
     return x * _power_of_two(half) * _power_of_two(exponent - half)
 

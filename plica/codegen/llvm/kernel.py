@@ -29,7 +29,6 @@ from plica.codegen.lower.bound import facts_of
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.dim import known
 from plica.ir.loop import (
     NOTHING,
     Alloc,
@@ -183,12 +182,14 @@ class _Statements:
                 self._strips(loop, count)
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
-                stack += [partial(around.close, around.open(loop.var, extent, bounds)), loop.body]
+                opened = around.open(loop.var, extent, bounds)
+                stack += [partial(around.close, opened), loop.body]
             case _:
-                raise CompilerBug(f"Lowering left the {loop.kind} loop {loop.var.name} in a kernel.")
+                name = loop.var.name
+                raise CompilerBug(f"Lowering left the {loop.kind} loop {name} in a kernel.")
 
     def _copy(self, loop: For, number: int, count: int) -> None:
-        """The body of an unrolled loop for one value of its variable, then for those that follow."""
+        """The body of an unrolled loop for one value of its variable, then for the others."""
         if number:
             self.around.unbind(loop.var)
         if number == count:

@@ -1,8 +1,9 @@
 """Scalar operations in LLVM's text: the meaning `plica.ir.scalar` states, for every operand.
 
 Every operation takes a number of lanes, `n`: 0 for a single value, otherwise all operands are
-vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (division by zero, shifts beyond the width, casts out of
-range are all guarded), so both sides of a `Select` may be computed before one is chosen.
+vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (division by
+zero, shifts beyond the width, casts out of range are all guarded), so both sides of a `Select` may
+be computed before one is chosen.
 """
 
 from __future__ import annotations
@@ -129,10 +130,10 @@ def by_lane(
     return found
 
 
-def multiply_add(w: Writer, a: str, b: str, c: str, of: DType, n: int = 0) -> str:  # noqa: PLR0917
-    """`a * b + c`, rounded once."""
+def multiply_add(w: Writer, terms: Sequence[str], of: DType, n: int = 0) -> str:
+    """`a * b + c` of three terms, rounded once."""
     kind = register(of, n)
-    return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, a), (kind, b), (kind, c)])
+    return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, each) for each in terms])
 
 
 def _arithmetic(

@@ -70,12 +70,22 @@ def _line(path: Path) -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
-def build(text: str, target: Target) -> Native:
-    """Compile LLVM text for this machine and load it."""
+def check_host(target: Target) -> None:
+    """Refuse a target whose code this machine cannot run."""
     here = host()
     if target.triple != here.triple:
         message = f"Code for {target.triple} cannot run on this machine."
         raise UnsupportedError(Diagnostic("unsupported", message, None, here.triple, target.triple))
+
+
+def llvm_version() -> str:
+    """The version of LLVM that makes the code."""
+    return ".".join(str(part) for part in binding.llvm_version_info)
+
+
+def build(text: str, target: Target) -> Native:
+    """Compile LLVM text for this machine and load it."""
+    check_host(target)
     if can_link():
         code = link((emit(text, target),))
         return Native(code.address(ENTRY), code)

@@ -204,7 +204,7 @@ class Values:
                 a = self.w.let(f"fneg {kind} {a}")
             else:
                 c = self.w.let(f"fneg {kind} {c}")
-        return multiply_add(self.w, a, b, c, of, n)
+        return multiply_add(self.w, (a, b, c), of, n)
 
     def _easy(self, node: Scalar, found: Sequence[Value]) -> Value | None:
         """The value of what needs no instruction, or only those of addresses."""
@@ -327,7 +327,7 @@ class Values:
             w.do(f"store i1 {w.let(f'or i1 {before}, {lanes.some(fails)}')}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
-            joined = multiply_add(w, *texts, so_far, of, n)
+            joined = multiply_add(w, (*texts, so_far), of, n)
         else:
             _, join = MEANING[node.combiner]
             joined = operate(w, join(node.body, node.body), [so_far, *texts], n=n)

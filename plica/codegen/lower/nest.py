@@ -247,7 +247,7 @@ def exposed(body: Scalar) -> list[Reduce]:
 
 
 def _kind(of: Compute, bodies: Sequence[Scalar], finish: Finish | None) -> LoopKind:
-    """Vectorized if neighbours along the last axis are neighbours in all that is read and written."""
+    """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
     if not of.axes or (known(of.shape[-1]) or 0) < VECTOR:
         return "serial"
     axis = of.axes[-1]

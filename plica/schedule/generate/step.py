@@ -209,9 +209,15 @@ def _order(here: Here, given: Given) -> tuple[int, ...]:
     return tuple(order)
 
 
+def _fitting(here: Here) -> list[str]:
+    """The intrinsics of the dtype that the kernel computes in."""
+    dtype = here.state.kernel.params[-1].dtype
+    return [name for name in NAMES if name.endswith(str(dtype))]
+
+
 def _intrinsic(here: Here, given: Given) -> str:
     """An intrinsic that fits, if there is one; at times any."""
-    names = list(NAMES)
+    names = _fitting(here) if here.random.random() < 0.9 else list(NAMES)
     here.random.shuffle(names)
     if here.random.random() < 0.8:
         for name in names:
@@ -226,7 +232,7 @@ def _tensorizable(here: Here, given: Given) -> Handle:
     if here.random.random() < 0.7:
         here.random.shuffle(targets)
         for target in targets:
-            for name in NAMES:
+            for name in _fitting(here):
                 if tensorize(target, name).check(here.state.scene) is None:
                     return target
     return here.pick(targets)

@@ -21,11 +21,14 @@ place has been written; in a block, what is read was written there).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from attrs import frozen
 
+from plica.core.name import Name
 from plica.ir.dim import known
-from plica.ir.loop import Block, Stmt
-from plica.ir.scalar import Scalar
+from plica.ir.loop import Block, Kernel, Stmt
+from plica.ir.scalar import Scalar, ScalarVar
 from plica.schedule.access import inside
 from plica.schedule.around import context_of
 from plica.schedule.concurrent import unsafe_after
@@ -75,64 +78,71 @@ class ComputeAt(Instruction):
 
     def plan(self, scene: Scene) -> Plan | Problem:
         """The new place and loops of the block."""
-        kernel, site, target = scene.kernel, scene.block(self.block), scene.loop(self.loop)
-        scope = scope_body(kernel, site)
-        problem = movable(scope, site, target)
+        label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
+        return _planned(scene.kernel, label, loop.var, self.index)
+
+
+@lru_cache(maxsize=256)
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | Problem:
+    scene = Scene(kernel, {})
+    site, target = scene.map.blocks[label], scene.map.loops[var]
+    scope = scope_body(kernel, site)
+    problem = movable(scope, site, target)
+    if problem is not None:
+        return problem
+    every = stages(scope)
+    mine, loop = every[site.node.label], target.node
+    where = f"the block {site.node.label}"
+    for buffer in mine.writes:
+        problem = intermediate(scene, buffer) or users(kernel, site, buffer)
         if problem is not None:
             return problem
-        every = stages(scope)
-        mine, loop = every[site.node.label], target.node
-        where = f"the block {site.node.label}"
-        for buffer in mine.writes:
-            problem = intermediate(scene, buffer) or users(kernel, site, buffer)
-            if problem is not None:
-                return problem
-        readers = [e for e in every.values() if not set(mine.writes).isdisjoint(e.inputs)]
-        if not readers:
-            return Problem("has-consumers", where, "a block that reads what it writes", "none")
-        for each in readers:
-            if not is_under(each, loop):
-                expected = f"all its readers in the loop {loop.var.name}"
-                return Problem("consumers-under", where, expected, f"not {each.block.label}")
-            problem = unfinished(mine, common(mine, each))
-            if problem is not None:
-                return problem
-        makers = [
-            each for each in every.values()
-            if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
-        ]  # fmt: skip
-        place = place_in(loop, where, self.index, makers, readers)
-        if isinstance(place, Problem):
-            return place
-        above = (*target.above, (loop, 0))
-        context = context_of(above)
-        shared = (*target.loops, loop)
-        boxes: list[Box] = []
-        places: list[tuple[Scalar, ...]] = []
-        for buffer in mine.writes:
-            mine_readers = [each for each in readers if buffer in each.inputs]
-            if not mine_readers:
-                continue
-            box = reached(mine_readers, buffer, shared, context, written=False)
-            for access in inside(mine.block):
-                if access.written and access.buffer is buffer:
-                    boxes.append(box)
-                    places.append(_place(access.starts, access.extents))
-            if site.scope is not None:
-                outer = context_of(site.above[: depth_of(site.above, ())])
-                every_read = reached(mine_readers, buffer, (), outer, written=False)
-                if not is_written(mine, (), every_read, outer):
-                    expected = f"all of {buffer.name} that is read"
-                    return Problem("covered", where, expected, "that is not shown")
-        spans = [
-            span if kind == "spatial" else None
-            for span, kind in zip(
-                spans_of(mine.block, places, boxes, context), mine.block.kinds, strict=True
-            )
-        ]
-        nest = nest_of(kernel, mine.block, spans, context)
-        problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
-        return problem if problem is not None else Plan(place, nest)
+    readers = [e for e in every.values() if not set(mine.writes).isdisjoint(e.inputs)]
+    if not readers:
+        return Problem("has-consumers", where, "a block that reads what it writes", "none")
+    for each in readers:
+        if not is_under(each, loop):
+            expected = f"all its readers in the loop {loop.var.name}"
+            return Problem("consumers-under", where, expected, f"not {each.block.label}")
+        problem = unfinished(mine, common(mine, each))
+        if problem is not None:
+            return problem
+    makers = [
+        each for each in every.values()
+        if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
+    ]  # fmt: skip
+    place = place_in(loop, where, index, makers, readers)
+    if isinstance(place, Problem):
+        return place
+    above = (*target.above, (loop, 0))
+    context = context_of(above)
+    shared = (*target.loops, loop)
+    boxes: list[Box] = []
+    places: list[tuple[Scalar, ...]] = []
+    for buffer in mine.writes:
+        mine_readers = [each for each in readers if buffer in each.inputs]
+        if not mine_readers:
+            continue
+        box = reached(mine_readers, buffer, shared, context, written=False)
+        for access in inside(mine.block):
+            if access.written and access.buffer is buffer:
+                boxes.append(box)
+                places.append(_place(access.starts, access.extents))
+        if site.scope is not None:
+            outer = context_of(site.above[: depth_of(site.above, ())])
+            every_read = reached(mine_readers, buffer, (), outer, written=False)
+            if not is_written(mine, (), every_read, outer):
+                expected = f"all of {buffer.name} that is read"
+                return Problem("covered", where, expected, "that is not shown")
+    spans = [
+        span if kind == "spatial" else None
+        for span, kind in zip(
+            spans_of(mine.block, places, boxes, context), mine.block.kinds, strict=True
+        )
+    ]
+    nest = nest_of(kernel, mine.block, spans, context)
+    problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+    return problem if problem is not None else Plan(place, nest)
 
 
 def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tuple[Scalar, ...]:

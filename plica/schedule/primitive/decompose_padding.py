@@ -27,7 +27,6 @@ from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
 from plica.ir.scalar import Buffer, Lit, Scalar, ScalarVar, Select
 from plica.rewrite.index.context import negated
@@ -145,7 +144,6 @@ def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
 
 
 def _at(term: Scalar, values: Mapping[ScalarVar, Scalar] | Mapping[ScalarVar, ScalarVar]) -> Scalar:
-    mine: dict[Term, Term] = {**values}
-    found = substitute(term, mine)
+    found = substitute(term, values)
     assert isinstance(found, Scalar)
     return found

@@ -26,7 +26,6 @@ from attrs import frozen
 
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Block, For, Stmt, Store, seq
@@ -182,7 +181,7 @@ class _Padding:
 
     def __init__(self, scene: Scene, block: Block, wider: dict[ScalarVar, Scalar]) -> None:
         self.kernel, self.block = scene.kernel, block
-        self.wider: dict[Scalar, Scalar] = {**wider}
+        self.wider: dict[Scalar, Scalar] = dict(wider.items())
         self.sizes: dict[Scalar, Scalar] = dict(zip(block.vars, block.extents, strict=True))
         self.buffers: dict[Buffer, Buffer] = {}
         self.labels: list[Name] = []
@@ -259,7 +258,6 @@ class _Padding:
         """A statement that speaks of the larger buffers."""
         if stmt is None:
             return None
-        moved: dict[Term, Term] = {**self.buffers}
-        found = substitute(stmt, moved)
+        found = substitute(stmt, self.buffers)
         assert isinstance(found, Stmt)
         return found

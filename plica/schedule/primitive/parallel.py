@@ -3,9 +3,9 @@
     before                      after  parallel(i)
     for i in range(n): …        for i in parallel(n): …
 
+A buffer that each iteration fills before it reads it, and nobody else uses, is made anew in each.
 Preconditions: `plain-loop` (serial; annotations may stay), `independent` (no iteration touches an
-element that another writes, but in buffers which each iteration fills before it reads them and
-nobody else uses: lowering gives each iteration its own).
+element that another writes, in any other buffer).
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.ir.loop import For
-from plica.schedule.dependence import conflicts
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.order import is_own
-from plica.schedule.pose import serial
+from plica.schedule.pose import separable_iterations, serial
+from plica.schedule.private import private, with_private
 from plica.schedule.problem import Problem
-from plica.schedule.site import replace
+from plica.schedule.site import map_of, replace
 
 
 @primitive("parallel")
@@ -31,21 +30,15 @@ class Parallel(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.loop(self.loop)
-        problem = serial(site.node)
-        if problem is not None:
-            return problem
-        for buffer in conflicts(site.node):
-            if not is_own(scene, site, buffer):
-                expected = "iterations that do not meet in memory"
-                found = f"they may meet in {buffer.name}"
-                return Problem("independent", f"the loop {site.node.var.name}", expected, found)
-        return None
+        return serial(site.node) or separable_iterations(scene, site)
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)
-        loop = site.node
+        kernel = with_private(scene.kernel, site, private(scene.kernel, site))
+        here = map_of(kernel).loops[site.node.var]
+        loop = here.node
         new = For(loop.var, loop.extent, "parallel", loop.body, loop.annotations)
-        return Edited(replace(scene.kernel, site, new))
+        return Edited(replace(kernel, here, new))
 
 
 def parallel(loop: Handle) -> Instruction:

@@ -22,14 +22,17 @@ the box it writes to, and what is read is in one of these), `index` (the place i
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from attrs import frozen
 
+from plica.core.name import Name
 from plica.ir.dim import known
-from plica.ir.loop import Block, For, Stmt
+from plica.ir.loop import Block, For, Kernel, Stmt
 from plica.ir.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
-from plica.rewrite.index import Context, can_prove
+from plica.rewrite.index import Context
 from plica.schedule.access import inside
-from plica.schedule.around import context_of, simple
+from plica.schedule.around import context_of, shown, simple
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, unfinished
 from plica.schedule.handle import Handle
@@ -70,48 +73,55 @@ class ReverseComputeAt(Instruction):
 
     def plan(self, scene: Scene) -> Plan | Problem:
         """The new place and loops of the block."""
-        kernel, site, target = scene.kernel, scene.block(self.block), scene.loop(self.loop)
-        scope = scope_body(kernel, site)
-        problem = movable(scope, site, target)
-        if problem is not None:
-            return problem
-        every = stages(scope)
-        order = list(every)
-        mine, loop = every[site.node.label], target.node
-        where = f"the block {site.node.label}"
-        inside_loop = [label for label, each in every.items() if is_under(each, loop)]
-        makers: list[tuple[Buffer, Stage]] = []
-        for buffer in mine.inputs:
-            for each in every.values():
-                if buffer not in each.writes:
-                    continue
-                if is_under(each, loop):
-                    makers.append((buffer, each))
-                elif order.index(each.block.label) > order.index(inside_loop[0]):
-                    expected = f"{buffer.name} to be made before the loop {loop.var.name}"
-                    return Problem("available", where, expected, f"{each.block.label} comes after")
-        if not makers:
-            expected = f"a producer of its inputs in the loop {loop.var.name}"
-            return Problem("producers-under", where, expected, "none")
+        label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
+        return _planned(scene.kernel, label, loop.var, self.index)
+
+
+@lru_cache(maxsize=256)
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | Problem:
+    scene = Scene(kernel, {})
+    site, target = scene.map.blocks[label], scene.map.loops[var]
+    scope = scope_body(kernel, site)
+    problem = movable(scope, site, target)
+    if problem is not None:
+        return problem
+    every = stages(scope)
+    order = list(every)
+    mine, loop = every[site.node.label], target.node
+    where = f"the block {site.node.label}"
+    inside_loop = [label for label, each in every.items() if is_under(each, loop)]
+    makers: list[tuple[Buffer, Stage]] = []
+    for buffer in mine.inputs:
         for each in every.values():
-            if not set(mine.writes).isdisjoint(each.inputs):
-                problem = unfinished(mine, common(mine, each))
-                if problem is not None:
-                    return problem
-        place = place_in(loop, where, self.index, [each for _, each in makers], [])
-        if isinstance(place, Problem):
-            return place
-        above = (*target.above, (loop, 0))
-        spans = _spans(site.node, mine, makers, (*target.loops, loop), above)
-        if isinstance(spans, Problem):
-            return spans
-        for kind, span in zip(mine.block.kinds, spans, strict=True):
-            if kind == "reduce" and span is not None:
-                found = "a part of one in an iteration"
-                return Problem("whole-reduction", where, "the whole of a reduction", found)
-        nest = nest_of(kernel, mine.block, spans, context_of(above))
-        problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
-        return problem if problem is not None else Plan(place, nest)
+            if buffer not in each.writes:
+                continue
+            if is_under(each, loop):
+                makers.append((buffer, each))
+            elif order.index(each.block.label) > order.index(inside_loop[0]):
+                expected = f"{buffer.name} to be made before the loop {loop.var.name}"
+                return Problem("available", where, expected, f"{each.block.label} comes after")
+    if not makers:
+        expected = f"a producer of its inputs in the loop {loop.var.name}"
+        return Problem("producers-under", where, expected, "none")
+    for each in every.values():
+        if not set(mine.writes).isdisjoint(each.inputs):
+            problem = unfinished(mine, common(mine, each))
+            if problem is not None:
+                return problem
+    place = place_in(loop, where, index, [each for _, each in makers], [])
+    if isinstance(place, Problem):
+        return place
+    above = (*target.above, (loop, 0))
+    spans = _spans(site.node, mine, makers, (*target.loops, loop), above)
+    if isinstance(spans, Problem):
+        return spans
+    for kind, span in zip(mine.block.kinds, spans, strict=True):
+        if kind == "reduce" and span is not None:
+            found = "a part of one in an iteration"
+            return Problem("whole-reduction", where, "the whole of a reduction", found)
+    nest = nest_of(kernel, mine.block, spans, context_of(above))
+    problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+    return problem if problem is not None else Plan(place, nest)
 
 
 def _spans(
@@ -165,12 +175,16 @@ def _values(
     for term, start, extent in zip(place, box.starts, box.extents, strict=True):
         if term is None:
             return None
-        if can_prove(Le(start, term), context) and can_prove(Lt(term, start + extent), context):
+        inside_box = Le(start, term), Lt(term, start + extent)
+        if all(shown(each, context, quick=True) for each in inside_box):
             continue  # whatever the variables are
         solved = _solved(term, Span(start, extent))
-        if solved is None or solved[0] not in found or found[solved[0]] is not None:
+        if solved is not None and solved[0] in found:
+            if found[solved[0]] is not None:
+                return None
+            found[solved[0]] = solved[1]
+        elif not all(shown(each, context) for each in inside_box):
             return None
-        found[solved[0]] = solved[1]
     return found
 
 

@@ -1,0 +1,30 @@
+"""Machines: the few facts about a processor that rules of thumb ask for, as plain data.
+
+>>> Machine(vector=512, registers=32).lanes(f32)
+16
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.dtype import DType, f32
+
+__all__ = ["Machine", "f32"]
+
+
+@frozen
+class Machine:
+    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on."""
+
+    vector: int
+    registers: int
+    caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
+
+    def lanes(self, dtype: DType) -> int:
+        """How many elements a vector holds."""
+        return max(1, self.vector // (8 * dtype.bytes))
+
+    def cache(self, level: int) -> int:
+        """The bytes of a cache, 1 the nearest."""
+        return self.caches[min(level, len(self.caches)) - 1]
