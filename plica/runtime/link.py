@@ -24,7 +24,7 @@ from plica.runtime.elf import Object, Section, damaged, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.relocate import JUMP, JUMP_SIZE, RECIPES
 
-LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libgcc_s.so.1", "libc.so")
+LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1", "libc.so")
 """Where names are looked for that neither the objects nor the process define."""
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4

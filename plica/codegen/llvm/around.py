@@ -28,9 +28,9 @@ from plica.codegen.lower.bound import Interval, interval
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.dim import Polynomial, polynomial
-from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 
-__all__ = ["Around", "Loop", "Writer", "index"]
+__all__ = ["Around", "Loop", "Writer", "index", "within"]
 
 FAR: Final = 2**60
 """Numbers less than this may be added and subtracted without a thought for overflow."""
@@ -168,6 +168,24 @@ class Around:
                     low, high = min(corners), max(corners)
             total += low
         return total
+
+
+def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:
+    """What is not negative in a loop, besides its variable."""
+    found: list[Polynomial] = []
+    stack = [extent]
+    while stack:
+        term = stack.pop()
+        match term:
+            case Min(left, right):
+                stack += [right, left]
+            case Max(left, Lit(value, _)) | Max(Lit(value, _), left) if value <= 0:
+                stack.append(left)  # the loop runs, so the extent is more than that
+            case Lit():
+                pass  # the bounds of the variable say it already
+            case _:
+                found.append(polynomial(term - var - 1))
+    return found
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm.access import place_of
+from plica.codegen.llvm.around import within
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
@@ -29,6 +30,7 @@ from plica.codegen.lower.bound import facts_of
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.ir.dim import Polynomial
 from plica.ir.loop import (
     NOTHING,
     Alloc,
@@ -178,12 +180,13 @@ class _Statements:
         match loop.kind:
             case "unrolled" if count is not None:
                 self._copy(loop, 0, count)
-            case "vectorized" if count is not None and count > 1 and _is_straight(loop.body):
+            case "vectorized" if count is not None and count > 1 and _is_straight(loop):
                 self._strips(loop, count)
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)
-                stack += [partial(around.close, opened), loop.body]
+                stack.append(partial(around.close, opened))
+                self._known(loop.body, within(loop.var, loop.extent))
             case _:
                 name = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {name} in a kernel.")
@@ -264,18 +267,31 @@ class _Statements:
             return
         around = self.around
         facts = list(facts_of(condition)) if condition is not None else []
+        if test is None:
+            self._known(body, facts)
+            return
+
+        def some() -> None:
+            around.mask = self.values.lanes.both(mask, test)
+
+        def all_() -> None:
+            around.mask = mask
+
+        self.stack.append(all_)
+        self._known(body, facts)
+        self.stack.append(some)
+
+    def _known(self, body: Stmt, facts: list[Polynomial]) -> None:
+        """A statement in which some polynomials are not negative."""
+        around = self.around
 
         def begin() -> None:
             around.facts += facts
-            if test is not None:
-                around.mask = self.values.lanes.both(mask, test)
 
         def end() -> None:
             del around.facts[len(around.facts) - len(facts) :]
-            if test is not None:
-                around.mask = mask
 
-        self.stack += [end, body, begin]
+        self.stack += [end, body, begin] if facts else [body]
 
     def _join(self, mark: int, end: str, begin: str) -> None:
         """Go on to the end of a branch, and begin what follows in the text."""
@@ -284,12 +300,16 @@ class _Statements:
         self.values.w.start(begin)
 
 
-def _is_straight(body: Stmt) -> bool:
+def _is_straight(loop: For) -> bool:
     """Whether one instruction can do for all lanes what a loop's body does."""
-    return not any(
-        isinstance(stmt, Alloc) or (isinstance(stmt, For) and stmt.kind == "vectorized")
-        for stmt in statements(body)
-    )
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Alloc):
+            return False
+        if isinstance(stmt, For) and (
+            stmt.kind == "vectorized" or loop.var in free_vars(stmt.extent)
+        ):
+            return False
+    return True
 
 
 def _accumulates(store: Store) -> bool:

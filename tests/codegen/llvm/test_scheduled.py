@@ -33,6 +33,7 @@ from plica.ir.run import run_kernel
 from plica.ir.scalar import And, Cast, Le, Lit, Lt, index
 from plica.ir.specialise import specialise
 from plica.ir.tensor import axis, buffer
+from plica.ir.verify import well_formed
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import Case, random_case
 from plica.schedule.generate.step import walk
@@ -49,6 +50,8 @@ FOCUS = ("split", "vectorize", "unroll", "parallel", "fuse", "reorder")
 def lowered(case: Case, random: Random) -> Kernel | None:
     """A kernel after a random trace and all passes; None where it is for another machine."""
     kernel = specialise(case.kernel, case.sizes)  # type: ignore[arg-type]  # a variable is a term
+    if well_formed(kernel):  # the sides of an operation may have different dtypes
+        return None
     steps, _ = walk(kernel, random, 6, FOCUS)
     state = begin(kernel)
     for step in steps:

@@ -1,0 +1,139 @@
+"""The pool: every iteration runs once, from many threads, in nested regions and after a fork."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.llvm import pool, toolchain
+from plica.runtime.link import Code, can_link, link
+from plica.runtime.pool import use_threads
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+# body: count[i] += 1 for begin <= i < end; over: the same from a region inside each iteration
+PROGRAM = """
+define internal void @body(ptr %env, i64 %begin, i64 %end) {
+entry:
+  br label %check
+check:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %loop, label %done
+loop:
+  %at = getelementptr i64, ptr %env, i64 %i
+  %old = atomicrmw add ptr %at, i64 1 monotonic
+  %next = add i64 %i, 1
+  br label %check
+done:
+  ret void
+}
+define internal void @outer(ptr %env, i64 %begin, i64 %end) {
+  %size = sub i64 %end, %begin
+  %at = getelementptr i64, ptr %env, i64 %begin
+  call void @plica_parallel(ptr @body, ptr %at, i64 %size)
+  ret void
+}
+define void @flat(ptr %env, i64 %count) {
+  call void @plica_parallel(ptr @body, ptr %env, i64 %count)
+  ret void
+}
+define void @nested(ptr %env, i64 %count) {
+  call void @plica_parallel(ptr @outer, ptr %env, i64 %count)
+  ret void
+}
+"""
+
+
+def program(threads: int) -> tuple[Code, Callable[[str, int], list[int]]]:
+    here = toolchain.host()
+    head = f'target triple = "{here.triple}"\n'
+    code = link((toolchain.emit(head + PROGRAM + pool.text(here.triple), here),))
+    use_threads(code, threads)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+    def run(name: str, count: int) -> list[int]:
+        counts = np.zeros(count + 1, np.int64)
+        kind(code.address(name))(counts.ctypes.data, count)
+        assert counts[count] == 0
+        found: list[int] = counts[:count].tolist()
+        return found
+
+    return code, run
+
+
+THREE = program(3)
+
+
+@settings(max_examples=settings.get_profile("ci").max_examples)
+@given(st.sampled_from(["flat", "nested"]), st.integers(0, 300))
+def test_every_iteration_runs_once(name: str, count: int) -> None:
+    _, run = THREE
+    assert run(name, count) == [1] * count
+
+
+def test_many_regions_in_a_row() -> None:
+    _, run = THREE
+    assert all(run("flat", 7) == [1] * 7 for _ in range(3000))
+
+
+def test_many_callers_at_once() -> None:
+    _, run = THREE
+    wrong: list[int] = []
+
+    def work() -> None:
+        for _ in range(300):
+            if run("flat", 50) != [1] * 50:
+                wrong.append(1)
+
+    callers = [threading.Thread(target=work) for _ in range(8)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert wrong == []
+
+
+def test_code_shares_the_threads_of_a_count() -> None:
+    before = threads_of_this_process()
+    others = [program(3) for _ in range(3)]
+    assert all(run("flat", 100) == [1] * 100 for _, run in others)
+    assert threads_of_this_process() <= max(before, 1) + 2
+
+
+def test_a_child_has_threads_of_its_own() -> None:
+    _, run = THREE
+    assert run("flat", 40) == [1] * 40
+    child = os.fork()
+    if child == 0:
+        good = run("flat", 40) == [1] * 40 and threads_of_this_process() == 3
+        os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_one_thread_starts_none() -> None:
+    before = threads_of_this_process()
+    _, run = program(1)
+    assert run("flat", 40) == [1] * 40
+    assert threads_of_this_process() == before
+
+
+def threads_of_this_process() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.parametrize(
+    "triple", ["aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu", "arm64-apple-macosx"]
+)
+def test_the_pool_is_written_for_other_machines(triple: str) -> None:
+    assert pool.has_pool(triple) == ("linux" in triple)
+    assert f"@{pool.PARALLEL}(" in pool.text(triple)
+    assert "<" not in pool.text(triple)
