@@ -17,7 +17,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
@@ -31,6 +31,9 @@ from plica.ir.dim import Polynomial, polynomial
 from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 
 __all__ = ["Around", "Loop", "Writer", "index", "within"]
+
+FACTS: Final = 16
+"""How many conditions around a place are made use of."""
 
 FAR: Final = 2**60
 """Numbers less than this may be added and subtracted without a thought for overflow."""
@@ -131,7 +134,7 @@ class Around:
         low, high = self.interval(term)
         return low > -FAR and high < FAR and all(abs(each.plus) < FAR for each in found)
 
-    def is_inside(self, term: Scalar, count: int, more: Iterable[Polynomial] = ()) -> bool:
+    def is_inside(self, term: Scalar, count: int, more: Sequence[Polynomial] = ()) -> bool:
         """Whether the conditions that hold here, and some more, show an index to be below a count.
 
         An index whose interval is inside needs no condition.
@@ -144,17 +147,21 @@ class Around:
             high < count or self.is_natural(index(count - 1) - term, facts)
         )
 
-    def is_natural(self, term: Scalar, facts: Iterable[Polynomial] | None = None) -> bool:
+    def is_natural(self, term: Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot."""
-        rest = {key: (atoms, count) for key, (atoms, count) in polynomial(term).items()}
-        for fact in self.facts if facts is None else facts:
-            times = _times(rest, fact)
-            for key, (atoms, count) in fact.items() if times else ():
-                left = rest.get(key, (atoms, 0))[1] - times * count
-                rest[key] = (atoms, left)
-            if self._least(rest) >= 0:
-                return True
-        return self._least(rest) >= 0
+        whole = polynomial(term)
+        known = list(reversed(self.facts if facts is None else facts))[:FACTS]
+        if self._least(whole) >= 0:
+            return True
+        for first in known:  # the innermost tells most, but any may be the one to begin with
+            rest = dict(whole)
+            for fact in [first, *[each for each in known if each is not first]]:
+                times = _times(rest, fact)
+                for key, (atoms, count) in fact.items() if times else ():
+                    rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
+                if times and self._least(rest) >= 0:
+                    return True
+        return False
 
     def _least(self, of: Polynomial) -> int:
         """A number that a polynomial is not less than."""

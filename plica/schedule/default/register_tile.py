@@ -1,0 +1,196 @@
+"""The schedule of a contraction: a tile of sums in registers, finished where it is made.
+
+    for …, tiles of lanes, tiles of the other axis:
+        sum[tile] = 0                                  registers
+        for terms: sum[tile] += data * weight          vectors x single elements
+        out[tile] = f(sum[tile])
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.loop import Block, Kernel, Store
+from plica.ir.scalar import Add, Load, Mul, ScalarVar
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import Tile, best_tile
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    block,
+    decompose_reduction,
+    loops,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.site import map_of
+
+MOST = 256
+"""Multiply-adds in the text of the innermost loop, at most."""
+
+SHORT = 8
+"""A sum over so few places of a window is written out."""
+
+
+@frozen
+class Roles:
+    """What the loops of a sum are for, by their places: those around, vectors, steps, terms."""
+
+    batch: tuple[int, ...]
+    around: tuple[int, ...]
+    vectors: int | None
+    steps: int | None
+    lane: int
+    terms: tuple[int, ...]
+    extents: tuple[int, ...]
+    blocked: bool
+    """Whether the weight has a vector for each place, so that the lanes are all of a loop."""
+
+
+def roles(kernel: Kernel) -> Roles | None:
+    """The roles of the loops of the block `sum`, None where it is no sum of products."""
+    site = map_of(kernel).blocks.get(Name("sum"))
+    if site is None:
+        return None
+    of: Block = site.node
+    body = of.body
+    if not isinstance(body, Store) or not isinstance(body.value, Add):
+        return None
+    term = body.value.right
+    if not isinstance(term, Mul) or not isinstance(term.left, Load):
+        return None
+    sizes = [known(each) for each in of.extents]
+    if None in sizes or not isinstance(term.right, Load):
+        return None
+    extents = tuple([each for each in sizes if each is not None])
+    data, weight = free_vars(term.left), free_vars(term.right)
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    terms = tuple([at for at, kind in enumerate(of.kinds) if kind == "reduce"])
+    lane = spatial[-1]
+    blocked = of.vars[lane] in weight
+
+    def only(at: int, one: object, other: object) -> bool:
+        assert isinstance(one, frozenset)
+        assert isinstance(other, frozenset)
+        var: ScalarVar = of.vars[at]
+        return var in one and var not in other
+
+    mine, theirs = (weight, data) if blocked else (data, weight)
+    rest = spatial[:-1]
+    steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
+    vectors = next((at for at in reversed(rest) if only(at, mine, theirs)), None)
+    vectors = vectors if blocked else None
+    others = [at for at in rest if at not in (vectors, steps)]
+    batch = tuple([at for at in others if of.vars[at] in weight])
+    around = tuple([at for at in others if at not in batch])
+    return Roles(batch, around, vectors, steps, lane, terms, extents, blocked)
+
+
+def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
+    """The tile a machine's registers hold."""
+    if of.blocked:
+        vectors = 1 if of.vectors is None else of.extents[of.vectors]
+    else:
+        vectors = of.extents[of.lane] // lanes
+    steps = 1 if of.steps is None else of.extents[of.steps]
+    return best_tile(vectors, steps, machine.registers, exact=True)
+
+
+def scheduled(of: Roles, tile: Tile, lanes: int) -> Do:
+    """The schedule with a tile; where the lanes are part of a loop, so many of them."""
+
+    def schedule() -> Body:
+        total = yield block("sum")
+        last = yield block("out")
+        every: tuple[Handle, ...] = yield loops(total)
+        vectors: Handle | None = None
+        many: list[Handle] = []
+        lane = every[of.lane]
+        if of.vectors is not None:
+            vectors, inner = yield split(every[of.vectors], (None, tile.vectors))
+            many = [inner]
+        elif not of.blocked:
+            vectors, inner, lane = yield split(lane, (None, tile.vectors, lanes))
+            many = [inner]
+        ahead = [] if vectors is None else [vectors]
+        step: list[Handle] = []
+        behind: list[Handle] = []
+        if of.steps is not None:
+            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            step, behind = [inner], [outer]
+        if not of.blocked:
+            ahead, behind = behind, ahead
+        batch, around = [every[at] for at in of.batch], [every[at] for at in of.around]
+        terms = [every[at] for at in of.terms]
+        order = [*batch, *ahead, *around, *behind]
+        yield reorder(*order, *terms, *step, *many, lane)
+        yield set_scope(total, 0, "local")
+        if order:
+            yield reverse_compute_at(last, order[-1])
+        start = yield decompose_reduction(total, terms[0])
+        for each in (*step, *many):
+            yield unroll(each)
+        yield vectorize(lane)
+        yield from _written_out(of, tile, terms)
+        begun: tuple[Handle, ...] = yield loops(start)
+        inside = begun[len(order) :]
+        for each in inside[:-1]:
+            yield unroll(each)
+        yield vectorize(inside[-1])
+        yield from _finished(of, tile, lanes, last, len(order))
+
+    return do(schedule)()
+
+
+def _written_out(of: Roles, tile: Tile, terms: list[Handle]) -> Body:
+    """The innermost terms are written out, a few of them where there are many."""
+    count = tile.vectors * tile.steps
+    extents = [of.extents[at] for at in of.terms]
+    at = max([n for n, each in enumerate(extents) if each > 1], default=0)
+    extent = extents[at]
+    if extent <= SHORT and extent * count <= MOST:
+        yield unroll(terms[at])
+        return
+    for factor in (4, 2):
+        if extent % factor == 0 and factor * count <= MOST // 2:
+            _, inner = yield split(terms[at], (None, factor))
+            yield unroll(inner)
+            return
+
+
+def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> Body:
+    """The loops of the result inside a tile, which has one for each part that is more than one."""
+    every: tuple[Handle, ...] = yield loops(last)
+    inside = list(every[outside:])
+    if of.blocked:
+        # Vectors, lanes, steps, in the order of the result's axes.
+        parts = [of.vectors is not None and tile.vectors > 1, True, tile.steps > 1]
+        names = [name for name, is_there in zip("vls", parts, strict=True) if is_there]
+        found = dict(zip(names, inside[len(inside) - len(names) :], strict=True))
+        order = [found[name] for name in "svl" if name in found]
+        if len(order) > 1:
+            yield reorder(*order)
+        for each in order[:-1]:
+            yield unroll(each)
+        yield vectorize(order[-1])
+        return
+    if tile.steps > 1:
+        yield unroll(inside[-2])
+    outer, inner = yield split(inside[-1], (None, lanes))
+    yield unroll(outer)
+    yield vectorize(inner)
+
+
+def products(of: Roles) -> int:
+    """How many products there are in all."""
+    return prod(of.extents)
