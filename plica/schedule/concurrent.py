@@ -3,6 +3,17 @@
 Steps that move data are thought of as serial: what a block reads is there when it runs.  Where
 loops are parallel, vectorized or bound to threads, it must be asked again whether their iterations
 meet, and whether a buffer that each thread or block has to itself is used in one launch only.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store, seq
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> x, i = buffer("x", (3,), f32), axis("i")
+>>> own = Buffer(x.name, x.shape, x.dtype, "shared")
+>>> inside = For(i, index(3), "threadIdx.x", Store(x, (i,), own[i]))
+>>> body = seq(Store(own, (index(0),), x[0]), inside)
+>>> _launched_apart(Kernel((), (x,), 0, body)).precondition
+'handed-over'
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ from plica.ir.scalar import Buffer, ScalarVar
 from plica.ir.value import Array
 from plica.rewrite.fuzz.report import literal
 from plica.runtime.error import PlicaError
-from plica.schedule.generate.kernel import Case, random_case
+from plica.schedule.generate.kernel import random_case
+from plica.schedule.generate.material import Case
 from plica.schedule.generate.step import Refusal, untried, walk
 from plica.schedule.instruction import Instruction
 from plica.schedule.problem import Problem

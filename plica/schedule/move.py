@@ -2,6 +2,18 @@
 
 Shared by `compute_at`, which brings a producer to its readers, and `reverse_compute_at`, which
 brings a consumer to its producers.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store, block, seq
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, i, v, w = buffer("x", (3,), f32), buffer("y", (3,), f32), *map(axis, "ivw")
+>>> one = block("x", (v,), (3,), "s", (i,), Store(x, (v,), y[v]))
+>>> two = block("y", (w,), (3,), "s", (i,), Store(y, (w,), x[w]))
+>>> loop = For(i, index(3), "serial", seq(one, two))
+>>> first, last = stages(loop).values()
+>>> place_in(loop, "", FIRST, [first], []).at, part_of(last, loop)
+(1, 1)
 """
 
 from __future__ import annotations
@@ -10,10 +22,8 @@ from collections.abc import Iterable, Mapping
 
 from plica.core.name import Name
 from plica.ir.loop import Block, For, Seq, Stmt
-from plica.ir.scalar import Buffer
 from plica.schedule.around import context_of
-from plica.schedule.flow import Stage, common, depth_of, stages, steady, touched, unsettled
-from plica.schedule.instruction import Scene
+from plica.schedule.flow import Stage, common, depth_of, stages, steady, unsettled
 from plica.schedule.pose import bindings_of
 from plica.schedule.problem import Problem
 from plica.schedule.reach import is_written, reached
@@ -100,7 +110,7 @@ def moved(stage: Stage, target: Site[For], nest: Stmt) -> Stage:
 
 
 def unavailable(
-    scene: Scene, every: Mapping[Name, Stage], old: Stage, new: Stage, above: Above
+    every: Mapping[Name, Stage], old: Stage, new: Stage, above: Above
 ) -> Problem | None:
     """Why an input is not shown to be there when a stage runs at its new place."""
     where = f"the block {old.block.label}"
@@ -118,9 +128,3 @@ def unavailable(
                 found = f"{writer.block.label} is not shown to do so"
                 return Problem("covered", where, expected, found)
     return None
-
-
-def reads_of(block: Block) -> tuple[Buffer, ...]:
-    """What a block reads and does not write."""
-    reads, writes = touched(block)
-    return tuple([each for each in reads if each not in writes])

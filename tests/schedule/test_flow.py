@@ -29,7 +29,7 @@ def stage(number: int, row: Row, most: int = 4) -> Stmt:
     i, v = axis("i", number), axis("v", number)
     where = TRUE if most == 4 else Lt(i, index(most))
     store = Store(to, (v,), value(v))
-    return For(i, index(4), "serial", block(label, (v,), (4,), "s", (i,), store, None, where))  # type: ignore[arg-type]
+    return For(i, index(4), "serial", block(label, (v,), (4,), "s", (i,), store, None, where))
 
 
 def program(*rows: Row, most: int = 4, outputs: tuple[Buffer, ...] = (C,)) -> Kernel:

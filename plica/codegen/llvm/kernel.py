@@ -22,6 +22,7 @@ from attrs import frozen
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.around import within
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
+from plica.codegen.llvm.parallel import can_share, share
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import is_narrow, memory
@@ -69,16 +70,23 @@ class Text:
     can_fail: bool
     helpers: frozenset[tuple[str, int]]
     functions: tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]
+    shares: bool = False  # whether it calls the pool
 
 
-def emit(
-    kernel: Kernel, name: str, over: int | None = None, fused: bool = False, width: int = 0
+def emit(  # noqa: PLR0917  # what is known of where it will run
+    kernel: Kernel,
+    name: str,
+    over: int | None = None,
+    fused: bool = False,
+    width: int = 0,
+    shared: bool = False,
 ) -> Text:
     """The function of a kernel without symbolic dims.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
     is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
     `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
+    `shared` gives the iterations of parallel loops to the pool.
     """
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
@@ -94,18 +102,17 @@ def emit(
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
-    statements_ = _Statements(values, width or WIDTH)
+    statements_ = _Statements(values, width or WIDTH, name if shared else None)
     statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
     else:
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
-    facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
-    if statements_.plain or values.loops:
-        facts += f" {PLAIN}"
+    facts = statements_.told(width)
     return Text(
         lines=(
+            *statements_.bodies,
             f"define internal {result} @{name}({', '.join(params)}) {facts} {{",
             "entry:",
             *values.registers,
@@ -115,6 +122,7 @@ def emit(
         can_fail=values.fails is not None,
         helpers=frozenset(w.helpers),
         functions=tuple(sorted(w.functions.items())),
+        shares=bool(statements_.bodies),
     )
 
 
@@ -129,11 +137,17 @@ def _facts(buffer: Buffer, size: int, read_only: bool) -> str:
     return " ".join(words)
 
 
+def _shared_facts(buffer: Buffer, size: int) -> str:
+    return _facts(buffer, size, False)
+
+
 class _Statements:
     """Writes statements, with a stack of those still to come and of what is to be done between."""
 
-    def __init__(self, values: Values, width: int) -> None:
+    def __init__(self, values: Values, width: int, name: str | None = None) -> None:
         self.values = values
+        self.name = name  # bodies of parallel loops are named after it; None if there are none
+        self.bodies: list[str] = []  # functions beside this one
         self.around = values.around
         self.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
@@ -182,6 +196,11 @@ class _Statements:
                 self._copy(loop, 0, count)
             case "vectorized" if count is not None and count > 1 and _is_straight(loop):
                 self._strips(loop, count)
+            case "parallel" if self.name is not None and can_share(self.values, count):
+                assert count is not None  # `can_share` asks for it
+                name = f"{self.name}.p{len(self.bodies)}"
+                fill = partial(self._fill, loop)
+                self.bodies += share(loop, count, name, self.values, _shared_facts, fill)
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)
@@ -190,6 +209,19 @@ class _Statements:
             case _:
                 name = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {name} in a kernel.")
+
+    def _fill(self, loop: For, inner: Values) -> str:
+        """Write the body of a parallel loop into a function of its own."""
+        inside = _Statements(inner, self.width)
+        inside.plain = not _has_loops(loop.body)
+        inside._known(loop.body, within(loop.var, loop.extent))
+        inside.write(NOTHING)
+        return inside.told(self.width)
+
+    def told(self, width: int) -> str:
+        """What LLVM is told of the function."""
+        facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
+        return f"{facts} {PLAIN}" if self.plain or self.values.loops else facts
 
     def _copy(self, loop: For, number: int, count: int) -> None:
         """The body of an unrolled loop for one value of its variable, then for the others."""

@@ -48,12 +48,17 @@ SPELLED: Final = 4
 
 @frozen(eq=False)
 class Fused:
-    """A kernel: the digest of it, which parameters it reads, and the operators in it."""
+    """A kernel: the digest of it, which parameters it reads, and the operators in it.
+
+    The tensor expression it was made of, and the finish, are what schedules begin with.
+    """
 
     kernel: Kernel
     digest: str
     reads: tuple[int, ...]
     source: str
+    compute: Compute
+    finish: Finish | None
 
 
 def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
@@ -82,9 +87,10 @@ def fused(function: Function) -> Fused:
     params = {param: _buffer(param.name, param.type) for param in function.params}
     anchor = next((value for value, of in made.items() if of.reduces), None)
     sink = made[function.body]
+    finish: Finish | None = None
     if anchor is None or anchor is function.body:
         body = _composed(order, made, params, {function.body: sink.identity}, {})
-        kernel = nest(_compute(params, sink, body[function.body]))
+        compute = _compute(params, sink, body[function.body])
     else:
         # The anchor is computed at its own axes; the sink is stored at these, in its own order.
         there = _places(order, made, {function.body: sink.identity})[anchor]
@@ -98,10 +104,11 @@ def fused(function: Function) -> Fused:
         out = type_of(function.body)
         assert isinstance(out, TensorType)
         finish = Finish(result, out.shape, here, body[function.body])
-        kernel = nest(_compute(params, made[anchor], value, finish.value), finish)
+        compute = _compute(params, made[anchor], value, finish.value)
+    kernel = nest(compute, finish)
     buffers = list(params.values())
     read = tuple([buffers.index(each) for each in kernel.params[: kernel.inputs]])
-    return Fused(kernel, digest(kernel), read, _source(order))
+    return Fused(kernel, digest(kernel), read, _source(order), compute, finish)
 
 
 def _values(root: Expr) -> list[Expr]:

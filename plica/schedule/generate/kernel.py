@@ -13,18 +13,13 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
-import numpy as np
-from attrs import frozen
-
-from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.dim import dim_var, known
-from plica.ir.dtype import DType, f32, i32, i64
-from plica.ir.loop import Alloc, Block, For, Kernel, Stmt, Store, block, seq
+from plica.ir.dim import known
+from plica.ir.loop import Block, For, Stmt, Store, block, seq
 from plica.ir.scalar import (
     Add,
     And,
@@ -39,31 +34,17 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
     Select,
-    Sub,
     index,
     lit,
 )
-from plica.ir.size import shape_of
 from plica.ir.tensor import axis
-from plica.ir.value import Array
-from plica.schedule.region import boxes
+from plica.schedule.generate.material import Case, Material
 from plica.schedule.site import with_parts
 
 STAGES: Final = (
     "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
     "shared",
 )  # fmt: skip
-NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
-MOST_POINTS: Final = 200
-
-
-@frozen(eq=False)
-class Case:
-    """A kernel, the sizes of its dims, and arrays for what it reads."""
-
-    kernel: Kernel
-    sizes: Mapping[ScalarVar, int]
-    arrays: tuple[Array, ...]
 
 
 def random_case(random: Random) -> Case:
@@ -74,136 +55,8 @@ def random_case(random: Random) -> Case:
     return maker.case()
 
 
-class _Maker:
-    """A kernel under construction."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self.dtype: DType = i32 if random.random() < 0.7 else f32
-        self.sizes: dict[ScalarVar, int] = {
-            dim_var(name): random.choice((1, 2, 3, 5, 6)) for name in "nm"
-        }
-        numbers = [index(random.choice(NUMBERS)) for _ in range(2)]
-        symbolic = [dim for dim in self.sizes if random.random() < 0.4]
-        self.extents: list[Scalar] = [*numbers, *symbolic]
-        self.inputs: list[Buffer] = []
-        self.made: list[Buffer] = []
-        self.stmts: list[Stmt] = []
-        self.axes = 0
-        shape = self.shape(random.randint(1, 2))
-        self.input(shape)
-
-    def case(self) -> Case:
-        """What was made: buffers that no stage reads are results, some of the others too."""
-        read = {each for stmt in self.stmts for each in _loaded(stmt)}
-        results = [each for each in self.made if each not in read]
-        results += [each for each in self.made if each in read and self.random.random() < 0.15]
-        results = results or self.made[-1:]
-        body = seq(*self.stmts)
-        for each in self.made:
-            if each not in results:
-                body = Alloc(each, body)
-        free = free_vars(body).union(*[free_vars(each) for each in (*self.inputs, *results)])
-        used = [each for each in self.sizes if each in free]
-        kernel = Kernel(tuple(used), (*self.inputs, *results), len(self.inputs), body)
-        sizes = {each: self.sizes[each] for each in used}
-        filled = tuple(self.filled(each, sizes) for each in self.inputs)
-        return Case(kernel, sizes, filled)
-
-    def filled(self, buffer: Buffer, sizes: Mapping[ScalarVar, int]) -> Array:
-        """Small whole numbers."""
-        shape = shape_of(buffer.shape, sizes)  # type: ignore[arg-type]  # dims are terms
-        assert shape is not None
-        count = int(np.prod(shape, dtype=np.int64))
-        numbers = [self.random.randint(-3, 3) for _ in range(count)]
-        return np.array(numbers, buffer.dtype.numpy).reshape(shape)
-
-    # -- names and sizes ---------------------------------------------------------------------
-
-    def axis(self) -> ScalarVar:
-        self.axes += 1
-        return axis("ijkl"[self.axes % 4], self.axes // 4)
-
-    def buffer(self, hint: str, shape: tuple[Scalar, ...], dtype: DType) -> Buffer:
-        number = len(self.inputs) + len(self.made)
-        return Buffer(Name(f"{hint}{number}"), shape, dtype)
-
-    def input(self, shape: tuple[Scalar, ...], dtype: DType | None = None) -> Buffer:
-        """One more input; a stage may ask for one of a shape that suits it."""
-        new = self.buffer("x", shape, dtype or self.dtype)
-        self.inputs.append(new)
-        return new
-
-    def result(self, shape: tuple[Scalar, ...]) -> Buffer:
-        new = self.buffer("y", shape, self.dtype)
-        self.made.append(new)
-        return new
-
-    def size(self, extent: Scalar) -> int:
-        shape = shape_of((extent,), self.sizes)  # type: ignore[arg-type]  # dims are terms
-        assert shape is not None
-        return shape[0]
-
-    def shape(self, rank: int) -> tuple[Scalar, ...]:
-        """Extents whose product stays small."""
-        found: list[Scalar] = []
-        points = 1
-        for _ in range(rank):
-            extent = self.random.choice(self.extents)
-            if points * self.size(extent) > MOST_POINTS:
-                extent = index(2)
-            points *= self.size(extent)
-            found.append(extent)
-        return tuple(found)
-
-    def source(self) -> Buffer:
-        """A buffer to read; what was made last is likely."""
-        if self.made and self.random.random() < 0.7:
-            return self.made[-1]
-        return self.random.choice([*self.inputs, *self.made])
-
-    # -- indices and values --------------------------------------------------------------------
-
-    def index(self, extent: Scalar, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
-        """An index below an extent."""
-        same = [var for var, size in vars.items() if size is extent]
-        draw = self.random.random()
-        if same and draw < 0.75:
-            return self.random.choice(same)
-        if same and draw < 0.82:
-            return extent - 1 - self.random.choice(same)
-        if same and draw < 0.9:
-            return Min(self.random.choice(same) + 1, extent - 1)
-        if vars and draw < 0.97:
-            return self.random.choice(list(vars)) % extent
-        if vars and draw < 0.985:
-            var = self.random.choice(list(vars))
-            places = self.input((vars[var],), i64)
-            return places[var] % extent
-        return index(0)
-
-    def load(self, buffer: Buffer, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
-        return buffer[tuple(self.index(extent, vars) for extent in buffer.shape)]
-
-    def value(self, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
-        """An expression of one or two elements."""
-        first = self.load(self.source(), vars)
-        match self.random.choice(("copy", "add", "sub", "max", "twice", "input")):
-            case "copy":
-                return first
-            case "add":
-                return first + self.load(self.source(), vars)
-            case "sub":
-                return Sub(first, self.load(self.source(), vars))
-            case "max":
-                return Max(first, self.load(self.source(), vars))
-            case "twice":
-                return first * 2
-            case _:
-                fitting = self.input(tuple(vars.values())[-1:])
-                return first + self.load(fitting, vars)
-
-    # -- stages --------------------------------------------------------------------------------
+class _Maker(Material):
+    """A kernel under construction, stage by stage."""
 
     def stage(self, kind: str) -> None:
         """One more stage."""
@@ -414,9 +267,3 @@ def _looped(around: list[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:
     for var, extent in reversed(around):
         inside = For(var, extent, "serial", inside)
     return inside
-
-
-def _loaded(stmt: Stmt) -> set[Buffer]:
-    reads, writes = boxes(stmt)
-    written = {each.buffer for each in writes}
-    return {each.buffer for each in reads if each.buffer not in written}

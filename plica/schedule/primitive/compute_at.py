@@ -141,7 +141,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
         )
     ]
     nest = nest_of(kernel, mine.block, spans, context)
-    problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+    problem = unavailable(every, mine, moved(mine, target, nest), above)
     return problem if problem is not None else Plan(place, nest)
 
 

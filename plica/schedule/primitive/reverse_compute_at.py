@@ -120,7 +120,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
             found = "a part of one in an iteration"
             return Problem("whole-reduction", where, "the whole of a reduction", found)
     nest = nest_of(kernel, mine.block, spans, context_of(above))
-    problem = unavailable(scene, every, mine, moved(mine, target, nest), above)
+    problem = unavailable(every, mine, moved(mine, target, nest), above)
     return problem if problem is not None else Plan(place, nest)
 
 

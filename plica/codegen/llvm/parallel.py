@@ -1,0 +1,136 @@
+"""Parallel loops: the body becomes a function over a range, which the pool runs in chunks.
+
+    void body(buffers …, scalars …, i64 begin, i64 end)     what the loop does
+    void chunk(ptr env, i64 begin, i64 end)                 takes those from memory, and calls it
+
+The body is called rather than written into the chunk, since parameters of a function are where
+LLVM is told that buffers do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import evolve
+
+from plica.codegen.llvm.around import Loop
+from plica.codegen.llvm.lane import TRUE, Value
+from plica.codegen.llvm.pool import PARALLEL
+from plica.codegen.llvm.value import Values
+from plica.codegen.llvm.word import register
+from plica.codegen.llvm.writer import Writer
+from plica.core.binding import free_vars
+from plica.ir.loop import For
+from plica.ir.scalar import Buffer, ScalarVar, dtype_of
+
+Facts: TypeAlias = Callable[[Buffer, int], str]
+"""What LLVM may know of a buffer of so many bytes."""
+
+
+def can_share(values: Values, count: int | None) -> bool:
+    """Whether the iterations of a loop may be given to the pool where it stands."""
+    around = values.around
+    return count is not None and count > 1 and around.lane is None and around.mask == TRUE
+
+
+def share(
+    loop: For, count: int, name: str, outer: Values, facts: Facts, fill: Callable[[Values], str]
+) -> list[str]:
+    """Call the pool for a loop; the lines of the functions it needs.
+
+    `fill` writes the body of the loop into the function it is given the values of, and says what
+    LLVM is to be told of that function.
+    """
+    pointers, scalars = _captured(loop, outer)
+    inner = Values(Writer(), outer.fused)
+    w = inner.w
+    params: list[tuple[str, str, str]] = []  # type in the environment, with facts, text outside
+    for number, (pointer, buffers) in enumerate(pointers.items()):
+        for each in buffers:
+            place = outer.access.places[each]
+            inner.access.places[each] = evolve(place, pointer=f"%p{number}")
+        size = max(b.dtype.bytes * outer.access.places[b].span for b in buffers)
+        params.append(("ptr", facts(buffers[0], size), pointer))
+    for var in scalars:
+        value = outer.around.vars[var]
+        bounds = outer.around.interval(var) if dtype_of(var).is_integer else (0, 0)
+        if value.number is not None and dtype_of(var).is_integer:
+            inner.around.bind(var, value, bounds)
+            continue
+        kind = register(dtype_of(var))
+        inner.around.bind(var, Value(f"%p{len(params)}"), bounds)
+        params.append((kind, kind, outer.lanes.scalar(value)))
+    inner.around.facts = list(outer.around.facts)
+    body, after, next_, done = w.labels("body", "after", "%next", "done")
+    w.do(f"br label %{body}")
+    w.start(body)
+    now = w.let(f"phi i64 [ %begin, %entry ], [ {next_}, %{after} ]")
+    inner.around.bind(loop.var, Value(now), (0, count - 1))
+    attributes = fill(inner)
+    labels = (body, after, next_, done)
+    inner.around.close(Loop(loop.var, "%end", 1, labels, inner.lanes.mark()))
+    if inner.fails is not None:
+        _report(inner, f"%p{len(params)}")
+        params.append(("ptr", "ptr nonnull", _flag(outer)))
+    w.do("ret void")
+    outer.w.helpers.update(w.helpers)
+    outer.w.functions.update(w.functions)
+    _call(outer, f"{name}.chunk", [(kind, text) for kind, _, text in params], count)
+    told = [f"{full} %p{number}" for number, (_, full, _) in enumerate(params)]
+    head = f"define internal void @{name}({', '.join([*told, 'i64 %begin', 'i64 %end'])})"
+    chunk = _chunk(name, [kind for kind, _, _ in params])
+    lines = [f"{head} {attributes} {{", "entry:", *inner.registers, *w.lines, "}"]
+    return [*lines, *chunk]
+
+
+def _captured(loop: For, outer: Values) -> tuple[dict[str, list[Buffer]], list[ScalarVar]]:
+    """What a loop uses from outside: buffers by where they are, and the variables there are."""
+    free = free_vars(loop.body)
+    pointers: dict[str, list[Buffer]] = {}
+    for buffer, place in outer.access.places.items():
+        if buffer in free:
+            pointers.setdefault(place.pointer, []).append(buffer)
+    return pointers, list(outer.around.vars)
+
+
+def _flag(outer: Values) -> str:
+    """Where the function around notes that a check failed."""
+    if outer.fails is None:
+        outer.fails = outer.reserve("i1")
+        outer.registers.append(f"  store i1 false, ptr {outer.fails}")
+    return outer.fails
+
+
+def _report(inner: Values, flag: str) -> None:
+    """Tell the function around that a check failed; several chunks may, and all say the same."""
+    w = inner.w
+    failed = w.let(f"load i1, ptr {inner.fails}")
+    tell, done = w.labels("tell", "told")
+    w.do(f"br i1 {failed}, label %{tell}, label %{done}")
+    w.start(tell)
+    w.do(f"store atomic i8 1, ptr {flag} monotonic, align 1")
+    w.do(f"br label %{done}")
+    w.start(done)
+
+
+def _call(outer: Values, chunk: str, values: list[tuple[str, str]], count: int) -> None:
+    """Write down what the chunks need, and let the pool run them."""
+    w = outer.w
+    env = outer.reserve("i64", max(2, len(values)))
+    for number, (kind, text) in enumerate(values):
+        at = w.let(f"getelementptr inbounds i64, ptr {env}, i64 {number}")
+        w.do(f"store {kind} {text}, ptr {at}, align 8")
+    w.do(f"call void @{PARALLEL}(ptr @{chunk}, ptr {env}, i64 {count})")
+
+
+def _chunk(name: str, kinds: list[str]) -> list[str]:
+    w = Writer()
+    args = []
+    for number, kind in enumerate(kinds):
+        at = w.let(f"getelementptr inbounds i64, ptr %env, i64 {number}")
+        args.append(f"{kind} {w.let(f'load {kind}, ptr {at}, align 8')}")
+    w.do(f"call void @{name}({', '.join([*args, 'i64 %begin', 'i64 %end'])})")
+    w.do("ret void")
+    head = f"define internal void @{name}.chunk(ptr %env, i64 %begin, i64 %end) nounwind {{"
+    return [head, "entry:", *w.lines, "}"]
