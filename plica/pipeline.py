@@ -20,20 +20,20 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica import __version__
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
@@ -47,7 +47,7 @@ from plica.ir.passes import Pass, Pipeline
 from plica.ir.script import Scripted, as_module
 from plica.ir.show import show_kernel
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import Contract, named
+from plica.rewrite.contract import Contract, fused, named
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
 from plica.rewrite.history import History
@@ -64,6 +64,7 @@ from plica.runtime.artefact import (
 )
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
+from plica.runtime.host import cores
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
 from plica.runtime.port import Array, Port
@@ -109,6 +110,8 @@ class Lowered:
     derivation: Derivation
     program: Program
     plan: Plan
+    fused: bool = False
+    """Whether `a * b + c` may be rounded once."""
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
@@ -126,8 +129,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     lets a module that is
     still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
     they are, rewrite the module first, then Plica's own; only rules within the `contract` are
-    used (`approx(1e-4)` if none is given), and the code itself neither contracts nor reassociates
-    floats.  A tuning `database` is refused until there is something it would change.
+    used (`approx(1e-4)` if none is given), and the code rounds products before they are added
+    unless it is `fused` or looser.  A tuning `database` is refused until there is something it would change.
     """
     _check_options(threads, database)
     machine = find_target(target)
@@ -135,13 +138,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
     kept = contract_of(contract)
     module = as_module(mod)
-    count = len(os.sched_getaffinity(0)) if threads is None else threads
+    count = cores() if threads is None else threads
     key = (module, machine, kept, chosen, count)
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
     with paused():  # nothing the compiler makes is cyclic
-        made = build(lower(module, kept, chosen), machine, count)
+        made = build(lower(module, kept, chosen, machine), machine, count)
     if cache:
         _compiled[key] = made
     return made
@@ -160,17 +163,21 @@ def contract_of(given: Contract | str | None) -> Contract:
 
 
 def lower(
-    module: Module, contract: Contract = DEFAULT_CONTRACT, packs: Sequence[Pack] = ()
+    module: Module,
+    contract: Contract = DEFAULT_CONTRACT,
+    packs: Sequence[Pack] = (),
+    target: Target | None = None,
 ) -> Lowered:
-    """The program of a module and its memory plan."""
-    return sequenced(optimise(infer(module), contract, packs))
+    """The program of a module and its memory plan; with a target, scheduled for it."""
+    history = optimise(infer(module), contract, packs)
+    return evolve(sequenced(history, target), fused=contract >= fused)
 
 
-def sequenced(history: History) -> Lowered:
+def sequenced(history: History, target: Target | None = None) -> Lowered:
     """The program of an inferred module, as it is, and its memory plan."""
     for each in PASSES:
         history = history.through(each)
-    program = sequence(history.module)
+    program = sequence(history.module, None if target is None else machine_of(target))
     source = history.derivation.source
     assert isinstance(source, Module)
     return Lowered(source, history.derivation, program, place(program))
@@ -181,13 +188,13 @@ def build(lowered: Lowered, target: Target, threads: int = 1) -> Executable:
     program, plan = lowered.program, lowered.plan
     texts = {
         "kernel": lambda: kernels(program),
-        "llvm": lambda: fold(program, plan, target),
-        "asm": lambda: toolchain.assembly(fold(program, plan, target), target),
+        "llvm": lambda: fold(program, plan, target, lowered.fused),
+        "asm": lambda: toolchain.assembly(fold(program, plan, target, lowered.fused), target),
     }
     toolchain.check_host(target)
     if can_link():
         return executable(assemble(lowered, target, threads), texts=texts)
-    native = toolchain.build(fold(program, plan, target), target)
+    native = toolchain.build(fold(program, plan, target, lowered.fused), target)
     return Executable(
         native.address,
         interface(lowered.module.main_function(), program),
@@ -207,7 +214,7 @@ def assemble(lowered: Lowered, target: Target, threads: int = 1) -> Artefact:
         interface(lowered.module.main_function(), program),
         Machine(target.triple, target.cpu, target.features),
         threads,
-        (toolchain.emit(fold(program, plan, target), target),),
+        (toolchain.emit(fold(program, plan, target, lowered.fused), target),),
         tuple([_bytes(each) for each in program.constants]),
         plan.size,
         tuple([launch.source for launch in launches(program)]),

@@ -9,6 +9,7 @@ instructions that compiled kernels use are looked at; what the system does not t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -41,6 +42,13 @@ NAMES: Final[dict[str, dict[str, str]]] = {
 }
 """LLVM's names of features, and those of the system."""
 # fmt: on
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def check(machine: Machine) -> None:

@@ -10,6 +10,7 @@ Not here: what is done with a match (`plica.schedule.primitive.tensorize`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, permutations
 from typing import Any, Final, TypeAlias
 
@@ -85,6 +86,7 @@ class Description:
     nests: tuple[Nest, ...]
 
 
+@lru_cache(maxsize=256)
 def described(intrinsic: TensorIntrinsic) -> Description | str:
     """The meaning as nests, or what in it cannot be matched."""
     meaning: Kernel = intrinsic.meaning
@@ -117,6 +119,8 @@ def matched(nests: Sequence[Nest], of: Description) -> Match | Difference:
             for each in _nest_matches(ours, theirs, of, state):
                 if isinstance(each, Match):
                     after.append(each)
+                    if ours is nests[-1]:
+                        break  # nothing that follows could rule it out
                 elif each.depth >= best.depth:
                     best = each
         states = after[:MOST_WAYS]

@@ -64,7 +64,7 @@ def test_preconditions_are_documented() -> None:
 def test_planted_bugs_are_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.plant(monkeypatch, mutation.kind)
     try:
-        found = fuzz(BUDGET, focus=(mutation.kind, *mutation.beside)).finding
+        found = fuzz(BUDGET, seed=1, focus=(mutation.kind, *mutation.beside)).finding
     finally:
         monkeypatch.undo()
         forget()

@@ -6,7 +6,8 @@ read lane by lane.  A load whose index may be outside its buffer is made only wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from attrs import frozen
@@ -183,6 +184,22 @@ class Access:
         places = w.let(f"getelementptr {one}, ptr {pointer}, <{n} x i64> {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
+
+    @contextmanager
+    def only_where(self, inside: Value) -> Iterator[None]:
+        """Do what is written inside if a condition holds."""
+        if inside == TRUE:
+            yield
+            return
+        w = self.lanes.w
+        here, skip = w.labels("write", "skip")
+        w.do(f"br i1 {inside.text}, label %{here}, label %{skip}")
+        w.start(here)
+        mark = self.lanes.mark()
+        yield
+        self.lanes.release(mark)
+        w.do(f"br label %{skip}")
+        w.start(skip)
 
     # --- writing -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plica.codegen.llvm import helper
+from plica.codegen.llvm import helper, pool
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
 from plica.codegen.place import Plan
@@ -35,9 +35,10 @@ def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -
     """The LLVM text of a program; `contract` allows `a * b + c` to be rounded once."""
     fused = contract and target.has_fma
     width = target.vector_bits
+    shared = pool.has_pool(target.triple)
     kernels = {
         (number, over): emit(
-            program.kernels[number], _variant(number, over, program), over, fused, width
+            program.kernels[number], _variant(number, over, program), over, fused, width, shared
         )
         for number, over in sorted(
             {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
@@ -53,6 +54,7 @@ def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -
         *helper.texts(helpers, target.has_half, target.has_fma),
         *("\n".join(each.lines) for each in texts),
         *_Regions(program, plan, kernels).functions(),
+        *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
     ]
     return "\n".join(parts) + "\n"
 

@@ -1,9 +1,9 @@
 """Formulas: the functions of f32 that Plica computes itself, as straight LLVM text.
 
 Each is an argument reduction and a polynomial, wrong by at most 4 units in the last place for every
-f32, and has no branches: the same text serves a scalar and, made wide by `plica.codegen.llvm.helper`
-for any number of lanes, gives the same bits in each.  The polynomials are least-maximum fits over
-the reduced interval, lowest power first.
+f32, and has no branches: the same text serves a scalar and, made wide (`widened` in
+`plica.codegen.llvm.helper`), any number of lanes, with the same bits.  The polynomials are
+least-maximum fits over the reduced interval, lowest power first.
 
 >>> print(text("exp2", fused=True).splitlines()[0])
 define internal float @plica.exp2.f32(float %x) alwaysinline {

@@ -207,8 +207,8 @@ class _Statements:
                 stack.append(partial(around.close, opened))
                 self._known(loop.body, within(loop.var, loop.extent))
             case _:
-                name = loop.var.name
-                raise CompilerBug(f"Lowering left the {loop.kind} loop {name} in a kernel.")
+                var = loop.var.name
+                raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
 
     def _fill(self, loop: For, inner: Values) -> str:
         """Write the body of a parallel loop into a function of its own."""

@@ -1,9 +1,8 @@
 """Scalar operations in LLVM's text: the meaning `plica.ir.scalar` states, for every operand.
 
 Every operation takes a number of lanes, `n`: 0 for a single value, otherwise all operands are
-vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (division by
-zero, shifts beyond the width, casts out of range are all guarded), so both sides of a `Select` may
-be computed before one is chosen.
+vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (divisions by
+zero, shifts, casts out of range are guarded): both sides of a `Select` may be computed.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def _arithmetic(
     return rounded(w, w.let(f"{word} {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
 
 
-def _floor(
+def _floor(  # noqa: PLR0917  # and whether it is natural
     w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0
 ) -> str:
     a, b = kids

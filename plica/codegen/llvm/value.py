@@ -18,13 +18,14 @@ from plica.codegen.llvm.around import Around, Loop
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant
 from plica.codegen.llvm.scalar import multiply_add, operate
 from plica.codegen.llvm.scope import Scope, find, operands, outside, value_of
+from plica.codegen.llvm.word import flag as flag_of
 from plica.codegen.llvm.word import literal, register
 from plica.codegen.llvm.writer import Writer
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known
-from plica.ir.dtype import f32, f64, i64
+from plica.ir.dtype import bool_, f32, f64, i64
 from plica.ir.scalar import (
     Add,
     And,
@@ -79,13 +80,35 @@ class Values:
         return name
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
-        """`buffer[indices] = value`."""
-        for index, size in zip(indices, self.access.places[buffer].shape, strict=True):
-            if not self.around.is_inside(index, max(1, size)):
-                raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
+        """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
+        lanes, around, shape = self.lanes, self.around, self.access.places[buffer].shape
+        unsure = [
+            (index, max(1, size))
+            for index, size in zip(indices, shape, strict=True)
+            if not around.is_inside(index, max(1, size))
+        ]
+        if unsure and not around.facts:
+            raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
         found = self.evaluate([value, *indices])
+        where = dict(zip(indices, found[1:], strict=True))
+        fits = self._fit([(where[index], size) for index, size in unsure])
+        self._note(lanes.negated(fits))
         sound = self._sound(indices, found[1:])
-        self.access.store(buffer, found[1:], found[0], self.around.mask, sound)
+        if not fits.is_uniform:
+            self.access.store(buffer, found[1:], found[0], lanes.both(around.mask, fits), sound)
+            return
+        with self.access.only_where(fits):
+            self.access.store(buffer, found[1:], found[0], around.mask, sound)
+
+    def _fit(self, places: Sequence[tuple[Value, int]]) -> Value:
+        """Whether all indices are below their counts, and not negative."""
+        lanes, found = self.lanes, TRUE
+        for value, count in places:
+            n = 0 if value.is_uniform else lanes.count
+            text = lanes.vector(value, i64) if n else lanes.scalar(value)
+            fits = f"icmp ult {register(i64, n)} {text}, {literal(count, i64, n)}"
+            found = lanes.both(found, Value(self.w.let(fits), None if n else 0))
+        return found
 
     def _sound(self, indices: Sequence[Scalar], found: Sequence[Value]) -> bool:
         """Whether each index is inside its buffer without the constant it has in the end too."""
@@ -212,7 +235,8 @@ class Values:
         match node:
             case Add() | Sub() | Mul() if dtype_of(node) is i64:
                 word = {Add: lanes.add, Sub: lanes.sub, Mul: lanes.mul}[type(node)]
-                return word(*found, "nsw " if self.around.is_near(node, found) else "")
+                a, b = found
+                return word(a, b, "nsw " if self.around.is_near(node, found) else "")
             case And():
                 return lanes.both(*found)
             case Or():
@@ -224,14 +248,8 @@ class Values:
             case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
                 return self._decided(node, left, right)
             case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
-                a, b = found[0].number, found[1].number
-                if a is None or b is None:
-                    return None
-                if isinstance(node, Min | Max):
-                    return constant(min(a, b) if isinstance(node, Min) else max(a, b))
-                if b == 0:
-                    return constant(0)
-                return constant(a // b if isinstance(node, FloorDiv) else a % b)
+                x, y = found[0].number, found[1].number
+                return None if x is None or y is None else _folded(node, x, y)
             case _:
                 return None
 
@@ -263,24 +281,24 @@ class Values:
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]
     ) -> tuple[Value, Value | None]:
         """The element, and whether an index was outside; None where that cannot be."""
-        lanes, place = self.lanes, self.access.places[buffer]
-        inside, checked = TRUE, False
-        for index, value, count in zip(indices, found, place.shape, strict=True):
-            low, high = self.around.interval(index)
+        lanes, around = self.lanes, self.around
+        unsure: list[tuple[Value, int]] = []
+        needed = TRUE
+        shape = self.access.places[buffer].shape
+        for index, value, count in zip(indices, found, shape, strict=True):
+            low, high = around.interval(index)
             if count == 0:
-                return nothing(buffer), self.around.mask
+                return nothing(buffer), TRUE
             if low >= 0 and high < count:
                 continue
-            if self.around.is_inside(index, count):  # in the lanes that take part
-                inside = lanes.both(inside, self.around.mask)
-                continue
-            n = 0 if value.is_uniform else lanes.count
-            text = lanes.vector(value, i64) if n else lanes.scalar(value)
-            fits = f"icmp ult {register(i64, n)} {text}, {literal(count, i64, n)}"
-            inside = lanes.both(inside, Value(self.w.let(fits), None if n else 0))
-            checked = True
+            if around.is_inside(index, count):
+                needed = around.mask  # it is inside in the lanes that take part
+            else:
+                unsure.append((value, count))
+        fits = self._fit(unsure)
+        inside = lanes.both(fits, needed)
         loaded = self.access.load(buffer, found, inside, self._sound(indices, found))
-        return loaded, lanes.negated(inside) if checked else None
+        return loaded, lanes.negated(fits) if unsure else None
 
     # --- reductions ----------------------------------------------------------------------------
 
@@ -288,11 +306,11 @@ class Values:
         n = self._width(node)
         of = dtype_of(node)
         total = self.reserve(register(of, n))
-        flag = self.reserve("i1")
+        flag = self.reserve(flag_of(n))
         first = _start(node)
         text = self.lanes.vector(first, of) if n else self.lanes.scalar(first)
         self.w.do(f"store {register(of, n)} {text}, ptr {total}")
-        self.w.do(f"store i1 false, ptr {flag}")
+        self.w.do(f"store {flag_of(n)} {literal(False, bool_, n)}, ptr {flag}")
         self.loops = True
         loops = []
         for var, extent in zip(node.axes, node.extents, strict=True):
@@ -303,12 +321,11 @@ class Values:
         return loops, total, flag
 
     def _width(self, node: Reduce) -> int:
-        """How many lanes a reduction has: all, if it is another in each."""
-        return (
-            self.lanes.count
-            if self.around.lane is not None and self.around.lane in free_vars(node)
-            else 0
-        )
+        """How many lanes a reduction has: all, if it may be another in each."""
+        around = self.around
+        if around.lane is None or (around.lane not in free_vars(node) and around.mask.is_uniform):
+            return 0
+        return self.lanes.count
 
     def _close(
         self, node: Reduce, scopes: list[Scope], loops: list[Loop], total: str, flag: str
@@ -323,8 +340,9 @@ class Values:
         for each in added:
             fails = lanes.either(fails, outside(scopes[-1], each, self.around, self._operands))
         if fails != FALSE:
-            before = w.let(f"load i1, ptr {flag}")
-            w.do(f"store i1 {w.let(f'or i1 {before}, {lanes.some(fails)}')}, ptr {flag}")
+            before = Value(w.let(f"load {flag_of(n)}, ptr {flag}"), None if n else 0)
+            now = lanes.either(before, fails)
+            w.do(f"store {flag_of(n)} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
             joined = multiply_add(w, (*texts, so_far), of, n)
@@ -339,7 +357,7 @@ class Values:
         scope.values[node] = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)
         scope.order.append(node)
         if fails != FALSE:
-            scope.outside[node] = Value(w.let(f"load i1, ptr {flag}"))
+            scope.outside[node] = Value(w.let(f"load {flag_of(n)}, ptr {flag}"), None if n else 0)
             scope.unsafe.add(node)
 
     # --- checks --------------------------------------------------------------------------------
@@ -355,6 +373,19 @@ class Values:
         before = self.w.let(f"load i1, ptr {self.fails}")
         now = self.w.let(f"or i1 {before}, {self.lanes.some(failed)}")
         self.w.do(f"store i1 {now}, ptr {self.fails}")
+
+
+def _folded(node: FloorDiv | FloorMod | Min | Max, x: int, y: int) -> Value:
+    """An operation on two numbers that are known."""
+    match node:
+        case Min():
+            return constant(min(x, y))
+        case Max():
+            return constant(max(x, y))
+        case _ if y == 0:
+            return constant(0)
+        case _:
+            return constant(x // y if isinstance(node, FloorDiv) else x % y)
 
 
 def _start(node: Reduce) -> Value:

@@ -8,7 +8,7 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -16,24 +16,31 @@ from attrs import frozen
 
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
+from plica.codegen.lower.scheduled import Scheduled, packed, scheduled
 from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Space, Step
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.ir.dim import known
 from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Project, Tuple, Var
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
+from plica.ir.scalar import Buffer
 from plica.ir.type import TensorType, TupleType, static_shape
 from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.error import UnsupportedError
+from plica.schedule.default import Machine
 
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
 
-def sequence(of: Module) -> Program:
-    """The program of a resolved and decomposed module."""
+def sequence(of: Module, machine: Machine | None = None) -> Program:
+    """The program of a resolved and decomposed module.
+
+    With a machine, kernels for which there are rules of thumb are scheduled for it.
+    """
     function = of.main_function()
-    return _Maker().program(function.params, function.body)
+    return _Maker(machine).program(function.params, function.body)
 
 
 def leaves(value: Expr) -> Iterator[Expr]:
@@ -99,7 +106,7 @@ class _Launch:
     kernel: Kernel
     digest: str
     reads: tuple[Expr, ...]
-    target: int
+    targets: tuple[int, ...]
     source: str
 
 
@@ -126,7 +133,8 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine | None) -> None:
+        self.machine = machine
         self.tree = Tree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -198,11 +206,34 @@ class _Maker:
         assert isinstance(function, Function)
         found = fused(function)
         target = self.result((step, 0), region, step)
-        reads = tuple([args[read] for read in found.reads])
+        reads = [args[read] for read in found.reads]
+        kernel, key = found.kernel, found.digest
+        targets = [target]
+        made = self.scheduled(function, reads)
+        if made is not None:
+            kernel, key = made.kernel, made.digest
+            for each in made.packings:
+                of = shown(reads[each.input])
+                assert isinstance(of, Const)
+                reads[each.input] = packed(of, each)
+            targets = [*[self.scratch(each) for each in made.scratch], target]
         for read in reads:
             self.need(read, region)
-        launch = _Launch(found.kernel, found.digest, reads, target, found.source)
+        launch = _Launch(kernel, key, tuple(reads), tuple(targets), found.source)
         self.steps[region].append((index, launch))
+
+    def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
+        """The kernel by rules of thumb, if there is a machine to make one for."""
+        if self.machine is None:
+            return None
+        # A view of a constant has another shape than the kernel would be told.
+        constant = tuple([isinstance(each, Const) for each in reads])
+        return scheduled(function, constant, self.machine)
+
+    def scratch(self, of: Buffer) -> int:
+        """A slot for what a kernel keeps to itself."""
+        shape = tuple([known(size) or 0 for size in of.shape])
+        return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
 
     def need(self, leaf: Expr, region: int) -> None:
         """Note that a tensor is needed in a region."""
@@ -252,9 +283,16 @@ class _Maker:
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         if prod(shape) * of.dtype.bytes > MOST_BYTES:
             raise UnsupportedError(too_large(str(of)))
+        return self.add(Slot(space, self.count(space), shape, of.dtype))
+
+    def count(self, space: Space) -> int:
+        """The number of the next slot of a space."""
         index = self.counts.get(space, 0)
         self.counts[space] = index + 1
-        self.slots.append(Slot(space, index, shape, of.dtype))
+        return index
+
+    def add(self, slot: Slot) -> int:
+        self.slots.append(slot)
         return len(self.slots) - 1
 
     def where(self, leaf: Expr) -> int:
@@ -265,10 +303,10 @@ class _Maker:
 
     def finish(self, step: _Pending) -> Step:
         match step:
-            case _Launch(kernel, key, reads, target, source):
-                args = (*(self.where(read) for read in reads), target)
-                known = self.kernels.setdefault(key, (len(self.kernels), kernel, source))
-                return Launch(known[0], args, source)
+            case _Launch(kernel, key, reads, targets, source):
+                args = (*(self.where(read) for read in reads), *targets)
+                found = self.kernels.setdefault(key, (len(self.kernels), kernel, source))
+                return Launch(found[0], args, source)
             case _Choose(condition, then, orelse):
                 return Choose(self.where(condition), then, orelse)
             case Force():

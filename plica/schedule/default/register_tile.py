@@ -35,7 +35,7 @@ from plica.schedule.primitive import (
 )
 from plica.schedule.site import map_of
 
-MOST = 256
+MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
 
 SHORT = 8

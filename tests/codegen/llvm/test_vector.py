@@ -1,4 +1,4 @@
-"""Vectorized and unrolled loops: whatever the kinds of its loops, a kernel computes what it means."""
+"""Vectorized and unrolled loops: a kernel computes what it means, whatever kinds its loops are."""
 
 from __future__ import annotations
 
@@ -306,8 +306,9 @@ def test_products_are_fused_only_where_that_is_allowed() -> None:
 
 def test_what_llvm_should_look_at_is_said() -> None:
     x, y, i = buffer("x", (64,), i32), buffer("y", (64,), i32), axis("i")
-    for kind, plain in (("serial", True), ("vectorized", False), ("unrolled", False)):
-        loop = For(i, index(64), kind, Store(y, (i,), x[i] + 1))  # type: ignore[arg-type]  # closed
+    kinds: dict[LoopKind, bool] = {"serial": True, "vectorized": False, "unrolled": False}
+    for kind, plain in kinds.items():
+        loop = For(i, index(64), kind, Store(y, (i,), x[i] + 1))
         assert (PLAIN in emit(Kernel((), (x, y), 1, loop), "k").lines[0]) == plain
     again = For(i, index(64), "vectorized", Store(y, (i,), Load(y, (i,)) + x[i]))
     assert PLAIN in emit(Kernel((), (x, y), 1, again), "k").lines[0]
@@ -315,7 +316,8 @@ def test_what_llvm_should_look_at_is_said() -> None:
 
 def test_loops_of_other_machines_are_refused() -> None:
     x, i = buffer("x", (4,), f32), axis("i")
-    for kind in ("virtual", "threadIdx.x"):
-        loop = For(i, index(4), kind, Store(x, (i,), Lit(0, f32)))  # type: ignore[arg-type]
+    kinds: tuple[LoopKind, ...] = ("virtual", "threadIdx.x")
+    for kind in kinds:
+        loop = For(i, index(4), kind, Store(x, (i,), Lit(0, f32)))
         with pytest.raises(CompilerBug, match=f"Lowering left the {kind} loop i"):
             emit(Kernel((), (x,), 0, loop), "k")

@@ -1,0 +1,63 @@
+"""Scheduled: the kernel of a primitive function by rules of thumb, if there is one for it.
+
+Such a kernel may want some of its inputs packed, which is done once if they are constants, and may
+need scratch memory.  Where no rule applies there is none, and the plain nest of `fused` is used.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.codegen.lower.fused import Fused, fused
+from plica.codegen.lower.passes import lower
+from plica.codegen.target import Target
+from plica.core.digest import digest
+from plica.ir.graph import Const, Function, const
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Buffer
+from plica.schedule.default import Machine, Packing, Work, default_schedule, formed
+
+
+@frozen(eq=False)
+class Scheduled:
+    """A lowered kernel, the digest of it, which inputs it wants packed, and its scratch memory."""
+
+    kernel: Kernel
+    digest: str
+    packings: tuple[Packing, ...]
+    scratch: tuple[Buffer, ...]
+
+
+def machine_of(target: Target) -> Machine:
+    """What rules of thumb ask of a target."""
+    caches = tuple([target.cache(level) for level in (1, 2)])
+    return Machine(target.vector_bits, target.vector_registers, caches)
+
+
+@lru_cache(maxsize=1024)
+def scheduled(
+    function: Function, constant: tuple[bool, ...], machine: Machine
+) -> Scheduled | None:
+    """The kernel of a primitive function; `constant` says which of what it reads is known now."""
+    found = formed(work_of(fused(function)), constant, machine)
+    made = None if found is None else default_schedule(found.kernel, machine)
+    if found is None or made is None:
+        return None
+    kernel = lower(made[1], "cpu")
+    return Scheduled(kernel, digest(kernel), found.packings, found.scratch)
+
+
+def work_of(of: Fused) -> Work:
+    """What a fused kernel does, as schedules begin with it."""
+    end = of.finish
+    if end is None:
+        return Work(of.compute)
+    return Work(of.compute, end.reduced, end.shape, end.indices, end.value)
+
+
+@lru_cache(maxsize=256)
+def packed(of: Const, packing: Packing) -> Const:
+    """A constant as a kernel wants it."""
+    return const(packing.apply(of.numpy()), of.dtype)

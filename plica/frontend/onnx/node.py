@@ -1,0 +1,320 @@
+"""Nodes: one operator of a model as the rows of the table see it.
+
+A row asks for inputs and attributes by what they must be, and a node answers or refuses with its
+name as the place.  What a row has not asked for is noticed: an attribute or an input that is
+present and unread would be a meaning lost in silence, so it is refused.
+
+>>> from onnx import helper
+>>> from plica.ir.graph import const
+>>> node = Node(helper.make_node("Relu", ["x"], ["y"], name="r"), 17, (Value(const([1.0])),))
+>>> node.place, str(node.type(0).dtype)
+('r', 'f64')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.storage import Array, array_of
+from plica.frontend.onnx.value import Value
+from plica.ir.dim import known
+from plica.ir.graph import Expr, Var
+from plica.ir.op.relation import Shape
+from plica.ir.scalar import Scalar
+from plica.ir.type import TensorType
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, NodeProto
+
+_KINDS: Final = {
+    "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
+    "floats": 6, "ints": 7, "strings": 8,
+}  # fmt: skip
+
+
+class Bodies(Protocol):
+    """Who reads the graphs inside of nodes."""
+
+    def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
+        """The outputs of a graph inside a node on given inputs."""
+
+    def fresh(self, hint: str) -> str:
+        """A name that no variable has."""
+
+
+class NeedsValue(UnsupportedError):
+    """A shape, an axis or a count depends on values that are only known when the model runs."""
+
+    def __init__(self, first: Diagnostic, *rest: Diagnostic, inputs: tuple[str, ...] = ()) -> None:
+        super().__init__(first, *rest)
+        self.inputs = inputs
+
+
+class Node:
+    """An operator with its inputs, attributes and version."""
+
+    def __init__(  # noqa: PLR0917  # what an operator of a model is made of
+        self,
+        proto: NodeProto,
+        opset: int,
+        inputs: Sequence[Value | None],
+        folder: Path | None = None,
+        bodies: Bodies | None = None,
+        scope: Any = None,  # whatever `bodies` needs to find names
+        prefix: str = "",
+    ) -> None:
+        self.proto, self.opset, self.inputs = proto, opset, tuple(inputs)
+        self.folder, self.scope, self._bodies = folder, scope, bodies
+        self.place = prefix + name_of(proto)
+        self._attributes: dict[str, AttributeProto] = {a.name: a for a in proto.attribute}
+        self._asked: set[str] = set()
+        self._read: set[int] = set()
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    def value(self, at: int) -> Value | None:
+        """An input, None where it is left out."""
+        self._read.add(at)
+        return self.inputs[at] if at < len(self.inputs) else None
+
+    def need(self, at: int) -> Value:
+        """An input that must be there."""
+        found = self.value(at)
+        if found is None:
+            self.malformed(f"Input {at} of {self.proto.op_type} is missing.", "a tensor", "nothing")
+        return found
+
+    def x(self, at: int = 0) -> Expr:
+        """An input that must be there, as a term."""
+        return self.need(at).expr
+
+    def maybe(self, at: int) -> Expr | None:
+        """An input as a term, None where it is left out."""
+        found = self.value(at)
+        return None if found is None else found.expr
+
+    def all(self) -> tuple[Expr, ...]:
+        """Every input; none may be left out."""
+        if not self.inputs:
+            self.malformed(f"{self.proto.op_type} has no inputs.", "one or more", "none")
+        return tuple(self.x(at) for at in range(len(self.inputs)))
+
+    def type(self, at: int = 0) -> TensorType:
+        """The type of an input that must be there."""
+        return self.need(at).type
+
+    def rank(self, at: int = 0) -> int:
+        """The number of axes of an input."""
+        return len(self.type(at).shape)
+
+    def shape(self, at: int = 0) -> Shape:
+        """The shape of an input."""
+        return self.type(at).shape
+
+    def sizes(self, at: int = 0) -> tuple[int, ...]:
+        """The shape of an input in numbers."""
+        sizes = tuple(known(size) for size in self.shape(at))
+        if None in sizes:
+            self.unsupported(
+                f"{self.proto.op_type} needs an input whose sizes are numbers.",
+                "known sizes",
+                str(self.type(at)),
+                "Say what the symbolic dims are: from_onnx(model, dims={...}).",
+            )
+        return tuple(size for size in sizes if size is not None)
+
+    def numbers(self, at: int) -> Array:
+        """The elements of an input that must not depend on what the model is run on."""
+        value = self.need(at)
+        found = value.numbers()
+        if found is None:
+            self._unknown(at, value)
+        return found
+
+    def optional_numbers(self, at: int) -> Array | None:
+        """The elements of an input, None where it is left out."""
+        return None if self.value(at) is None else self.numbers(at)
+
+    def scalar(self, at: int) -> Any:  # Any: a number of the input's own kind
+        """The one number that an input is."""
+        numbers = self.numbers(at)
+        if numbers.size != 1:
+            message = f"Input {at} of {self.proto.op_type} must be one number."
+            self.malformed(message, "one element", f"shape {numbers.shape}")
+        return numbers.reshape(-1)[0].item()
+
+    def vector(self, at: int) -> list[Scalar | int]:
+        """The integers of an input of rank 1: numbers, or terms in symbolic dims."""
+        value = self.need(at)
+        found = value.terms()
+        if found is None:
+            self._unknown(at, value)
+        if found.ndim > 1:
+            message = f"Input {at} of {self.proto.op_type} must be a vector."
+            self.malformed(message, "rank 1", f"rank {found.ndim}")
+        return list(found.reshape(-1))
+
+    def whole(self, at: int) -> list[int]:
+        """The integers of an input of rank 1, which must be numbers."""
+        found = self.vector(at)
+        if not all(isinstance(each, int) for each in found):
+            self._unknown(at, self.need(at))
+        return [int(each) for each in found]  # type: ignore[arg-type]  # all are int by now
+
+    def _unknown(self, at: int, value: Value) -> NoReturn:
+        inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
+        what = f"Input {at} of {self.proto.op_type} is only known when the model runs"
+        named = ", ".join(map(repr, inputs))
+        message = f"{what}; it depends on {named}." if inputs else f"{what}."
+        hint = "Give values for these inputs, or sizes for symbolic dims: from_onnx(…, fixed=…)."
+        place = Place(node=self.place)
+        raise NeedsValue(
+            Diagnostic("unknown-value", message, place, "a constant", str(value.type), hint),
+            inputs=inputs,
+        )
+
+    # --- attributes ------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is given."""
+        return name in self._attributes
+
+    # Any: the value is what the kind says, and the methods below say it to the type checker.
+    def _attribute(self, name: str, kind: str, default: Any) -> Any:
+        self._asked.add(name)
+        found = self._attributes.get(name)
+        if found is None:
+            if default is _REQUIRED:
+                message = f"{self.proto.op_type} has no attribute {name!r}."
+                self.malformed(message, name, "nothing")
+            return default
+        if found.type != _KINDS[kind]:
+            message = f"The attribute {name!r} of {self.proto.op_type} is of the wrong kind."
+            self.malformed(message, kind, str(found.type))
+        match kind:
+            case "float":
+                return float(np.float32(found.f))
+            case "int":
+                return int(found.i)
+            case "string":
+                return found.s.decode("utf-8", "replace")
+            case "tensor":
+                return array_of(found.t, self.folder, self.place)
+            case "graph":
+                return found.g
+            case "floats":
+                return tuple(float(each) for each in found.floats)
+            case "ints":
+                return tuple(int(each) for each in found.ints)
+            case _:
+                return tuple(each.decode("utf-8", "replace") for each in found.strings)
+
+    def int(self, name: str, default: Any = None) -> int:
+        """An integer; it must be given where there is no default."""
+        value: int = self._attribute(name, "int", _REQUIRED if default is None else default)
+        return value
+
+    def float(self, name: str, default: float) -> float:
+        """A number."""
+        value: float = self._attribute(name, "float", default)
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """A word."""
+        value: str = self._attribute(name, "string", default)
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """Words, None where they are not given."""
+        value: tuple[str, ...] | None = self._attribute(name, "strings", None)
+        return value
+
+    def ints(self, name: str) -> tuple[int, ...] | None:
+        """Integers, None where they are not given."""
+        value: tuple[int, ...] | None = self._attribute(name, "ints", None)
+        return value
+
+    def floats(self, name: str) -> tuple[float, ...] | None:
+        """Numbers, None where they are not given."""
+        value: tuple[float, ...] | None = self._attribute(name, "floats", None)
+        return value
+
+    def tensor(self, name: str) -> Array | None:
+        """A stored tensor, None where it is not given."""
+        value: Array | None = self._attribute(name, "tensor", None)
+        return value
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that change nothing here."""
+        self._asked.update(names)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer that says yes or no."""
+        return bool(self.int(name, int(default)))
+
+    # --- bodies ----------------------------------------------------------------------------------
+
+    def graph(self, name: str) -> GraphProto:
+        """A graph inside the node."""
+        found: GraphProto = self._attribute(name, "graph", _REQUIRED)
+        return found
+
+    def run(self, graph: GraphProto, *given: Value) -> list[Value]:
+        """The outputs of a graph inside the node."""
+        assert self._bodies is not None
+        return self._bodies.body(self, graph, given)
+
+    def fresh(self, hint: str) -> str:
+        """A name that no variable has."""
+        assert self._bodies is not None
+        return self._bodies.fresh(hint)
+
+    # --- refusals --------------------------------------------------------------------------------
+
+    def malformed(self, message: str, expected: str, found: str) -> NoReturn:
+        """The model breaks the format."""
+        raise Malformed(
+            Diagnostic("bad-model", message, Place(node=self.place), expected, found)
+        )
+
+    def unsupported(
+        self, message: str, expected: str | None = None, found: str | None = None,
+        suggestion: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        """The model is right, and asks for what Plica does not have."""
+        place = Place(node=self.place)
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, place, expected, found, suggestion)
+        )
+
+    def finish(self, outputs: int) -> None:
+        """Refuse what was given and not looked at, and outputs that were not made."""
+        for name in self._attributes:
+            if name not in self._asked:
+                message = f"The attribute {name!r} of {self.proto.op_type} is not supported."
+                self.unsupported(message)
+        for at, value in enumerate(self.inputs):
+            if value is not None and at not in self._read:
+                self.unsupported(f"Input {at} of {self.proto.op_type} is not supported.")
+        wanted = [name for name in self.proto.output[outputs:] if name]
+        if wanted:
+            message = f"{self.proto.op_type} has no output for {wanted[0]!r}."
+            self.unsupported(message, f"{outputs} outputs", str(len(self.proto.output)))
+
+
+_REQUIRED: Final = object()
+
+
+def name_of(proto: NodeProto) -> str:
+    """What a node is called in messages; without a name, after what it makes."""
+    if proto.name:
+        return proto.name
+    made = next((name for name in proto.output if name), "")
+    return f"{proto.op_type}({made})"

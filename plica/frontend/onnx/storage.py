@@ -1,0 +1,149 @@
+"""Stored tensors: the elements of a `TensorProto`, from the model or from a file beside it.
+
+Nothing is believed: sizes are multiplied out in Python's integers and compared with the bytes that
+are there before any memory is asked for, and a file is read only if it lies, with all links
+followed, in the folder of the model.
+
+>>> from onnx import helper, TensorProto
+>>> array_of(helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.5]), None).tolist()
+[1.0, 2.5]
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+
+from plica.core.diagnostic import Malformed
+from plica.ir.dtype import DType
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import TensorProto
+
+Array = np.ndarray[Any, Any]
+
+# fmt: off
+DTYPES: Final[dict[int, DType]] = {
+    1: DType("f32"),  2: DType("u8"),   3: DType("i8"),   4: DType("u16"),  5: DType("i16"),
+    6: DType("i32"),  7: DType("i64"),  9: DType("bool"), 10: DType("f16"), 11: DType("f64"),
+    12: DType("u32"), 13: DType("u64"), 16: DType("bf16"),
+}
+"""The element types of ONNX that Plica has, by their number in the format."""
+
+_FIELDS: Final = {
+    "f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data",
+    "u64": "uint64_data",
+}
+# fmt: on
+
+
+def dtype_of(number: int, place: str) -> DType:
+    """The element type of a number of the format."""
+    found = DTYPES.get(number)
+    if found is not None:
+        return found
+    from onnx import TensorProto
+
+    known = number in TensorProto.DataType.values()
+    name = TensorProto.DataType.Name(number) if known else str(number)  # type: ignore[arg-type]
+    message = f"The element type {name} is not one of Plica's."
+    expected = ", ".join(str(each) for each in DTYPES.values())
+    kind = UnsupportedError if known and number else Malformed
+    code = "unsupported" if kind is UnsupportedError else "bad-model"
+    raise kind(Diagnostic(code, message, Place(node=place), expected, name))
+
+
+def array_of(tensor: TensorProto, folder: Path | None, place: str | None = None) -> Array:
+    """The elements of a stored tensor; `folder` is where its file may lie."""
+    place = place or tensor.name or "a constant"
+    dtype = dtype_of(tensor.data_type, place)
+    shape = tuple(tensor.dims)
+    if any(size < 0 for size in shape):
+        _refuse(place, "A stored tensor has a negative size.", "sizes of 0 or more", str(shape))
+    if tensor.HasField("segment"):
+        message = "A stored tensor comes in segments."
+        raise UnsupportedError(Diagnostic("unsupported", message, Place(node=place)))
+    count = math.prod(shape)
+    if tensor.data_location == tensor.EXTERNAL:
+        raw = _external(tensor, folder, place, count * dtype.bytes)
+    elif tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+    else:
+        return _typed(tensor, dtype, shape, count, place)
+    if len(raw) != count * dtype.bytes:
+        expected = f"{count * dtype.bytes} bytes for {dtype} of shape {shape}"
+        _refuse(place, "A stored tensor does not fit its shape.", expected, f"{len(raw)} bytes")
+    if dtype.name == "bool" and raw.strip(b"\0\1"):
+        _refuse(place, "A stored bool is neither 0 nor 1.", "0 or 1", "another byte")
+    little = dtype.numpy.newbyteorder("<") if dtype.bits > 8 else dtype.numpy
+    return np.frombuffer(raw, little).reshape(shape)
+
+
+def _typed(
+    tensor: TensorProto, dtype: DType, shape: tuple[int, ...], count: int, place: str
+) -> Array:
+    field = _FIELDS.get(dtype.name, "int32_data")
+    values = getattr(tensor, field)
+    if len(values) != count:
+        expected = f"{count} elements for shape {shape}"
+        _refuse(place, "A stored tensor does not fit its shape.", expected, str(len(values)))
+    if dtype.name in ("f16", "bf16"):  # their bits are stored as integers
+        bits = np.asarray(values, np.int64)
+        _within(bits, 0, 0xFFFF, place)
+        return bits.astype(np.uint16).view(dtype.numpy).reshape(shape)
+    array = np.asarray(values)
+    if not dtype.is_float and count:
+        _within(array, *dtype.bounds, place)
+    return array.astype(dtype.numpy).reshape(shape)
+
+
+def _within(array: Array, low: int, high: int, place: str) -> None:
+    if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
+        found = f"{array.min()} to {array.max()}"
+        _refuse(place, "A stored number is outside its type.", f"{low} to {high}", found)
+
+
+def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -> bytes:
+    """The bytes of a tensor that lie in a file of their own."""
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    location = said.get("location", "")
+    if folder is None:
+        message = "A stored tensor lies in a file, and the model did not come from one."
+        hint = "Give the path of the model, or load the tensors first."
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, Place(node=place), None, location, hint)
+        )
+    home = folder.resolve()
+    path = (home / location).resolve()
+    if not location or not path.is_relative_to(home) or path == home:
+        message = "A stored tensor lies outside the folder of its model."
+        _refuse(place, message, "a file beside the model", repr(location))
+    offset, length = (_natural(said.get(key, default), key, place)
+                      for key, default in (("offset", "0"), ("length", str(size))))  # fmt: skip
+    if length != size:
+        message = "A stored tensor does not fit its shape."
+        _refuse(place, message, f"{size} bytes", f"{length} bytes")
+    if not path.is_file():
+        _refuse(place, "The file of a stored tensor is missing.", "a file", repr(location))
+    there = path.stat().st_size
+    if offset + length > there:
+        message = "The file of a stored tensor is too short."
+        _refuse(place, message, f"{offset + length} bytes", f"{there} bytes")
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+def _natural(text: str, key: str, place: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        message = f"The {key} of a stored tensor is no number."
+        _refuse(place, message, "a whole number", repr(text[:40]))
+    return int(text)
+
+
+def _refuse(place: str, message: str, expected: str, found: str) -> NoReturn:
+    raise Malformed(Diagnostic("bad-model", message, Place(node=place), expected, found))

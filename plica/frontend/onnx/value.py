@@ -1,0 +1,110 @@
+"""Values of an import: a term, and what is known of its elements before anything runs.
+
+Exported models compute shapes: `Shape`, `Gather`, `Concat`, then `Reshape`.  Such chains are
+followed while the model is read.  What depends on no input is computed by the interpreter and
+becomes a constant; integers that depend on symbolic dims are kept as index terms beside the term.
+
+>>> from plica.ir.dim import dim_var
+>>> half = Value(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
+>>> [str(type(each).__name__) for each in half.dims]
+['ScalarVar', 'int']
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.dim import known, normal_dim
+from plica.ir.dtype import DType
+from plica.ir.graph import Const, Expr, Function, Var, const
+from plica.ir.infer import infer, type_of
+from plica.ir.interpret import interpret
+from plica.ir.module import module
+from plica.ir.scalar import Scalar
+from plica.ir.type import TensorType, static_shape
+
+Array = np.ndarray[Any, Any]
+
+SMALL: Final = 1 << 12
+"""Constants of at most so many elements are computed at once."""
+
+LARGE: Final = 1 << 24
+"""Constants of more elements are not computed even where their value is asked for."""
+
+
+@attrs.frozen(eq=False)
+class Value:
+    """A tensor of the model; `dims` holds its integers where they are known or index terms."""
+
+    expr: Expr
+    dims: Array | None = None  # of objects: int or Scalar
+
+    @property
+    def type(self) -> TensorType:
+        found = type_of(self.expr)
+        assert isinstance(found, TensorType)
+        return found
+
+    def numbers(self) -> Array | None:
+        """The elements, None where they depend on an input."""
+        if isinstance(self.expr, Const):
+            return self.expr.numpy()
+        folded = settled(self.expr, LARGE)
+        return folded.numpy() if isinstance(folded, Const) else None
+
+    def terms(self) -> Array | None:
+        """Integers as an array of int and Scalar, None where they depend on elements of inputs."""
+        if self.dims is not None:
+            return self.dims
+        if not self.type.dtype.is_integer:
+            return None
+        numbers = self.numbers()
+        return None if numbers is None else as_objects(numbers.tolist(), numbers.shape)
+
+
+def as_objects(values: object, shape: tuple[int, ...]) -> Array:
+    """An array of objects, whatever numpy would make of them."""
+    flat = np.empty(math.prod(shape), object)
+    flat[:] = np.asarray(values, object).reshape(-1)
+    return flat.reshape(shape)
+
+
+def of_terms(terms: Array, expr: Expr, dtype: DType) -> Value:
+    """A value whose integers are index terms; a constant where all are numbers."""
+    flat: list[Any] = []
+    for each in terms.reshape(-1):
+        term = normal_dim(each) if isinstance(each, Scalar) else int(each)
+        number = known(term) if isinstance(term, Scalar) else term
+        flat.append(term if number is None else number)
+    settled_ = as_objects(flat, terms.shape)
+    if all(isinstance(each, int) for each in flat):
+        low, high = dtype.bounds
+        if all(low <= each <= high for each in flat):
+            return Value(const(np.asarray(flat, dtype.numpy).reshape(terms.shape), dtype))
+        return Value(expr)
+    return Value(expr, settled_)
+
+
+def size_of(expr: Expr) -> int | None:
+    """How many elements a tensor has, None where that is symbolic."""
+    of = type_of(expr)
+    shape = static_shape(of) if isinstance(of, TensorType) else None
+    return None if shape is None else math.prod(shape)
+
+
+def settled(expr: Expr, most: int = SMALL) -> Expr:
+    """The constant an expression without variables is, if it has no more elements than `most`."""
+    count = size_of(expr)
+    if isinstance(expr, Const) or count is None or count > most or free_vars(expr):
+        return expr
+    main = Var(Name("main"), None)
+    whole = infer(module({main: Function((), (), (), None, expr)}, main))
+    of = type_of(expr)
+    assert isinstance(of, TensorType)
+    return const(interpret(whole), of.dtype)
