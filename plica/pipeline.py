@@ -130,7 +130,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
     they are, rewrite the module first, then Plica's own; only rules within the `contract` are
     used (`approx(1e-4)` if none is given), and the code rounds products before they are added
-    unless it is `fused` or looser.  A tuning `database` is refused until there is something it would change.
+    unless it is `fused` or looser.  A tuning `database` is refused until there is something it
+    would change.
     """
     _check_options(threads, database)
     machine = find_target(target)

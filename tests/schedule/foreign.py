@@ -15,8 +15,8 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import Kernel, Store, annotated
 from plica.ir.scalar import Scalar, lit
-from plica.schedule import Handle, Instruction, Problem, instruction, kinds, primitive
-from plica.schedule.instruction import Edited, Scene
+from plica.schedule import Handle, Instruction, Problem, instruction, kinds
+from plica.schedule.instruction import Edited, Scene, primitive
 from plica.schedule.site import replace, with_parts
 
 

@@ -27,13 +27,13 @@ from plica.schedule import (
     Trace,
     instruction,
     kinds,
-    primitive,
     replay,
     spell,
     trace_of,
 )
 from plica.schedule.do import Block
 from plica.schedule.handle import Sort
+from plica.schedule.instruction import primitive
 from plica.schedule.replay import kernel_of
 from plica.schedule.trace import handles
 from plica.schedule.upgrade import VERSION, each_step, upgraded

@@ -216,12 +216,12 @@ class Node:
             case _:
                 return tuple(each.decode("utf-8", "replace") for each in found.strings)
 
-    def int(self, name: str, default: Any = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         """An integer; it must be given where there is no default."""
         value: int = self._attribute(name, "int", _REQUIRED if default is None else default)
         return value
 
-    def float(self, name: str, default: float) -> float:
+    def real(self, name: str, default: float) -> float:
         """A number."""
         value: float = self._attribute(name, "float", default)
         return value
@@ -236,12 +236,12 @@ class Node:
         value: tuple[str, ...] | None = self._attribute(name, "strings", None)
         return value
 
-    def ints(self, name: str) -> tuple[int, ...] | None:
+    def integers(self, name: str) -> tuple[int, ...] | None:
         """Integers, None where they are not given."""
         value: tuple[int, ...] | None = self._attribute(name, "ints", None)
         return value
 
-    def floats(self, name: str) -> tuple[float, ...] | None:
+    def reals(self, name: str) -> tuple[float, ...] | None:
         """Numbers, None where they are not given."""
         value: tuple[float, ...] | None = self._attribute(name, "floats", None)
         return value
@@ -257,7 +257,7 @@ class Node:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An integer that says yes or no."""
-        return bool(self.int(name, int(default)))
+        return bool(self.integer(name, int(default)))
 
     # --- bodies ----------------------------------------------------------------------------------
 

@@ -1,0 +1,255 @@
+"""Conversion: the nodes of a model, one after the other, become terms.
+
+Names are looked up in scopes; graphs inside of nodes see the scopes around them.  A node that is
+refused leaves its outputs unknown, and what needs them is passed over, so that independent faults
+are reported together.  Functions of the model, and standard operators that are defined by others,
+are read in place of their calls.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from plica.core.diagnostic import EvaluationError, IllTyped, Malformed
+from plica.frontend.onnx.arithmetic import shape_arithmetic
+from plica.frontend.onnx.expand import bound_nodes, definition
+from plica.frontend.onnx.node import Node, name_of
+from plica.frontend.onnx.order import ordered
+from plica.frontend.onnx.schema import violations
+from plica.frontend.onnx.storage import array_of
+from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.value import SMALL, Value, settled, size_of
+from plica.ir.graph import Const, Expr, const
+from plica.ir.infer import type_of
+from plica.ir.type import TensorType, static_shape
+from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, NodeProto
+
+MOST_NODES: Final = 100_000
+"""Loops and functions may make a small file large: more nodes than this are refused."""
+
+DEEPEST: Final = 60
+"""Functions that call functions, and graphs inside of graphs, may nest so deep."""
+
+Scope = ChainMap[str, "Value | None"]  # None: the node that makes it was refused
+Functions = Mapping[tuple[str, str, str], "FunctionProto"]
+
+
+class Converter:
+    """Reads nodes; `errors` holds what was refused on the way."""
+
+    def __init__(self, folder: Path | None, functions: Functions) -> None:
+        self.folder, self.functions = folder, functions
+        self.errors: list[PlicaError] = []
+        self._left = MOST_NODES
+        self._depth = 0
+        self._names = 0
+
+    def nodes(
+        self, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int], prefix: str = ""
+    ) -> None:
+        """Read nodes in an order in which each comes after what it uses."""
+        for proto in ordered(list(nodes), scope, prefix):
+            self._left -= 1
+            if self._left < 0:
+                message = "The model has too many nodes once loops and functions are written out."
+                place = Place(node=prefix + name_of(proto))
+                raise UnsupportedError(
+                    Diagnostic("too-large", message, place, f"at most {MOST_NODES}")
+                )
+            outputs = self._outputs(proto, scope, opsets, prefix)
+            for at, name in enumerate(proto.output):
+                if name:
+                    scope[name] = outputs[at] if at < len(outputs) else None
+
+    def _outputs(
+        self, proto: NodeProto, scope: Scope, opsets: Mapping[str, int], prefix: str
+    ) -> Sequence[Value | None]:
+        given = [scope[name] if name else None for name in proto.input]
+        if any(value is None for name, value in zip(proto.input, given, strict=True) if name):
+            return ()  # what it needs was refused already
+        domain = domain_of(proto)
+        node = Node(
+            proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix
+        )
+        try:
+            return self._converted(node, domain)
+        except PlicaError as error:
+            self.errors.append(placed(error, node))
+            return ()
+
+    def _converted(self, node: Node, domain: str) -> Sequence[Value]:
+        proto = node.proto
+        local = self.functions.get((domain, proto.op_type, proto.overload))
+        if local is not None:
+            return self._expanded(node, local)
+        wrong = violations(node, domain)
+        if wrong:
+            raise Malformed(wrong[0], *wrong[1:])
+        row = TABLE.get(proto.op_type) if domain == "" else None
+        if row is None:
+            standard = definition(node, domain)
+            if standard is None:
+                raise unsupported_operator(proto, domain, node.place)
+            return self._expanded(node, standard)
+        made = row(node)
+        results = [made] if isinstance(made, Expr | Value) else list(made)
+        node.finish(len(results))
+        values = [
+            each if isinstance(each, Value) else Value(_folded(each, node)) for each in results
+        ]
+        for each in values:
+            type_of(each.expr)  # an ill-typed term is refused here, where the node is known
+        if len(values) == 1 and not isinstance(values[0].expr, Const):
+            return [shape_arithmetic(node, values[0])]
+        return values
+
+    def _expanded(self, node: Node, function: FunctionProto) -> Sequence[Value]:
+        """The nodes of a function in place of its call."""
+        self._deeper(node)
+        inside: Scope = ChainMap({})
+        for at, name in enumerate(function.input):
+            inside[name] = node.value(at)
+        # An input left out is left out of every node that would read it.
+        absent = {name for name in function.input if inside[name] is None}
+        before = len(self.errors)
+        nodes = bound_nodes(function, node, absent)
+        self.nodes(nodes, inside, opset_versions(function.opset_import), f"{node.place}/")
+        self._depth -= 1
+        found = [inside.get(name) for name in function.output]
+        values = [each for each in found if each is not None]
+        wanted = [name for name in node.proto.output if name]
+        if len(self.errors) > before or len(values) < len(wanted):
+            if len(self.errors) == before:
+                node.malformed("A function does not make its outputs.", str(wanted), "fewer")
+            raise self.errors.pop()
+        return values
+
+    def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
+        """The outputs of a graph inside a node on given inputs."""
+        self._deeper(node)
+        scope, opsets = node.scope
+        inside: Scope = scope.new_child()
+        inside.update(initialisers(graph, self.folder))
+        names = [each.name for each in graph.input]
+        if len(names) != len(given):
+            node.malformed("A body has the wrong number of inputs.", str(len(given)), str(names))
+        inside.update(zip(names, given, strict=True))
+        before = len(self.errors)
+        self.nodes(graph.node, inside, opsets, f"{node.place}/")
+        self._depth -= 1
+        found: list[Value] = []
+        for output in graph.output:
+            if output.name not in inside:
+                node.malformed("A body's output is made by nothing.", "a value", output.name)
+            value = inside[output.name]
+            if value is None:
+                raise self.errors.pop() if len(self.errors) > before else _poisoned(node)
+            found.append(value)
+        return found
+
+    def fresh(self, hint: str) -> str:
+        """A name that no variable has."""
+        self._names += 1
+        return f"{hint}.{self._names}"
+
+    def _deeper(self, node: Node) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            message = "Functions and graphs are nested too deep, or a function calls itself."
+            raise Malformed(
+                Diagnostic("bad-model", message, Place(node=node.place), f"at most {DEEPEST} deep")
+            )
+
+
+def _poisoned(node: Node) -> Malformed:
+    message = "A body's output depends on what was refused."
+    return Malformed(Diagnostic("bad-model", message, Place(node=node.place)))
+
+
+def _folded(expr: Expr, node: Node) -> Expr:
+    """A constant where the node has constant inputs only, and few elements."""
+    if isinstance(expr, Const):
+        return expr
+    for value in node.inputs:
+        if value is not None and not isinstance(value.expr, Const):
+            return expr
+        if value is not None and (size_of(value.expr) or 0) > SMALL:
+            return expr
+    return settled(expr)
+
+
+def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, Value]:
+    """The stored tensors of a graph by name."""
+    found: dict[str, Value] = {}
+    if graph.sparse_initializer:
+        message = "The model stores sparse tensors."
+        names = ", ".join(each.values.name for each in graph.sparse_initializer)
+        place = Place(node=graph.name or "graph")
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "dense tensors", names))
+    for tensor in graph.initializer:
+        if not tensor.name or tensor.name in found:
+            message = "A stored tensor has no name of its own."
+            place = Place(node=tensor.name or graph.name or "graph")
+            raise Malformed(Diagnostic("bad-model", message, place, "a new name", tensor.name))
+        found[tensor.name] = Value(const(array_of(tensor, folder)))
+    return found
+
+
+def placed(error: PlicaError, node: Node) -> PlicaError:
+    """An error at a node; what typing refuses is the model's fault where all sizes are numbers."""
+    if not isinstance(error, IllTyped | EvaluationError):
+        return error
+    place = Place(node=node.place)
+    kind = node.proto.op_type
+    listed = [
+        Diagnostic(each.code, f"{kind}: {each.message}", place, each.expected, each.found)
+        for each in error.diagnostics
+    ]
+    types = [each.type for each in node.inputs if each is not None]
+    numeric = all(static_shape(of) is not None for of in types if isinstance(of, TensorType))
+    blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")
+    return (Malformed if blamed else UnsupportedError)(*listed)
+
+
+def domain_of(proto: NodeProto) -> str:
+    """The domain of a node; the standard one has two names."""
+    return "" if proto.domain == "ai.onnx" else proto.domain
+
+
+def opset_versions(imports: Iterable[object]) -> dict[str, int]:
+    """The version of each domain that is imported."""
+    # The entries are OperatorSetIdProto, which only exists where onnx is imported.
+    pairs = [(getattr(each, "domain"), getattr(each, "version")) for each in imports]  # noqa: B009
+    return {("" if domain == "ai.onnx" else domain): int(version) for domain, version in pairs}
+
+
+def unsupported_operator(proto: NodeProto, domain: str, place: str) -> UnsupportedError:
+    """The refusal of an operator that there is no row for."""
+    return UnsupportedError(missing(proto, domain, place))
+
+
+def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
+    """What is said of an operator that there is no row for."""
+    name = f"{domain}.{proto.op_type}" if domain else proto.op_type
+    message = f"The operator {name} is not supported."
+    hint = "docs/onnx.md lists the operators that are."
+    return Diagnostic("unsupported", message, Place(node=place), None, name, hint)
+
+
+def every_node(nodes: Iterable[NodeProto], prefix: str = "") -> Iterator[tuple[NodeProto, str]]:
+    """Nodes and those of the graphs inside of them, with what their names begin with."""
+    stack = [(node, prefix) for node in reversed(list(nodes))]
+    while stack:
+        node, before = stack.pop()
+        yield node, before
+        inner = f"{before}{name_of(node)}/"
+        for attribute in reversed(node.attribute):
+            graphs = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+            for graph in graphs:
+                stack += [(each, inner) for each in reversed(graph.node)]

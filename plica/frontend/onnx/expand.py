@@ -1,0 +1,124 @@
+"""Expansion: functions in terms of other operators, from the model or from the ONNX standard.
+
+The standard defines many operators by others (attention, losses, windows …); where the table has
+no row, that definition is read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.schema import schema_of
+from plica.frontend.onnx.storage import DTYPES
+from plica.ir.dim import known
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
+
+_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+
+
+def has_definition(name: str, version: int, domain: str) -> bool:
+    """Whether the standard defines an operator by others."""
+    schema = schema_of(name, version, domain)
+    return schema is not None and (
+        schema.has_function or schema.has_context_dependent_function
+    )
+
+
+def definition(node: Node, domain: str) -> FunctionProto | None:
+    """The standard's definition of a node's operator, None where it has none."""
+    from onnx import FunctionProto
+
+    schema = schema_of(node.proto.op_type, node.opset, domain)
+    if schema is None:
+        return None
+    if schema.has_function:
+        versions = [each for each in schema.function_opset_versions if each <= node.opset]
+        if versions:
+            data = schema.get_function_with_opset_version(max(versions))
+            return FunctionProto.FromString(data)
+    if schema.has_context_dependent_function:
+        versions = [
+            each
+            for each in schema.context_dependent_function_opset_versions
+            if each <= node.opset
+        ]
+        if versions:
+            data = schema.get_context_dependent_function_with_opset_version(
+                max(versions), node.proto.SerializeToString(), _types(node)
+            )
+            return FunctionProto.FromString(data) if data else None
+    return None
+
+
+def _types(node: Node) -> list[bytes]:
+    """The types of a node's inputs in ONNX's own form."""
+    from onnx import TypeProto
+
+    found = []
+    for value in node.inputs:
+        proto = TypeProto()
+        if value is not None:
+            of = value.type
+            proto.tensor_type.elem_type = _NUMBERS[of.dtype]
+            proto.tensor_type.shape.SetInParent()
+            for size in of.shape:
+                dim = proto.tensor_type.shape.dim.add()
+                number = known(size)
+                if number is not None:
+                    dim.dim_value = number
+        found.append(proto.SerializeToString())
+    return found
+
+
+def bound_nodes(
+    function: FunctionProto, call: Node, absent: Collection[str]
+) -> list[NodeProto]:
+    """The nodes of a function with the attributes of a call in place of those it refers to."""
+    from onnx import NodeProto
+
+    given: dict[str, AttributeProto] = {each.name: each for each in function.attribute_proto}
+    given |= {each.name: each for each in call.proto.attribute}
+    declared = {*function.attribute, *(each.name for each in function.attribute_proto)}
+    call.ignore(*(name for name in given if name in declared))
+    made: list[NodeProto] = []
+    for node in function.node:
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        _bind(copy, given)
+        for at, name in enumerate(copy.input):
+            if name in absent:
+                copy.input[at] = ""
+        made.append(copy)
+    return made
+
+
+def _bind(node: NodeProto, given: dict[str, AttributeProto]) -> None:
+    stack: list[NodeProto] = [node]
+    while stack:
+        each = stack.pop()
+        kept: list[AttributeProto] = []
+        for attribute in each.attribute:
+            if attribute.ref_attr_name:
+                found = given.get(attribute.ref_attr_name)
+                if found is None:
+                    continue  # left out at the call, so left out here
+                copy = type(attribute)()
+                copy.CopyFrom(found)
+                copy.name = attribute.name
+                kept.append(copy)
+            else:
+                kept.append(attribute)
+        graphs: list[GraphProto] = []
+        if any(attribute.ref_attr_name for attribute in each.attribute):
+            copies = [type(attribute).FromString(attribute.SerializeToString())
+                      for attribute in kept]  # fmt: skip
+            del each.attribute[:]
+            each.attribute.extend(copies)
+        for attribute in each.attribute:
+            graphs += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+        for graph in graphs:
+            stack += graph.node

@@ -1,0 +1,217 @@
+"""Convolutions and matrix products by rules of thumb mean what they did, at odd sizes too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.graph import Apply, Expr, Function, Var, const
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.type import tensor
+from plica.schedule import replay
+from plica.schedule.default import Machine, default_schedule, default_trace, formed
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 3))
+WIDE = Machine(512, 32)
+NARROW = Machine(128, 16)
+
+
+@frozen
+class Layer:
+    """A convolution: channels, outputs, size, window, and how the window goes."""
+
+    channels: int
+    outputs: int
+    size: tuple[int, int]
+    window: tuple[int, int]
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+    groups: int = 1
+    batch: int = 1
+
+    @property
+    def fits(self) -> bool:
+        reach = [(each - 1) * self.dilation + 1 for each in self.window]
+        sides = self.before + self.after
+        return all(size + sides >= each for size, each in zip(self.size, reach, strict=True))
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    """Convolutions of any kind, small, at sizes nothing divides."""
+    groups = draw(st.sampled_from((1, 1, 1, 2, 8)))
+    layer = Layer(
+        groups * draw(st.integers(1, 5)),
+        groups * draw(st.sampled_from((1, 3, 4, 8, 12, 16, 48))),
+        (draw(st.integers(1, 9)), draw(st.integers(1, 37))),
+        (draw(st.integers(1, 3)), draw(st.integers(1, 4))),
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 2)),
+        draw(st.integers(0, 2)),
+        draw(st.integers(1, 2)),
+        groups,
+        draw(st.sampled_from((1, 1, 2))),
+    )
+    return layer
+
+
+def numbers(seed: int, shape: tuple[int, ...]) -> Array:
+    """Small whole numbers: their sums are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def convolution(of: Layer, x: Expr, *, constant: bool = True) -> tuple[Expr, list[Var]]:
+    """The convolution with what is often fused after it, and its parameters besides `x`."""
+    shape = (of.outputs, of.channels // of.groups, *of.window)
+    weight: Expr = const(numbers(1, shape)) if constant else Var(Name("w"), tensor(shape, "f32"))
+    bias = const(numbers(2, (of.outputs, 1, 1)))
+    sides = ((of.before, of.after), (of.before, of.after))
+    attrs = (
+        ("dilation", of.dilation), ("groups", of.groups), ("padding", sides),
+        ("strides", of.stride),
+    )  # fmt: skip
+    value = Apply("nn.relu", (Apply("nn.conv", (x, weight), attrs) + bias,))
+    return value, [] if constant else [weight]  # type: ignore[list-item]  # a variable, if any
+
+
+def whole(params: list[Var], body: Expr) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), tuple(params), None, body)}, main)
+
+
+def same(of: Module, *arrays: Array, contract: str | None = None) -> None:
+    """Compiled code gives what the interpreter gives, to the bit."""
+    found = plica.compile(of, cache=False, contract=contract)(*arrays)
+    np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
+
+
+@FEW
+@given(layers(), st.booleans())
+def test_convolutions_mean_the_same(layer: Layer, constant: bool) -> None:
+    if not layer.fits:
+        return
+    x = Var(Name("x"), tensor((layer.batch, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=constant)
+    arrays = [numbers(3, (layer.batch, layer.channels, *layer.size))]
+    arrays += [numbers(1, (layer.outputs, layer.channels // layer.groups, *layer.window))] * len(
+        more
+    )
+    same(whole([x, *more], value), *arrays)
+
+
+# fmt: off
+LAYERS = {
+    "3x3":           Layer( 5,  32, (13, 11), (3, 3), 1, 1, 1),
+    "3x3 ragged":    Layer( 3,  16, ( 5, 37), (3, 3), 1, 1, 1),
+    "3x3 stride 2":  Layer( 5,  48, (13, 15), (3, 3), 2, 1, 1),
+    "7x7 stride 2":  Layer( 3,  32, (17, 19), (7, 7), 2, 3, 2),
+    "dilated":       Layer( 4,  16, (11, 12), (3, 3), 1, 2, 2, 2),
+    "1x1":           Layer(12,  32, ( 7,  9), (1, 1)),
+    "1x1 wide":      Layer(12,  24, ( 8, 32), (1, 1)),
+    "1x1 stride 2":  Layer( 8,  16, ( 9, 33), (1, 1), 2),
+    "odd outputs":   Layer( 6,  13, ( 9, 20), (3, 3), 1, 1, 1),
+    "twelve":        Layer( 6,  12, ( 9, 11), (3, 3), 1, 1, 1),
+    "depthwise":     Layer(24,  24, ( 9, 13), (3, 3), 1, 1, 1, 1, 24),
+    "depthwise 2":   Layer(24,  24, ( 9, 23), (3, 3), 2, 1, 1, 1, 24),
+    "groups":        Layer( 8,  32, ( 9, 11), (3, 3), 1, 1, 1, 1, 2),
+    "batch":         Layer( 4,  16, ( 7,  7), (3, 3), 1, 1, 1, 1, 1, 3),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_known_layers_agree_with_another_runtime(name: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    layer = LAYERS[name]
+    x = Var(Name("x"), tensor((layer.batch, layer.channels, *layer.size), "f32"))
+    value, _ = convolution(layer, x)
+    given_ = numbers(3, (layer.batch, layer.channels, *layer.size))
+    found = plica.compile(whole([x], value), cache=False)(given_)
+    shape = (layer.outputs, layer.channels // layer.groups, *layer.window)
+    kept = [
+        onnx.numpy_helper.from_array(numbers(1, shape), "w"),
+        onnx.numpy_helper.from_array(numbers(2, (layer.outputs,)), "b"),
+    ]
+    node = onnx.helper.make_node(
+        "Conv", ["x", "w", "b"], ["c"], strides=[layer.stride] * 2, group=layer.groups,
+        pads=[layer.before] * 2 + [layer.after] * 2, dilations=[layer.dilation] * 2,
+    )  # fmt: skip
+    nodes = [node, onnx.helper.make_node("Relu", ["c"], ["y"])]
+    float_ = onnx.TensorProto.FLOAT
+    ports = [onnx.helper.make_tensor_value_info("x", float_, given_.shape)]
+    ends = [onnx.helper.make_tensor_value_info("y", float_, found.shape)]
+    graph = onnx.helper.make_graph(nodes, "g", ports, ends, kept)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    np.testing.assert_array_equal(found, session.run(None, {"x": given_})[0])
+
+
+@FEW
+@given(
+    st.integers(1, 30), st.integers(1, 40), st.sampled_from((8, 16, 20, 24, 48, 17)), st.booleans()
+)
+def test_matrix_products_mean_the_same(m: int, k: int, n: int, constant: bool) -> None:
+    x = Var(Name("x"), tensor((m, k), "f32"))
+    w = Var(Name("w"), tensor((k, n), "f32"))
+    right: Expr = const(numbers(1, (k, n))) if constant else w
+    bias = const(numbers(2, (n,)))
+    params = [x] if constant else [x, w]
+    arrays = [numbers(3, (m, k)), numbers(1, (k, n))][: len(params)]
+    same(whole(params, Apply("matmul", (x, right)) + bias), *arrays)
+
+
+def test_residuals_are_added_in_the_tile() -> None:
+    layer = LAYERS["3x3"]
+    x = Var(Name("x"), tensor((1, 5, 13, 11), "f32"))
+    other = Var(Name("r"), tensor((1, 32, 13, 11), "f32"))
+    value, _ = convolution(layer, x)
+    of = whole([x, other], Apply("nn.relu", (value + other,)))
+    same(of, numbers(3, (1, 5, 13, 11)), numbers(4, (1, 32, 13, 11)))
+
+
+def test_without_one_rounding_nothing_is_lost() -> None:
+    layer = LAYERS["3x3"]
+    x = Var(Name("x"), tensor((1, 5, 13, 11), "f32"))
+    value, _ = convolution(layer, x)
+    same(whole([x], value), numbers(3, (1, 5, 13, 11)), contract="exact")
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise"])
+def test_a_default_schedule_is_an_ordinary_trace(name: str, machine: Machine) -> None:
+    layer = LAYERS[name]
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=False)
+    function = infer(whole([x, *more], value)).main_function()
+    of = work_of(fused(function))
+    form = formed(of, (False, True), machine)
+    assert form is not None
+    made = default_schedule(form.kernel, machine)
+    trace = default_trace(form.kernel, machine)
+    assert made is not None
+    assert trace is not None
+    again = type(trace).from_json(trace.to_json())
+    assert plica.digest(replay(again, form.kernel)) == plica.digest(replay(trace, form.kernel))
+
+
+def test_what_is_no_contraction_has_no_form() -> None:
+    x = Var(Name("x"), tensor((64, 64), "f32"))
+    function = infer(whole([x], Apply("exp", (x + x,)))).main_function()
+    assert formed(work_of(fused(function)), (False,), WIDE) is None
