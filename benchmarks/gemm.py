@@ -4,8 +4,8 @@
 
 The peak is what independent multiply-adds reach with everything in registers, measured in turns
 with the kernels.  A kernel multiplies panels that fit the caches into a tile of accumulators: `m`
-rows unrolled, `n` columns vectorized, the sum over k unrolled by 4, in the loop language as a schedule
-would leave it.  Each figure is the best of its runs; `share` is the part of the peak.
+rows unrolled, `n` columns vectorized, the sum over k unrolled by 4, in the loop language as a
+schedule would leave it.  Each figure is the best of its runs; `share` is the part of the peak.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from attrs import evolve, frozen
 from plica import __version__
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
+from plica.codegen.llvm.unit import units
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
 from plica.codegen.lower.scheduled import machine_of
@@ -68,6 +69,7 @@ from plica.runtime.host import cores
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
 from plica.runtime.port import Array, Port
+from plica.runtime.store import Store, user_store
 
 PASSES: Final = Pipeline(
     (
@@ -125,9 +127,9 @@ def compile(  # noqa: PLR0917  # the public surface says so
 ) -> Executable:
     """Native code for a module whose dims are all numbers.
 
-    The code runs on so many `threads`, as many as this process has cores if none are given.  `cache`
-    lets a module that is
-    still compiled somewhere in this process be shared.  The rules of the `packs`, by name or as
+    The code runs on so many `threads`, as many as this process has cores if none are given.  With
+    `cache` a module that is still compiled somewhere in this process is shared, and what was made
+    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`, by name or as
     they are, rewrite the module first, then Plica's own; only rules within the `contract` are
     used (`approx(1e-4)` if none is given), and the code rounds products before they are added
     unless it is `fused` or looser.  A tuning `database` is refused until there is something it
@@ -144,8 +146,9 @@ def compile(  # noqa: PLR0917  # the public surface says so
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
+    store = user_store() if cache else None
     with paused():  # nothing the compiler makes is cyclic
-        made = build(lower(module, kept, chosen, machine), machine, count)
+        made = build(lower(module, kept, chosen, machine), machine, count, store)
     if cache:
         _compiled[key] = made
     return made
@@ -184,7 +187,9 @@ def sequenced(history: History, target: Target | None = None) -> Lowered:
     return Lowered(source, history.derivation, program, place(program))
 
 
-def build(lowered: Lowered, target: Target, threads: int = 1) -> Executable:
+def build(
+    lowered: Lowered, target: Target, threads: int = 1, store: Store | None = None
+) -> Executable:
     """Native code for a lowered module, loaded into this process."""
     program, plan = lowered.program, lowered.plan
     texts = {
@@ -194,7 +199,7 @@ def build(lowered: Lowered, target: Target, threads: int = 1) -> Executable:
     }
     toolchain.check_host(target)
     if can_link():
-        return executable(assemble(lowered, target, threads), texts=texts)
+        return executable(assemble(lowered, target, threads, store), texts=texts)
     native = toolchain.build(fold(program, plan, target, lowered.fused), target)
     return Executable(
         native.address,
@@ -208,14 +213,16 @@ def build(lowered: Lowered, target: Target, threads: int = 1) -> Executable:
     )
 
 
-def assemble(lowered: Lowered, target: Target, threads: int = 1) -> Artefact:
+def assemble(
+    lowered: Lowered, target: Target, threads: int = 1, store: Store | None = None
+) -> Artefact:
     """All that will be loaded, here or elsewhere: the target need not be this machine."""
     program, plan = lowered.program, lowered.plan
     return Artefact(
         interface(lowered.module.main_function(), program),
         Machine(target.triple, target.cpu, target.features),
         threads,
-        (toolchain.emit(fold(program, plan, target, lowered.fused), target),),
+        units(program, plan, target, lowered.fused, store).objects,
         tuple([_bytes(each) for each in program.constants]),
         plan.size,
         tuple([launch.source for launch in launches(program)]),

@@ -37,6 +37,9 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# Tests make what they test; those of the store have folders of their own.
+os.environ["PLICA_CACHE"] = "off"
+
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
 

@@ -11,7 +11,9 @@ tensor.  The same program gives the same text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
+
+from attrs import frozen
 
 from plica.codegen.llvm import helper, pool
 from plica.codegen.llvm.kernel import Text, emit
@@ -28,33 +30,90 @@ PIECE: Final = 100
 NESTED: Final = 8
 """How many branches are written inside one another before one becomes a function."""
 
+Variant: TypeAlias = tuple[int, int | None]
+"""A kernel, and which of its inputs its result is written over."""
+
+
+@frozen
+class Callee:
+    """A function that is a kernel: its name, and whether it says that a check failed."""
+
+    name: str
+    can_fail: bool
+
+
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
 def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -> str:
     """The LLVM text of a program; `contract` allows `a * b + c` to be rounded once."""
-    fused = contract and target.has_fma
-    width = target.vector_bits
-    shared = pool.has_pool(target.triple)
-    kernels = {
-        (number, over): emit(
-            program.kernels[number], _variant(number, over, program), over, fused, width, shared
-        )
-        for number, over in sorted(
-            {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
-            key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
-        )
-    }
-    texts = list(kernels.values())
-    functions = {name: signature for each in texts for name, signature in each.functions}
-    helpers = {each for text in texts for each in text.helpers}
+    used = variants(program, plan)
+    names = {each: _variant(*each, program) for each in used}
+    texts = {each: kernel_text(program, each, names[each], target, contract) for each in used}
+    functions = {name: signature for each in texts.values() for name, signature in each.functions}
+    helpers = {each for text in texts.values() for each in text.helpers}
+    callees = {each: Callee(names[each], texts[each].can_fail) for each in used}
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
         *helper.texts(helpers, target.has_half, target.has_fma),
-        *("\n".join(each.lines) for each in texts),
-        *_Regions(program, plan, kernels).functions(),
-        *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
+        *("\n".join(each.lines) for each in texts.values()),
+        *_Regions(program, plan, callees).functions(),
+        *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def variants(program: Program, plan: Plan) -> list[Variant]:
+    """The kernels that are launched, each with the input it writes over, in order."""
+    return sorted(
+        {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
+        key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
+    )
+
+
+def kernel_text(
+    program: Program, variant: Variant, name: str, target: Target, contract: bool = False
+) -> Text:
+    """The function of a kernel."""
+    number, over = variant
+    fused = contract and target.has_fma
+    shared = pool.has_pool(target.triple)
+    return emit(program.kernels[number], name, over, fused, target.vector_bits, shared)
+
+
+def alone(text: Text, name: str, target: Target) -> str:
+    """A module of one kernel, which others can call."""
+    lines = [
+        line.replace("define internal", "define hidden", 1) if f" @{name}(" in line else line
+        for line in text.lines
+        if line
+    ]
+    return "\n".join(
+        [
+            f'target triple = "{target.triple}"',
+            *declarations(dict(text.functions)),
+            *helper.texts(set(text.helpers), target.has_half, target.has_fma),
+            *([pool.DECLARATION] if text.shares else []),
+            *lines,
+            "",
+        ]
+    )
+
+
+def regions_text(
+    program: Program, plan: Plan, target: Target, callees: Mapping[Variant, Callee]
+) -> str:
+    """A module of everything but the kernels, which are in modules of their own."""
+    declared: dict[str, str] = {}
+    for (number, _), callee in callees.items():
+        params = ", ".join(["ptr"] * len(program.kernels[number].params))
+        result = "i1" if callee.can_fail else "void"
+        declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
+    parts = [
+        f'target triple = "{target.triple}"',
+        *declared.values(),
+        *_Regions(program, plan, callees).functions(),
     ]
     return "\n".join(parts) + "\n"
 
@@ -91,7 +150,7 @@ class _Regions:
     """The functions that launch kernels."""
 
     def __init__(
-        self, program: Program, plan: Plan, kernels: Mapping[tuple[int, int | None], Text]
+        self, program: Program, plan: Plan, kernels: Mapping[Variant, Callee]
     ) -> None:
         self.program = program
         self.plan = plan
@@ -191,13 +250,12 @@ class _Regions:
             match step:
                 case Launch(kernel, args, _):
                     pointers = ", ".join([f"ptr {self._pointer(w, slot)}" for slot in args])
-                    over = _over(step, self.program, self.plan)
-                    name = _variant(kernel, over, self.program)
-                    if self.kernels[kernel, over].can_fail:
-                        failed = w.let(f"call i1 @{name}({pointers})")
+                    callee = self.kernels[kernel, _over(step, self.program, self.plan)]
+                    if callee.can_fail:
+                        failed = w.let(f"call i1 @{callee.name}({pointers})")
                         self._leave(w, failed, str(self.codes[region, place]))
                     else:
-                        w.do(f"call void @{name}({pointers})")
+                        w.do(f"call void @{callee.name}({pointers})")
                 case Copy(source, target):
                     size = self.program.slots[source].bytes
                     to, of = self._pointer(w, target), self._pointer(w, source)

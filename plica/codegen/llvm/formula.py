@@ -173,9 +173,9 @@ def _polynomial(x: _Number, coefficients: Sequence[float]) -> _Number:
     return found
 
 
-def _nearest(x: _Number) -> tuple[_Number, _Number]:
-    """The nearest integer to a small number, as an f32 and as an i32."""
-    moved = x + HALVES
+def _nearest(x: _Number, times: float = 1.0) -> tuple[_Number, _Number]:
+    """The nearest integer to a small number times a constant, as an f32 and as an i32."""
+    moved = x + HALVES if times == 1.0 else _fma(x, x.number(times), HALVES)
     return moved - HALVES, moved.bits() - 0x4B400000
 
 
@@ -191,7 +191,7 @@ def _scaled(x: _Number, exponent: _Number) -> _Number:
 
 def _reduced(x: _Number) -> tuple[_Number, _Number]:
     """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
-    whole, n = _nearest(x * LOG2_E)
+    whole, n = _nearest(x, LOG2_E)
     high = _fma(whole, x.number(-LN2_HIGH), x)
     r = _fma(whole, x.number(-LN2_LOW), high)
     return _fma(r * r, _polynomial(r, EXP), r), n

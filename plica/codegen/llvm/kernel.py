@@ -27,11 +27,11 @@ from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import is_narrow, memory
 from plica.codegen.llvm.writer import Writer
-from plica.codegen.lower.bound import facts_of
+from plica.codegen.lower.bound import Interval, facts_of
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.dim import Polynomial
+from plica.ir.dim import Polynomial, known
 from plica.ir.loop import (
     NOTHING,
     Alloc,
@@ -186,8 +186,7 @@ class _Statements:
 
     def _loop(self, loop: For) -> None:
         around, stack = self.around, self.stack
-        (extent,) = self.values.evaluate([loop.extent])
-        bounds = around.interval(loop.extent)
+        extent, bounds = self._extent(loop)
         count = extent.number
         if bounds[1] <= 0:
             return
@@ -223,6 +222,14 @@ class _Statements:
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
         return f"{facts} {PLAIN}" if self.plain or self.values.loops else facts
 
+    def _extent(self, loop: For) -> tuple[Value, Interval]:
+        """How often a loop runs, and the least and greatest that may be."""
+        count = known(loop.extent)
+        if count is not None:
+            return constant(count), (count, count)
+        (extent,) = self.values.evaluate([loop.extent])
+        return extent, self.around.interval(loop.extent)
+
     def _copy(self, loop: For, number: int, count: int) -> None:
         """The body of an unrolled loop for one value of its variable, then for the others."""
         if number:
@@ -234,8 +241,10 @@ class _Statements:
 
     def _strips(self, loop: For, count: int) -> None:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
-        strip = 2 * self.width // (8 * max(1, _widest(loop.body)))
-        done = count // strip * strip if count > max(strip, STRAIGHT) else 0
+        strip, done = 0, 0
+        if count > STRAIGHT:
+            strip = 2 * self.width // (8 * _widest(loop.body))
+            done = count // strip * strip
         self.stack.append(partial(self._spread, loop, done, count))
         if done:
             around = self.around

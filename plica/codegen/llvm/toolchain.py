@@ -173,6 +173,7 @@ def _improve(module: Any, machine: Any, plain: bool) -> None:
     passes.run(module, builder)
 
 
+@lru_cache(maxsize=16)
 def _machine(target: Target, jit: bool = False) -> Any:
     """LLVM's machine; code that is linked lies together, code of the engine anywhere."""
     _prepare()

@@ -130,7 +130,9 @@ class Values:
             if action == "visit":
                 if find(node, scopes) is not None:
                     continue
-                if not isinstance(node, Reduce):
+                if isinstance(node, Lit | ScalarVar):
+                    self._emit(node, scopes)
+                elif not isinstance(node, Reduce):
                     stack.append(("leave", node))
                     stack += [("visit", kid) for kid in reversed(self._operands(node))]
                 elif any(known(extent) == 0 for extent in node.extents):

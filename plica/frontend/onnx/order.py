@@ -72,12 +72,18 @@ def _makers(nodes: list[NodeProto], known: Container[str], prefix: str) -> dict[
 
 
 def _uses(node: NodeProto) -> Iterator[str]:
-    """The names a node reads, and those that graphs inside of it may read from outside."""
+    """The names a node reads, and those that graphs inside of it read from outside."""
+    used: dict[str, None] = {}
+    inside: set[str] = set()
     stack = [node]
     while stack:
         each = stack.pop()
-        yield from (name for name in each.input if name)
+        used.update(dict.fromkeys(name for name in each.input if name))
+        if each is not node:
+            inside.update(each.output)
         for attribute in each.attribute:
             for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 stack += graph.node
-                yield from (output.name for output in graph.output)
+                used.update(dict.fromkeys(output.name for output in graph.output))
+                inside.update(one.name for one in (*graph.input, *graph.initializer))
+    yield from (name for name in used if name not in inside or name in node.input)

@@ -73,17 +73,21 @@ def numbers(seed: int, shape: tuple[int, ...]) -> Array:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
-def convolution(of: Layer, x: Expr, *, constant: bool = True) -> tuple[Expr, list[Var]]:
+def convolution(
+    of: Layer, x: Expr, *, constant: bool = True, bias: bool = True
+) -> tuple[Expr, list[Var]]:
     """The convolution with what is often fused after it, and its parameters besides `x`."""
     shape = (of.outputs, of.channels // of.groups, *of.window)
     weight: Expr = const(numbers(1, shape)) if constant else Var(Name("w"), tensor(shape, "f32"))
-    bias = const(numbers(2, (of.outputs, 1, 1)))
     sides = ((of.before, of.after), (of.before, of.after))
     attrs = (
         ("dilation", of.dilation), ("groups", of.groups), ("padding", sides),
         ("strides", of.stride),
     )  # fmt: skip
-    value = Apply("nn.relu", (Apply("nn.conv", (x, weight), attrs) + bias,))
+    value = Apply("nn.conv", (x, weight), attrs)
+    if bias:
+        value = value + const(numbers(2, (of.outputs, 1, 1)))
+    value = Apply("nn.relu", (value,))
     return value, [] if constant else [weight]  # type: ignore[list-item]  # a variable, if any
 
 
@@ -198,10 +202,9 @@ def test_without_one_rounding_nothing_is_lost() -> None:
 def test_a_default_schedule_is_an_ordinary_trace(name: str, machine: Machine) -> None:
     layer = LAYERS[name]
     x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
-    value, more = convolution(layer, x, constant=False)
+    value, more = convolution(layer, x, constant=False, bias=False)
     function = infer(whole([x, *more], value)).main_function()
-    of = work_of(fused(function))
-    form = formed(of, (False, True), machine)
+    form = formed(work_of(fused(function)), (False, True), machine)
     assert form is not None
     made = default_schedule(form.kernel, machine)
     trace = default_trace(form.kernel, machine)

@@ -1,0 +1,95 @@
+"""Units: the object files of a program, one for each kernel, so that what did not change is kept.
+
+A kernel's object is known by what it is made from: the kernel itself (not its name, nor where it
+is used), the machine, and the compiler.  So editing one operator of a model compiles the kernels
+that contain it and what calls them, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+import plica
+from plica.codegen.llvm import pool, toolchain
+from plica.codegen.llvm.fold import Callee, alone, kernel_text, regions_text, variants
+from plica.codegen.place import Plan
+from plica.codegen.program import Program
+from plica.codegen.target import Target
+from plica.core.digest import digest
+from plica.runtime.store import Store, key_of
+
+_FAILS: Final = 1
+_SHARES: Final = 2
+
+
+@frozen
+class Units:
+    """The objects of a program, and the names of the kernels that had to be compiled."""
+
+    objects: tuple[bytes, ...]
+    compiled: tuple[str, ...]
+
+
+def units(
+    program: Program, plan: Plan, target: Target, contract: bool = False, store: Store | None = None
+) -> Units:
+    """The objects of a program, from the store where it has them."""
+    callees: dict[tuple[int, int | None], Callee] = {}
+    objects: dict[str, bytes] = {}
+    compiled: list[str] = []
+    shares = False
+    for variant in variants(program, plan):
+        number, over = variant
+        options = f"{over} {contract and target.has_fma}"
+        key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
+        name = f"k.{key[:24]}"
+        entry = store.get(key) if store is not None else None
+        if entry is None:
+            compiled.append(program.names[number])
+            text = kernel_text(program, variant, name, target, contract)
+            flags = _FAILS * text.can_fail | _SHARES * text.shares
+            entry = bytes([flags]) + toolchain.emit(alone(text, name, target), target)
+            if store is not None:
+                store.put(key, entry)
+        callees[variant] = Callee(name, bool(entry[0] & _FAILS))
+        shares = shares or bool(entry[0] & _SHARES)
+        objects[name] = entry[1:]
+    made = [_made(regions_text(program, plan, target, callees), target, store), *objects.values()]
+    if shares:
+        head = f'target triple = "{target.triple}"\n'
+        made.append(_made(head + pool.text(target.triple), target, store))
+    return Units(tuple(made), tuple(compiled))
+
+
+def _made(text: str, target: Target, store: Store | None) -> bytes:
+    """The object of a text."""
+    if store is None:
+        return toolchain.emit(text, target)
+    key = key_of("text", text, *_machine(target))
+    found = store.get(key)
+    if found is None:
+        found = toolchain.emit(text, target)
+        store.put(key, found)
+    return found
+
+
+def _machine(target: Target) -> tuple[str, ...]:
+    """What else the code depends on."""
+    features = ",".join(target.features)
+    return target.triple, target.cpu, features, str(target.vector_bits), fingerprint()
+
+
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """The compiler itself: its version, that of LLVM, and what its files say."""
+    whole = hashlib.sha256(f"{plica.__version__} {toolchain.llvm_version()}".encode())
+    folder = Path(plica.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        whole.update(path.relative_to(folder).as_posix().encode())
+        whole.update(path.read_bytes())
+    return whole.hexdigest()

@@ -1,0 +1,210 @@
+"""Shape arithmetic: what integer operators give on index terms.
+
+Where every input of a node is known up to symbolic dims, so is its result.  An operator that is not
+in the table, or a case in which the answer depends on the size of a dim, leaves the result unknown,
+and the term that the row built stands for it.
+
+>>> from plica.ir.dim import dim_var
+>>> _divided(dim_var("n"), 0) is None
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.value import Array, Value, as_objects, of_terms
+from plica.ir.dim import known, normal_dim, polynomial, same_dim
+from plica.ir.graph import const
+from plica.ir.scalar import FloorDiv, Max, Min, Scalar, ScalarVar, index
+
+Term = Any  # int or Scalar: numpy's arrays of objects do not say
+
+
+def shape_arithmetic(node: Node, value: Value) -> Value:
+    """The value with what is known of its integers beside it."""
+    compute = _TABLE.get(node.proto.op_type)
+    if compute is None or value.dims is not None or not _any_terms(node):
+        return value
+    if not (value.type.dtype.is_integer or value.type.dtype.kind == "bool"):
+        return value
+    arrays = [None if each is None else each.terms() for each in node.inputs]
+    if any(a is None for a, each in zip(arrays, node.inputs, strict=True) if each is not None):
+        return value
+    found = compute(node, *arrays)
+    if found is None:
+        return value
+    if value.type.dtype.kind == "bool":
+        return Value(const(np.asarray(found, bool)))
+    return of_terms(found, value.expr, value.type.dtype)
+
+
+def _any_terms(node: Node) -> bool:
+    return any(each is not None and each.dims is not None for each in node.inputs)
+
+
+def _elementwise(function: Callable[[Term, Term], Term | None]) -> Callable[..., Array | None]:
+    def compute(node: Node, *arrays: Array) -> Array | None:
+        whole = arrays[0]
+        for each in arrays[1:]:
+            left, right = np.broadcast_arrays(whole, each)
+            flat = [function(a, b) for a, b in zip(left.flat, right.flat, strict=True)]
+            if any(one is None for one in flat):
+                return None
+            whole = as_objects(flat, left.shape)
+        return whole
+
+    return compute
+
+
+def is_size(term: Term) -> bool:
+    """Whether a term is 0 or more whatever its dims are: a sum of positive products of dims."""
+    if isinstance(term, int):
+        return term >= 0
+    return all(
+        factor > 0 and all(isinstance(atom, ScalarVar) for atom in atoms)
+        for atoms, factor in polynomial(term).values()
+    )
+
+
+def _divided(a: Term, b: Term) -> Term | None:
+    """Division rounded towards zero, which is down where both sides are no less than zero."""
+    if isinstance(a, int) and isinstance(b, int):
+        return None if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    if not isinstance(b, int) or b <= 0 or not is_size(a):
+        return None
+    return normal_dim(FloorDiv(a, index(b)))
+
+
+def _equal(a: Term, b: Term) -> bool | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    left, right = (each if isinstance(each, Scalar) else index(each) for each in (a, b))
+    if same_dim(left, right):
+        return True
+    apart = known(normal_dim(left - right))
+    if apart is not None:
+        return apart == 0
+    # A size is never negative: the -1 that exported models compare dims with is none.
+    negative = (isinstance(a, int) and a < 0 and is_size(b)) or (
+        isinstance(b, int) and b < 0 and is_size(a)
+    )
+    return False if negative else None
+
+
+def _least(a: Term, b: Term) -> Term | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return normal_dim(Min(*(x if isinstance(x, Scalar) else index(x) for x in (a, b))))
+
+
+def _greatest(a: Term, b: Term) -> Term | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return normal_dim(Max(*(x if isinstance(x, Scalar) else index(x) for x in (a, b))))
+
+
+def _gather(node: Node, data: Array, indices: Array) -> Array | None:
+    if any(not isinstance(each, int) for each in indices.flat):
+        return None
+    return np.asarray(np.take(data, indices.astype(np.int64), axis=node.integer("axis", 0)), object)
+
+
+def _squeeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+    given = node.integers("axes") if axes is None else tuple(int(each) for each in axes.flat)
+    if given is None:
+        return np.squeeze(data)
+    return np.squeeze(data, tuple(axis % data.ndim for axis in given))
+
+
+def _unsqueeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+    given = node.integers("axes") if axes is None else tuple(int(each) for each in axes.flat)
+    return np.expand_dims(data, tuple(given or ()))
+
+
+def _slice(
+    node: Node, data: Array, starts: Array | None = None, ends: Array | None = None, *more: Array
+) -> Array | None:
+    if starts is None or ends is None:
+        low, high = node.integers("starts") or (), node.integers("ends") or ()
+        axes = node.integers("axes") or tuple(range(len(low)))
+        steps: tuple[int, ...] = (1,) * len(low)
+    else:
+        if any(not isinstance(one, int) for a in (starts, ends, *more) if a is not None
+               for one in a.flat):  # fmt: skip
+            return None
+        low, high = tuple(starts.flat), tuple(ends.flat)
+        axes = tuple(range(len(low))) if not more or more[0] is None else tuple(more[0].flat)
+        steps = (1,) * len(low) if len(more) < 2 else tuple(more[1].flat)
+    cut: list[slice] = [slice(None)] * data.ndim
+    for start, stop, axis, step in zip(low, high, axes, steps, strict=True):
+        last = None if step < 0 and stop < -data.shape[axis] else stop
+        cut[axis] = slice(start, last, step)
+    return data[tuple(cut)]
+
+
+def _reshape(node: Node, data: Array, shape: Array) -> Array | None:
+    if any(not isinstance(each, int) for each in shape.flat):
+        return None
+    sizes = [data.shape[at] if size == 0 else size for at, size in enumerate(shape.flat)]
+    return data.reshape(sizes)
+
+
+def _where(node: Node, condition: Array, yes: Array, no: Array) -> Array | None:
+    if any(not isinstance(each, int | bool) for each in condition.flat):
+        return None
+    flags, a, b = np.broadcast_arrays(condition, yes, no)
+    flat = [x if bool(c) else y for c, x, y in zip(flags.flat, a.flat, b.flat, strict=True)]
+    return as_objects(flat, flags.shape)
+
+
+def _product(node: Node, data: Array, axes: Array | None = None) -> Array | None:
+    if data.ndim != 1:
+        return None
+    whole = math.prod(data.tolist(), start=1)
+    keep = node.flag("keepdims", True)
+    return as_objects([whole], (1,) if keep else ())
+
+
+def _total(node: Node, data: Array, axes: Array | None = None) -> Array | None:
+    if data.ndim != 1:
+        return None
+    whole: Term = sum(data.tolist())
+    return as_objects([whole], (1,) if node.flag("keepdims", True) else ())
+
+
+def _expand(node: Node, data: Array, shape: Array) -> Array | None:
+    if any(not isinstance(each, int) for each in shape.flat):
+        return None
+    return np.asarray(data * np.ones(tuple(shape.flat), object), object)
+
+
+# fmt: off
+_TABLE: Final[dict[str, Callable[..., Array | None]]] = {
+    "Identity":   lambda node, data: data,
+    "Cast":       lambda node, data: data,
+    "Add":        _elementwise(lambda a, b: a + b),
+    "Sub":        _elementwise(lambda a, b: a - b),
+    "Mul":        _elementwise(lambda a, b: a * b),
+    "Div":        _elementwise(_divided),
+    "Min":        _elementwise(_least),
+    "Max":        _elementwise(_greatest),
+    "Equal":      _elementwise(_equal),
+    "Neg":        lambda node, data: as_objects([-each for each in data.flat], data.shape),
+    "Concat":     lambda node, *parts: np.concatenate(parts, axis=node.integer("axis", 0)),
+    "Gather":     _gather,
+    "Squeeze":    _squeeze,
+    "Unsqueeze":  _unsqueeze,
+    "Slice":      _slice,
+    "Reshape":    _reshape,
+    "Where":      _where,
+    "Expand":     _expand,
+    "ReduceProd": _product,
+    "ReduceSum":  _total,
+}
+# fmt: on

@@ -1,0 +1,295 @@
+"""Models in: from an ONNX file to a module of the graph language.
+
+The names of inputs and outputs are kept; a symbolic dim of the file is a symbolic dim of the
+module.  A file is data from outside: what is malformed is refused with the node's name, and what
+Plica does not have is listed all at once.
+
+>>> from onnx import helper, TensorProto
+>>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in "xy")
+>>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+>>> print(from_onnx(helper.make_model(graph)))
+# plica 1
+from __future__ import annotations
+<BLANKLINE>
+import plica
+from plica.op import nn
+from plica.script import Tensor, f32
+<BLANKLINE>
+<BLANKLINE>
+@plica.function(attrs={"outputs": ("y",)})
+def main(x: Tensor[("n", 3), f32]) -> Tensor[("n", 3), f32]:
+    return nn.relu(x)
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.collector import paused
+from plica.core.diagnostic import Malformed
+from plica.core.name import Name
+from plica.frontend.onnx.convert import (
+    Converter,
+    Scope,
+    domain_of,
+    every_node,
+    initialisers,
+    missing,
+    opset_versions,
+)
+from plica.frontend.onnx.expand import has_definition
+from plica.frontend.onnx.model import Opened, open_model
+from plica.frontend.onnx.node import NeedsValue, name_of
+from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.value import Value
+from plica.ir.dim import dim_var
+from plica.ir.graph import Expr, Function, Tuple, Var, const
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.ir.type import TensorType
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
+
+OLDEST: Final = 7
+"""Operators of earlier versions have other meanings, which are not supported."""
+
+
+def from_onnx(
+    source: str | PathLike[str] | bytes | ModelProto,
+    *,
+    dims: Mapping[str, int] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Module:
+    """The module that an ONNX model is: a path, the bytes of a file, or a `ModelProto`.
+
+    `dims` gives numbers for symbolic dims, `fixed` values for inputs, which then are none: a shape
+    or an axis that is an input of the model must be known when it is read.
+    """
+    opened = open_model(source)
+    with paused():
+        return _imported(opened, dict(dims or {}), dict(fixed or {}))
+
+
+def _imported(opened: Opened, dims: dict[str, int], fixed: dict[str, Any]) -> Module:
+    model, graph = opened.model, opened.model.graph
+    functions = {
+        ("" if each.domain == "ai.onnx" else each.domain, each.name, each.overload): each
+        for each in model.functions
+    }
+    opsets = opset_versions(model.opset_import)
+    _check_versions(opsets)
+    _check_operators(graph, functions, opsets)
+    stored = initialisers(graph, opened.folder)
+    declared = [each for each in graph.input if each.name not in stored]
+    shapes = _Shapes(declared, dims)
+    params: list[Var] = []
+    scope: Scope = ChainMap({})
+    scope.update(stored)
+    for each in declared:
+        if not each.name or (each.name in scope):
+            message = "An input of the model has no name of its own."
+            raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+        of = shapes.type(each)
+        if each.name in fixed:
+            scope[each.name] = _fixed(each.name, fixed.pop(each.name), of)
+        else:
+            params.append(Var(Name(each.name), of))
+            scope[each.name] = Value(params[-1])
+    shapes.check_given()
+    if fixed:
+        unknown = ", ".join(sorted(fixed))
+        message = "A value is fixed for an input that the model does not have."
+        there = ", ".join(each.name for each in declared) or "no inputs"
+        raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
+    converter = Converter(opened.folder, functions)
+    converter.nodes(graph.node, scope, opsets)
+    if converter.errors:
+        raise combined(converter.errors)
+    return _module(graph, params, scope)
+
+
+def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
+    outputs: list[Expr] = []
+    names: list[str] = []
+    for each in graph.output:
+        value = scope.get(each.name)
+        if value is None:
+            message = f"Nothing makes the output {each.name!r}."
+            raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+        _check_output(each, value)
+        outputs.append(value.expr)
+        names.append(each.name)
+    if not outputs:
+        message = "The model has no outputs."
+        raise Malformed(Diagnostic("bad-model", message, Place(node=graph.name or "graph")))
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    used: dict[ScalarVar, None] = {}
+    for param in params:
+        assert isinstance(param.type, TensorType)
+        for size in param.type.shape:
+            found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
+            used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
+    main = Var(Name("main"), None)
+    attrs = (("outputs", tuple(names)),)
+    return infer(
+        module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main)
+    )
+
+
+def _check_output(info: ValueInfoProto, value: Value) -> None:
+    """An output that says its element type must have it."""
+    said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
+    if said and dtype_of(said, info.name) is not value.type.dtype:
+        message = f"The output {info.name!r} is of another type than the model says."
+        expected, found = str(dtype_of(said, info.name)), str(value.type)
+        raise Malformed(Diagnostic("bad-model", message, Place(node=info.name), expected, found))
+
+
+def _check_versions(opsets: Mapping[str, int]) -> None:
+    from onnx import defs
+
+    newest = defs.onnx_opset_version()
+    version = opsets.get("")
+    if version is not None and not OLDEST <= version <= newest:
+        message = f"Version {version} of the ONNX operators is not supported."
+        code = "newer-version" if version > newest else "unsupported"
+        expected = f"{OLDEST} to {newest}"
+        raise UnsupportedError(Diagnostic(code, message, None, expected, str(version)))
+
+
+def _check_operators(
+    graph: GraphProto,
+    functions: Mapping[tuple[str, str, str], FunctionProto],
+    opsets: Mapping[str, int],
+) -> None:
+    """List every operator that is not supported, with the names of its nodes."""
+    wrong: list[Diagnostic] = []
+    lost: list[Diagnostic] = []
+    places = [(graph.node, opsets, "")]
+    for name, each in functions.items():
+        places.append((each.node, opset_versions(each.opset_import), f"{name[1]}/"))
+    for nodes, versions, prefix in places:
+        for node, before in every_node(nodes, prefix):
+            domain = domain_of(node)
+            if (domain, node.op_type, node.overload) in functions:
+                continue
+            if domain not in versions:
+                message = f"The domain {domain!r} of {node.op_type} is not imported."
+                lost.append(Diagnostic("bad-model", message, Place(node=before + name_of(node))))
+            elif not (domain == "" and node.op_type in TABLE) and not has_definition(
+                node.op_type, versions[domain], domain
+            ):
+                wrong.append(missing(node, domain, before + name_of(node)))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:], *lost)
+    if lost:
+        raise Malformed(lost[0], *lost[1:])
+
+
+def combined(errors: list[PlicaError]) -> PlicaError:
+    """All errors as one: malformed if any is, a need for values if that is all there is."""
+    listed = [each for error in errors for each in error.diagnostics]
+    if any(isinstance(error, Malformed) for error in errors):
+        return Malformed(listed[0], *listed[1:])
+    if all(isinstance(error, NeedsValue) for error in errors):
+        inputs = {
+            name for error in errors if isinstance(error, NeedsValue) for name in error.inputs
+        }
+        return NeedsValue(listed[0], *listed[1:], inputs=tuple(sorted(inputs)))
+    return UnsupportedError(listed[0], *listed[1:])
+
+
+def _fixed(name: str, given: Any, of: TensorType) -> Value:
+    """An input with a value."""
+    array = np.asarray(given)
+    if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
+        message = f"The value for {name!r} does not fit it."
+        found = f"{array.dtype} of shape {array.shape}"
+        raise InputError(Diagnostic("input-type", message, Place(node=name), str(of), found))
+    return Value(const(array, of.dtype))
+
+
+class _Shapes:
+    """The types of inputs; dims with one name are one dim."""
+
+    def __init__(self, inputs: list[ValueInfoProto], given: dict[str, int]) -> None:
+        self._given, self._unused = given, set(given)
+        self._names: dict[str, str] = {}
+        taken = {str(each.name) for each in inputs}
+        for each in inputs:
+            for dim in each.type.tensor_type.shape.dim:
+                if dim.dim_param and dim.dim_param not in self._names:
+                    self._names[dim.dim_param] = _identifier(
+                        dim.dim_param, {*taken, *self._names.values()}
+                    )
+
+    def type(self, info: ValueInfoProto) -> TensorType:
+        """The type of an input."""
+        if not info.type.HasField("tensor_type"):
+            kind = info.type.WhichOneof("value") or "nothing"
+            message = f"The input {info.name!r} is no tensor."
+            place = Place(node=info.name)
+            if kind == "nothing":
+                raise Malformed(Diagnostic("bad-model", message, place, "a tensor", kind))
+            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
+        of = info.type.tensor_type
+        dtype = dtype_of(of.elem_type, info.name)
+        if not of.HasField("shape"):
+            message = f"The number of axes of the input {info.name!r} is not known."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, Place(node=info.name), "a shape", "none")
+            )
+        sizes: list[Scalar] = []
+        for at, dim in enumerate(of.shape.dim):
+            if dim.HasField("dim_value"):
+                if dim.dim_value < 0:
+                    message = f"The input {info.name!r} has a negative size."
+                    place = Place(node=info.name)
+                    found = str(dim.dim_value)
+                    raise Malformed(Diagnostic("bad-model", message, place, "0 or more", found))
+                sizes.append(index(int(dim.dim_value)))
+            else:
+                sizes.append(self._symbol(dim.dim_param, f"{info.name}_{at}"))
+        return TensorType(tuple(sizes), dtype)
+
+    def _symbol(self, said: str, otherwise: str) -> Scalar:
+        for name in (said, otherwise):
+            if name in self._given:
+                self._unused.discard(name)
+                return index(self._given[name])
+        if not said and otherwise not in self._names:
+            self._names[otherwise] = _identifier(otherwise, set(self._names.values()))
+        return dim_var(self._names[said or otherwise])
+
+    def check_given(self) -> None:
+        """Refuse a number for a dim that there is not, or that is no size."""
+        wrong = [name for name, size in self._given.items() if size < 0]
+        if self._unused or wrong:
+            message = "A size is given for a dim that the model does not have, or is below 0."
+            there = ", ".join(sorted(self._names)) or "no symbolic dims"
+            found = ", ".join(sorted({*self._unused, *wrong}))
+            raise InputError(Diagnostic("input-unknown", message, None, there, found))
+
+
+def _identifier(text: str, taken: set[str]) -> str:
+    """A name that scripts can hold, as near to the text as can be, and not taken."""
+    bare = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "d"
+    base = bare if not bare[0].isdigit() else f"d{bare}"
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    return name

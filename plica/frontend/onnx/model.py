@@ -1,0 +1,79 @@
+"""Model files: opened, bounded, and known to be ONNX before anything else is asked of them."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+MOST_BYTES: Final = (1 << 31) - 1
+"""The format itself holds no more; larger models keep their tensors in files beside them."""
+
+
+@attrs.frozen
+class Opened:
+    """A model, and the folder in which its other files may lie."""
+
+    model: ModelProto
+    folder: Path | None
+
+
+def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
+    """The model of a path, of the bytes of a file, or as it was read elsewhere."""
+    try:
+        from onnx import ModelProto
+    except ImportError as error:
+        message = "Reading a model needs the package onnx, which is not installed."
+        hint = "Install it with Plica: pip install 'plica[onnx]'."
+        diagnostic = Diagnostic("missing-tool", message, None, "onnx", str(error), hint)
+        raise UnsupportedError(diagnostic) from None
+    folder = None
+    if isinstance(source, ModelProto):
+        model = source
+    elif isinstance(source, bytes):
+        model = _parsed(source, "model")
+    else:
+        path = Path(fspath(source))
+        model = _parsed(_bytes(path), str(path))
+        folder = path.parent
+    if model.ir_version < 1 or not model.HasField("graph"):
+        message = "This is no ONNX model: it has no version or no graph."
+        raise Malformed(Diagnostic("bad-model", message, None, "an ONNX model"))
+    if not model.opset_import:
+        message = "The model does not say which version of the operators it uses."
+        raise Malformed(Diagnostic("bad-model", message, None, "opset_import"))
+    return Opened(model, folder)
+
+
+def _bytes(path: Path) -> bytes:
+    place = Place(file=str(path))
+    if not path.is_file():
+        message = "There is no such file."
+        raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path)))
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        message = "The file is larger than an ONNX model can be."
+        raise Malformed(Diagnostic("bad-model", message, place, f"{MOST_BYTES} bytes", str(size)))
+    return path.read_bytes()
+
+
+def _parsed(data: bytes, name: str) -> ModelProto:
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        message = "The file is no ONNX model, or is damaged."
+        place = Place(file=name)
+        raise Malformed(Diagnostic("bad-model", message, place, None, str(error))) from None
+    return model

@@ -1,0 +1,120 @@
+"""The store: what was made once, kept on disk under the digest of what it was made from.
+
+An entry is there as a whole or not at all, whoever writes at the same time; what was damaged is
+found by its digest, thrown away and made again.  Entries that were used least recently go when
+there are too many bytes.  Nothing depends on the store: where it cannot be used, all is made anew.
+
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder:
+...     store = Store(Path(folder))
+...     store.put(key_of("text", "target"), b"code")
+...     store.get(key_of("text", "target")), store.get(key_of("other"))
+(b'code', None)
+
+`PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` says how much may be kept.
+Code is run from here, so the folder is for its owner alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+LIMIT: Final = 2 << 30
+"""How many bytes are kept if nothing else is said."""
+
+_MAGIC: Final = b"plica1\n"
+_HEAD: Final = len(_MAGIC) + 32
+_EVERY: Final = 64  # how many entries are written between two looks at the size of it all
+_ENOUGH: Final = 0.8  # how much of the limit is left then
+
+
+def key_of(*parts: str | bytes) -> str:
+    """The digest of some parts, told apart from any others."""
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "little"))
+        whole.update(data)
+    return whole.hexdigest()
+
+
+class Store:
+    """Bytes by key, in a folder that other processes may use at the same time."""
+
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.limit = limit
+        self._written = 0
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key, None if it is not there or not what it was."""
+        path = self._path(key)
+        try:
+            whole = path.read_bytes()
+            data = whole[_HEAD:]
+            if whole[:_HEAD] != _MAGIC + hashlib.sha256(data).digest():
+                path.unlink(missing_ok=True)
+                return None
+            os.utime(path)  # used now
+        except OSError:
+            return None
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep something under a key."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_MAGIC + hashlib.sha256(data).digest() + data)
+                Path(name).replace(path)
+            except OSError:
+                Path(name).unlink(missing_ok=True)
+                raise
+            if self._written % _EVERY == 0:
+                self.sweep()
+            self._written += 1
+        except OSError:
+            return  # a full disk, a folder of somebody else: the entry is not kept
+
+    def sweep(self) -> None:
+        """Throw away what was used least recently, if there is too much."""
+        found = []
+        for path in self.folder.glob("*/*"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # another process was faster
+            found.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in found)
+        if total <= self.limit:
+            return
+        for _, size, path in sorted(found):
+            if total <= self.limit * _ENOUGH:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key[2:]
+
+
+def user_store() -> Store | None:
+    """The store of this user, None if it is turned off."""
+    named = os.environ.get("PLICA_CACHE", "")
+    if named == "off":
+        return None
+    limit = os.environ.get("PLICA_CACHE_BYTES", "")
+    folder = Path(named) if named else _home() / "plica"
+    return Store(folder, int(limit) if limit.isdigit() else LIMIT)
+
+
+def _home() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(named) if Path(named).is_absolute() else Path("~").expanduser() / ".cache"
