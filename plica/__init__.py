@@ -29,6 +29,7 @@ _FACE: Final[dict[str, str]] = {
     "digest": "plica.core.digest:digest",
     "extern": "plica.ir.script:extern",
     "first_difference": "plica.core.digest:first_difference",
+    "from_onnx": "plica.frontend.onnx:from_onnx",
     "from_text": "plica.ir.script:from_text",
     "function": "plica.ir.script:function",
     "interpret": "plica.ir.interpret:interpret",
@@ -52,6 +53,7 @@ __all__ = [
     "digest",
     "extern",
     "first_difference",
+    "from_onnx",
     "from_text",
     "function",
     "interpret",
@@ -64,6 +66,7 @@ __all__ = [
 if TYPE_CHECKING:
     from plica import op, script
     from plica.core.digest import alpha_equal, digest, first_difference
+    from plica.frontend.onnx import from_onnx
     from plica.ir.interpret import interpret
     from plica.ir.module import Module
     from plica.ir.script import data, extern, from_text, function, kernel

@@ -20,8 +20,8 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -31,7 +31,7 @@ from attrs import evolve, frozen
 from plica import __version__
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
-from plica.codegen.llvm.unit import units
+from plica.codegen.llvm.unit import fingerprint, units
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
 from plica.codegen.lower.scheduled import machine_of
@@ -39,6 +39,7 @@ from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
 from plica.codegen.target import Target, unknown_target
+from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph import Const, Function
@@ -48,13 +49,14 @@ from plica.ir.passes import Pass, Pipeline
 from plica.ir.script import Scripted, as_module
 from plica.ir.show import show_kernel
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import Contract, fused, named
+from plica.rewrite.contract import Contract, exact, fused, named, reassociates
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
+from plica.runtime import archive
 from plica.runtime.artefact import (
     ALIGNMENT,
     Artefact,
@@ -62,6 +64,8 @@ from plica.runtime.artefact import (
     Record,
     Tenant,
     aligned_array,
+    from_members,
+    to_members,
 )
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
@@ -69,7 +73,8 @@ from plica.runtime.host import cores
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
 from plica.runtime.port import Array, Port
-from plica.runtime.store import Store, user_store
+from plica.runtime.profile import Launched
+from plica.runtime.store import Store, key_of, user_store
 
 PASSES: Final = Pipeline(
     (
@@ -129,11 +134,11 @@ def compile(  # noqa: PLR0917  # the public surface says so
 
     The code runs on so many `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
-    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`, by name or as
-    they are, rewrite the module first, then Plica's own; only rules within the `contract` are
-    used (`approx(1e-4)` if none is given), and the code rounds products before they are added
-    unless it is `fused` or looser.  A tuning `database` is refused until there is something it
-    would change.
+    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
+    by name or as they are, rewrite the module first, then Plica's own; only rules within the
+    `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
+    are added unless it is `fused` or looser.  A tuning `database` is refused until there is
+    something it would change.
     """
     _check_options(threads, database)
     machine = find_target(target)
@@ -146,9 +151,23 @@ def compile(  # noqa: PLR0917  # the public surface says so
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
-    store = user_store() if cache else None
+    store = user_store() if cache and can_link() and module.main is not None else None
+    later = lru_cache(maxsize=1)(partial(lower, module, kept, chosen, evolve(machine, cores=count)))
+    # What a user's own rules are made of has no digest.
+    named_ = store is not None and all(isinstance(each, str) for each in wanted)
+    names = [str(each.name) for each in module.main_function().params] if named_ else []
+    where = f"{names} {wanted} {kept} {count} {machine!r}"
+    entry = key_of("module", digest(module), where, fingerprint()) if named_ else ""
+    stored = store.get(entry) if store is not None and entry else None
     with paused():  # nothing the compiler makes is cyclic
-        made = build(lower(module, kept, chosen, machine), machine, count, store)
+        if stored is not None:
+            members = archive.unpack(stored)
+            artefact = from_members(members, lambda: record(later()))
+            made = executable(artefact, texts=_texts(later, machine))
+        else:
+            made = build(later(), machine, count, store)
+            if store is not None and entry:
+                store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
     if cache:
         _compiled[key] = made
     return made
@@ -174,14 +193,17 @@ def lower(
 ) -> Lowered:
     """The program of a module and its memory plan; with a target, scheduled for it."""
     history = optimise(infer(module), contract, packs)
-    return evolve(sequenced(history, target), fused=contract >= fused)
+    return evolve(sequenced(history, target, contract), fused=contract >= fused)
 
 
-def sequenced(history: History, target: Target | None = None) -> Lowered:
+def sequenced(
+    history: History, target: Target | None = None, contract: Contract = exact
+) -> Lowered:
     """The program of an inferred module, as it is, and its memory plan."""
     for each in PASSES:
         history = history.through(each)
-    program = sequence(history.module, None if target is None else machine_of(target))
+    machine = None if target is None else machine_of(target)
+    program = sequence(history.module, machine, reassociates=contract >= reassociates)
     source = history.derivation.source
     assert isinstance(source, Module)
     return Lowered(source, history.derivation, program, place(program))
@@ -192,11 +214,7 @@ def build(
 ) -> Executable:
     """Native code for a lowered module, loaded into this process."""
     program, plan = lowered.program, lowered.plan
-    texts = {
-        "kernel": lambda: kernels(program),
-        "llvm": lambda: fold(program, plan, target, lowered.fused),
-        "asm": lambda: toolchain.assembly(fold(program, plan, target, lowered.fused), target),
-    }
+    texts = _texts(lambda: lowered, target)
     toolchain.check_host(target)
     if can_link():
         return executable(assemble(lowered, target, threads, store), texts=texts)
@@ -228,6 +246,16 @@ def assemble(
         tuple([launch.source for launch in launches(program)]),
         tuple(
             [
+                Launched(
+                    kernel_name(each.kernel, program),
+                    operations(program.kernels[each.kernel]),
+                    sum(program.slots[slot].bytes for slot in each.args),
+                )
+                for each in launches(program)
+            ]
+        ),
+        tuple(
+            [
                 Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
                 for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
             ]
@@ -235,6 +263,20 @@ def assemble(
         (("llvm", toolchain.llvm_version()), ("plica", __version__)),
         partial(record, lowered),
     )
+
+
+def _texts(lowered: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:
+    """The code at each stage, made when somebody asks for it."""
+
+    def llvm() -> str:
+        of = lowered()
+        return fold(of.program, of.plan, target, of.fused)
+
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "llvm": llvm,
+        "asm": lambda: toolchain.assembly(llvm(), target),
+    }
 
 
 def record(lowered: Lowered) -> Record:

@@ -16,18 +16,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica import __version__
-from plica.cli import demo, doctor, fuzz, rules, trace
+from plica.cli import compile_, demo, doctor, fuzz, rules, run, trace, verify
 from plica.cli.command import Command
 from plica.runtime.error import PlicaError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (
+    compile_.COMMAND,
     demo.COMMAND,
     doctor.COMMAND,
     fuzz.COMMAND,
     rules.COMMAND,
+    run.COMMAND,
     trace.COMMAND,
+    verify.COMMAND,
 )
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
@@ -35,6 +38,9 @@ DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 EXAMPLES: Final = """\
 examples:
   plica demo                 compile a small model, check it, time it
+  plica compile M.py -o M.plica           a script, compiled to an artefact
+  plica run M.plica --input x=x.npy       run it on arrays from files
+  plica verify M.plica                    check it again
   plica doctor               versions, targets that work here, why others do not
   plica doctor --json        the same, for programs
   plica rules list           the rule packs

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import platform
+import shutil
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -60,6 +61,15 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """Something beside compiling that this machine can or cannot do, and what was found."""
+
+    name: str
+    works: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything the doctor found."""
 
@@ -67,6 +77,7 @@ class Report:
     machine: Machine
     packages: tuple[Package, ...]
     targets: tuple[Target, ...]
+    tools: tuple[Tool, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -85,6 +96,7 @@ def examine() -> Report:
             *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
         targets=(_try_cpu(), _try_cuda(), _try_accel()),
+        tools=(_try_artefacts(), _try_libraries(), _try_store()),
     )
 
 
@@ -164,6 +176,36 @@ def _try_accel() -> Target:
     return Target("accel", False, "Plica has no accelerator back end yet.")
 
 
+def _try_artefacts() -> Tool:
+    """Whether object files can be loaded into a process here."""
+    from plica.runtime.link import architecture, can_link
+
+    where = f"{sys.platform} on {architecture()}"
+    if can_link():
+        return Tool("artefacts", True, f"Object files are loaded on {where}.")
+    return Tool("artefacts", False, f"Object files are loaded on Linux only; this is {where}.")
+
+
+def _try_libraries() -> Tool:
+    """Whether `export` finds a C compiler."""
+    wanted = os.environ.get("CC") or "cc"
+    found = shutil.which(wanted)
+    if found is None:
+        return Tool("libraries", False, f"There is no C compiler {wanted!r} to link them.")
+    return Tool("libraries", True, f"{found} links them.")
+
+
+def _try_store() -> Tool:
+    """Where compiled code is kept, and how much of it there is."""
+    from plica.runtime.store import user_store
+
+    store = user_store()
+    if store is None:
+        return Tool("store", False, "PLICA_CACHE turns it off.")
+    count, size = store.size()
+    return Tool("store", True, f"{store.folder}: {count} entries, {size} of {store.limit} bytes.")
+
+
 def to_json(report: Report) -> str:
     """The report for programs."""
     return json.dumps({**asdict(report), "healthy": report.healthy}, indent=2)
@@ -204,6 +246,12 @@ def show(report: Report) -> None:
         works = Text("yes", style="green") if target.works else Text("no", style="yellow")
         targets.add_row(target.name, works, Text(target.reason))
     console.print(targets)
+
+    tools = Table("Tool", "Works", "Why", title="Tools", title_justify="left")
+    for tool in report.tools:
+        works = Text("yes", style="green") if tool.works else Text("no", style="yellow")
+        tools.add_row(tool.name, works, Text(tool.reason))
+    console.print(tools)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.rules import count, named_packs
-from plica.ir.passes import Pass
-from plica.ir.type import TupleType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,6 +123,7 @@ def fuzz_schedule(arguments: argparse.Namespace) -> int:
 
 def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
     """The stages of the pipeline, then every structural pass, then the packs it does not use."""
+    from plica.ir.passes import Pass
     from plica.rewrite.graph import PASSES
     from plica.rewrite.optimise import stages as optimising
     from plica.rewrite.packs import OWN, find_pack
@@ -151,6 +150,7 @@ def planted() -> Pack:
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
     """What native code gives; None where the module can't be compiled for now."""
+    from plica.ir.type import TupleType
     from plica.pipeline import compile
     from plica.runtime.error import UnsupportedError
 
@@ -165,6 +165,8 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 
 def _nested(flat: Iterator[Any], of: Type | None) -> Any:
     """The tensors of a flat result in the tuples their type says."""
+    from plica.ir.type import TupleType
+
     if isinstance(of, TupleType):
         return tuple(_nested(flat, item) for item in of.items)
     return next(flat)

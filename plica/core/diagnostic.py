@@ -69,6 +69,9 @@ CODES: Final[dict[str, str]] = {
     "cyclic-data": "The data refers to itself, and terms cannot.",
     "unknown-class": "The data names a kind of term that does not exist.",
     "ill-formed-term": "A term is built from parts that its grammar does not allow together.",
+    # models
+    "bad-model": "A model file is damaged, or breaks the rules of its format.",
+    "unknown-value": "A model needs a number before it runs that only its inputs tell.",
     # artefacts and tools
     "bad-artefact": "An artefact is damaged, or the file is none.",
     "other-machine": "An artefact was made for a machine other than this one.",
@@ -83,8 +86,10 @@ CODES: Final[dict[str, str]] = {
     "bad-rule": "A rule's sides are not what a rule can be made of.",
     "unbound-hole": "The right side of a rule uses a hole that its left side does not bind.",
     "rule-types": "The two sides of a rule cannot have one type.",
+    "rule-fails": "A guard, a predicate or the right side of a rule fails on an instance.",
     "looping-rules": "A set of rules rewrites for ever.",
     "unknown-pack": "No rule pack has this name.",
+    "broken-file": "A file of rules is no Python, or fails when it is run.",
     # schedules
     "illegal-step": "A step of a schedule breaks a precondition where it is to be taken.",
     "other-trace": "A difference is applied to a trace that it was not made from.",

@@ -1,1 +1,1 @@
-"""frontend: models in, from ONNX and PyTorch.  To come."""
+"""frontend: models in; ONNX files (`plica.frontend.onnx`), and networks built here (`zoo`)."""

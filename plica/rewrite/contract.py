@@ -17,6 +17,7 @@ True
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -44,6 +45,9 @@ class Contract(Term):
 
 _NAMES: Final = ("exact", "signless_zero", "fused", "reassociates")
 APPROX: Final = len(_NAMES)
+_APPROX: Final = re.compile(r"approx\(\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*\)")
+KNOWN: Final = "exact, signless_zero, fused, reassociates or approx(rel), as approx(0.001)"
+"""What a contract can be written as."""
 
 exact, signless_zero, fused, reassociates = map(Contract, range(APPROX))
 
@@ -56,8 +60,15 @@ def approx(rel: float) -> Contract:
 
 
 def named(word: str) -> Contract | None:
-    """The contract called so, None where none is: `approx` needs its bound."""
-    return Contract(_NAMES.index(word)) if word in _NAMES else None
+    """The contract written so, None where none is.
+
+    >>> named("exact") is exact, named("approx(0.02)") is approx(0.02), named("approx(2)")
+    (True, True, None)
+    """
+    if word in _NAMES:
+        return Contract(_NAMES.index(word))
+    found = _APPROX.fullmatch(word.strip())
+    return approx(rel) if found and 0 < (rel := float(found[1])) < 1 else None
 
 
 def join(contracts: Iterable[Contract]) -> Contract:

@@ -1,7 +1,7 @@
 """Instantiation: the right side of a rule with its holes filled.
 
 A literal on the right side takes the dtype its neighbours decide, as in any program, so one rule
-serves all dtypes.
+serves all dtypes.  What a right side binds captures nothing (`plica.rewrite.binder`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,24 @@ from plica.ir.graph import Apply, Expr, Literal, const
 from plica.ir.infer import type_of
 from plica.ir.operator import find
 from plica.ir.type import TensorType
+from plica.rewrite.binder import move
 
 # Any: a hole holds a term, an attribute's value or a tuple of arguments.
 Plan: TypeAlias = Callable[[dict[str, Any]], Any]
+
+
+def right_side(left: Term, right: Term) -> Plan:
+    """A function that fills the right side of a rule; None where a bound variable would escape."""
+    moved = move(left, right)
+    if moved is None:
+        return plan(right)
+    fill, build = moved.filled, plan(moved.template)
+
+    def scoped(filling: dict[str, Any]) -> Any:
+        whole = fill(filling)
+        return None if whole is None else build(whole)
+
+    return scoped
 
 
 def plan(template: Term) -> Plan:

@@ -8,7 +8,8 @@
 Rule('relu-relu')
 
 A right side with a hole the left side does not bind is refused, and so are sides whose types differ
-on an instance; a right side that computes is run on some instances for that.
+on an instance; a right side that computes is run on some instances for that.  A guard or a right
+side that fails there, or a guard that gives a term and no bool, is refused too.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import inspect
 from typing import Any
 
 from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.scalar import Scalar
+from plica.rewrite.binder import bound_holes, loose_binders
 from plica.rewrite.check.probe import probe
-from plica.rewrite.contract import Contract, exact
-from plica.rewrite.instantiate import Plan, plan
+from plica.rewrite.contract import KNOWN, Contract, exact, named
+from plica.rewrite.instantiate import Plan, right_side
 from plica.rewrite.match import compiled
-from plica.rewrite.pattern import Dominator, bound_names, hole_names
+from plica.rewrite.pattern import Dominator, alternatives, bound_names, hole_names
 from plica.rewrite.rule import Guard, Rule
 from plica.runtime.error import Diagnostic, Place
 
@@ -34,11 +36,11 @@ def rule(
     right: Any,
     *,
     when: Guard | None = None,
-    float: Contract = exact,
+    float: Contract | str = exact,
 ) -> Rule:
     """A rule; raises `RuleRefused` where it can't be one."""
     made = tabled(name, left, right, when=when, float=float)
-    if not isinstance(left, Scalar | Dominator):  # a region has no instances to look at
+    if not isinstance(left, Dominator):  # a region has no instances to look at
         reason = probe(made)
         if reason is not None:
             message = f"The sides of {name} cannot have one type."
@@ -52,28 +54,28 @@ def tabled(
     right: Any,
     *,
     when: Guard | None = None,
-    float: Contract = exact,
+    float: Contract | str = exact,
 ) -> Rule:
     """A rule of one of Plica's own tables: tests have tried it, so no instance is made at birth."""
     place = _caller()
     build: Plan | None = None
     wrong: list[Diagnostic] = []
+    contract = named(float) if isinstance(float, str) else float
+    if not isinstance(name, str) or not name.strip():
+        message = f"The name of a rule must be a word, found {name!r}."
+        wrong.append(Diagnostic("bad-rule", message, place))
+    if not isinstance(contract, Contract):
+        message = f"The float contract of {name} is not known."
+        wrong.append(Diagnostic("bad-rule", message, place, KNOWN, repr(float)))
+        contract = exact
+    if isinstance(left, Term) and not isinstance(left, Dominator):
+        wrong.extend(_two_demands(name, left, place))
     if not isinstance(left, Term) or type(left).hole:
         message = f"The left side of {name} must be a term with structure, found {left!r}."
         wrong.append(Diagnostic("bad-rule", message, place))
     elif isinstance(right, Term):
-        loose = sorted(hole_names(right) - bound_names(left))
-        if loose:
-            wrong.append(
-                Diagnostic(
-                    "unbound-hole",
-                    f"The right side of {name} uses holes that the left side does not bind.",
-                    place,
-                    expected=f"holes among {', '.join(sorted(bound_names(left)))}",
-                    found=", ".join(loose),
-                )
-            )
-        build = plan(right)
+        wrong.extend(_unbound(name, left, right, place))
+        build = None if wrong else right_side(left, right)
     elif not callable(right):
         message = f"The right side of {name} must be a term or a function, found {right!r}."
         wrong.append(Diagnostic("bad-rule", message, place))
@@ -82,7 +84,42 @@ def tabled(
         wrong.append(Diagnostic("bad-rule", message, place))
     if wrong:
         raise RuleRefused(*wrong)
-    return Rule(name, left, right, float, when, place, compiled(left), build)
+    return Rule(name, left, right, contract, when, place, compiled(left), build)
+
+
+def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Diagnostic]:
+    """What the right side uses or binds, and the left side does not bind."""
+    known = bound_names(left)
+    wrong: list[Diagnostic] = []
+    loose = sorted(hole_names(right) - known)
+    if loose:
+        message = f"The right side of {name} uses holes that the left side does not bind."
+        expected = f"holes among {', '.join(sorted(known))}"
+        wrong.append(Diagnostic("unbound-hole", message, place, expected, ", ".join(loose)))
+    escaped = loose_binders(left, right)
+    if escaped:
+        message = f"The right side of {name} uses variables outside of what binds them."
+        wrong.append(Diagnostic("unbound-hole", message, place, found=", ".join(escaped)))
+    made = sorted((bound_holes(right) & known) - bound_holes(left))
+    if made:
+        message = f"The right side of {name} binds holes that are no variables on the left side."
+        hint = "Bind a Var of its own: it is renamed where it would capture something."
+        found = ", ".join(made)
+        wrong.append(Diagnostic("bad-rule", message, place, found=found, suggestion=hint))
+    return wrong
+
+
+def _two_demands(name: str, left: Term, place: Place | None) -> list[Diagnostic]:
+    """Holes of one name that ask for different things: only the first would be heard."""
+    for each in alternatives(left):
+        first: dict[str, Term] = {}
+        for node in post_order(each):
+            of: Any = node
+            if type(node).hole and first.setdefault(of.name, node) is not node:
+                message = f"The left side of {name} has two holes {of.name} with different demands."
+                hint = "Make the hole once and use it twice."
+                return [Diagnostic("bad-rule", message, place, suggestion=hint)]
+    return []
 
 
 def _caller() -> Place | None:

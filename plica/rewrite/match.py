@@ -2,7 +2,8 @@
 
 A pattern is compiled once into nested closures; compiled patterns never backtrack, since
 alternation is expanded beforehand.  Matching looks at one term and the types of its parts, so a
-match does not depend on where the term stands.
+match does not depend on where the term stands.  A `Function` pattern without a result type matches
+one of any; holes under binders are filled as `plica.rewrite.binder` says.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph import Var
@@ -21,12 +22,15 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
 from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
 from plica.ir.dim import known
-from plica.ir.graph import Apply, Const, Expr, Literal
+from plica.ir.graph import Apply, Const, Expr, Function, Literal
 from plica.ir.infer import type_of
 from plica.ir.scalar import Lit, Scalar, dtype_of
 from plica.ir.type import TensorType
+from plica.rewrite.binder import is_clear
 from plica.rewrite.pattern import (
     ANYTHING,
     Constraint,
@@ -37,6 +41,7 @@ from plica.rewrite.pattern import (
     alternatives,
     hole_names,
 )
+from plica.runtime.error import Diagnostic, Place
 
 # Any: what fills a hole is a term, or the value of an attribute.
 Filling: TypeAlias = dict[str, Any]
@@ -72,13 +77,38 @@ def match(pattern: Term, term: Term) -> Match | None:
 
 def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
     """A matcher for each alternative, with the head that its terms must have."""
-    return tuple((head(each), _matcher(each)) for each in alternatives(pattern))
+    return tuple((head(each), _whole(each)) for each in alternatives(pattern))
+
+
+def _whole(pattern: Term) -> Matcher:
+    """A matcher that also sees to the scopes of what the pattern binds."""
+    matcher = _matcher(pattern)
+    if not any(type(node).binds for node in post_order(pattern)):
+        return matcher
+    clear = is_clear(pattern)
+    if clear is None:
+        return matcher
+    return lambda term, filling: matcher(term, filling) and clear(filling)
+
+
+def no_bool(answer: Term, of: str, place: Place | None = None) -> RuleRefused:
+    """The refusal of a guard or predicate that answers with a term: every term would mean yes."""
+    return RuleRefused(
+        Diagnostic(
+            "bad-rule",
+            f"{of} gives a term where a bool is needed.",
+            place,
+            expected="True or False",
+            found=repr(answer),
+            suggestion="Ask about values: c.numpy() of a constant, c.value of an index literal.",
+        )
+    )
 
 
 def covered(pattern: Term, term: Term) -> list[Term]:
     """The nodes of `term` that the structure of `pattern` took apart, the root first."""
     for each in alternatives(pattern):
-        if _matcher(each)(term, {}):
+        if _whole(each)(term, {}):
             pairs: list[tuple[Term, Term]] = [(each, term)]
             for wanted, found in pairs:
                 if not type(wanted).hole and len(wanted._children) == len(found._children):
@@ -110,7 +140,7 @@ def _is_negative_zero(value: Any) -> bool:
 
 def _matcher(pattern: Any) -> Matcher:
     if isinstance(pattern, Hole):
-        return _hole(pattern.name, _demands(pattern.constraint))
+        return _hole(pattern.name, _demands(pattern))
     if isinstance(pattern, IndexHole):
         return _hole(pattern.name, _index_demands(pattern))
     if isinstance(pattern, Literal):
@@ -173,6 +203,8 @@ def _node(pattern: Term) -> Matcher:
     fields = []
     for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
         value = getattr(pattern, name)
+        if cls is Function and name == "ret" and value is None:
+            continue  # to be inferred: of any type
         fields.append((name, _items(value) if kind is MANY else _matcher(value)))
     if all(kind is ONE for kind in field_kinds(cls)):
         matchers = tuple(matcher for _, matcher in fields)
@@ -208,7 +240,8 @@ def _items(pattern: tuple[Any, ...]) -> Matcher:
     return walk
 
 
-def _demands(constraint: Constraint) -> tuple[Predicate, ...]:
+def _demands(of: Hole) -> tuple[Predicate, ...]:
+    constraint = of.constraint
     if constraint is ANYTHING:
         return ()
     found: list[Predicate] = []
@@ -216,10 +249,20 @@ def _demands(constraint: Constraint) -> tuple[Predicate, ...]:
         found.append(lambda value: isinstance(value, Const))
     typed = (constraint.dtypes, constraint.ranks, constraint.shape)
     if any(each is not None for each in typed):
-        found.append(lambda value: isinstance(value, Expr) and _fits(type_of(value), constraint))
+        found.append(lambda value: isinstance(value, Expr) and fits(type_of(value), constraint))
     if constraint.when is not None:
-        found.append(constraint.when)
+        found.append(_answering(constraint.when, of.name))
     return tuple(found)
+
+
+def _answering(when: Predicate, name: str) -> Predicate:
+    def ask(value: Any) -> bool:
+        answer = when(value)
+        if isinstance(answer, Term):
+            raise no_bool(answer, f"The predicate of the hole {name}")
+        return answer
+
+    return ask
 
 
 def _index_demands(of: IndexHole) -> tuple[Predicate, ...]:
@@ -229,10 +272,11 @@ def _index_demands(of: IndexHole) -> tuple[Predicate, ...]:
         kind: Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731
     else:
         kind = lambda value: isinstance(value, Scalar) and dtype_of(value) is dtype  # noqa: E731
-    return (kind,) if when is None else (kind, when)
+    return (kind,) if when is None else (kind, _answering(when, of.name))
 
 
-def _fits(of: object, constraint: Constraint) -> bool:
+def fits(of: object, constraint: Constraint) -> bool:
+    """Whether something of that type is what a hole asks for."""
     if not isinstance(of, TensorType):
         return False
     if constraint.dtypes is not None and of.dtype not in constraint.dtypes:

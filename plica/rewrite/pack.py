@@ -24,7 +24,7 @@ import attrs
 from plica.core.diagnostic import RuleRefused, did_you_mean
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.rewrite.contract import Contract, join
+from plica.rewrite.contract import KNOWN, Contract, join, named
 from plica.rewrite.derivation import Derivation, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.engine import rewrite_with
@@ -98,17 +98,37 @@ def pack(
     """A pack of rules, or of tables of rules."""
     flat: list[Rule] = []
     for each in rules:
-        flat.extend([each] if isinstance(each, Rule) else each)
+        flat.extend([each] if isinstance(each, Rule) else as_rules(each))
     return Pack(name, tuple(flat), version, doc, whole)
 
 
+def as_rules(rules: Pack | Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules of a pack or an iterable; anything else is refused."""
+    if isinstance(rules, Pack):
+        return rules.rules
+    if isinstance(rules, Iterable) and not isinstance(rules, str):
+        found = tuple(rules)
+        if all(isinstance(each, Rule) for each in found):
+            return found
+    hint = f"find_pack({rules!r}) gives a pack by its name." if isinstance(rules, str) else None
+    message = "This is no pack and no rules."
+    raise RuleRefused(Diagnostic("bad-rule", message, None, "a Pack, or rules", repr(rules), hint))
+
+
 def rewrite(
-    term: Term, rules: Pack | Iterable[Rule], contract: Contract | None = None
+    term: Term, rules: Pack | Iterable[Rule], contract: Contract | str | None = None
 ) -> tuple[Term, Derivation]:
     """`term` in normal form under the rules within `contract`, and the derivation to it."""
-    used = rules if isinstance(rules, Pack) else Pack("rules", tuple(rules), "0")
+    used = rules if isinstance(rules, Pack) else Pack("rules", as_rules(rules), "0")
+    if not isinstance(term, Term):
+        message = "Only a term can be rewritten; `.module` is that of a function in Python."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a term", repr(term)))
     if contract is not None:
-        used = used.within(contract)
+        found = named(contract) if isinstance(contract, str) else contract
+        if not isinstance(found, Contract):
+            message = "This float contract is not known."
+            raise RuleRefused(Diagnostic("bad-rule", message, None, KNOWN, repr(contract)))
+        used = used.within(found)
     done = rewrite_under(term, used)
     return done.term, Derivation(term, done.steps)
 

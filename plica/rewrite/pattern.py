@@ -20,13 +20,17 @@ from typing import Any, TypeAlias, cast
 
 from attrs import frozen
 
+from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.ir.dtype import DType, dtype, i64
 from plica.ir.graph import Expr
 from plica.ir.scalar import Scalar
+from plica.runtime.error import Diagnostic
 
-Predicate: TypeAlias = Callable[[Any], bool]  # Any: a term, or an attribute's value
+Predicate: TypeAlias = Callable[[Any], bool]
+"""Any: a graph term, for a constant hole a `Const` (`.numpy()`), for an index constant a `Lit`
+(`.value`), for an attribute hole the value itself."""
 
 
 @frozen(eq=False)
@@ -100,28 +104,39 @@ def hole(
     allowed = None if words is None else tuple(map(dtype, words))
     sizes = None if shape is None else tuple(shape)
     ranks = None if rank is None else (rank,) if isinstance(rank, int) else tuple(rank)
-    return Hole(name, Constraint(constant, allowed, ranks, sizes, when))
+    return Hole(*_names(name), Constraint(constant, allowed, ranks, sizes, when))
 
 
 def holes(names: str) -> tuple[Any, ...]:
     """Holes for graph patterns.  Any: a hole goes wherever a term or an attribute can."""
-    return tuple(Hole(name) for name in names.split())
+    return tuple(Hole(name) for name in _names(names))
 
 
 def constants(names: str) -> tuple[Any, ...]:
     """Holes that only constants fill."""
-    return tuple(hole(name, constant=True) for name in names.split())
+    return tuple(hole(name, constant=True) for name in _names(names))
+
+
+def _names(words: str) -> list[str]:
+    """The names in a text, apart by blanks or commas; each can be written as `m.name`."""
+    names = words.replace(",", " ").split()
+    wrong = [name for name in names if not name.isidentifier()]
+    if wrong or not names:
+        message = "The name of a hole must be an identifier."
+        found = ", ".join(map(repr, wrong)) or repr(words)
+        raise RuleRefused(Diagnostic("bad-rule", message, expected="as in 'x y'", found=found))
+    return names
 
 
 def index_holes(names: str) -> tuple[Any, ...]:
     """Holes for index patterns: `x + y` of these is an index term."""
-    return tuple(IndexHole(name) for name in names.split())
+    return tuple(IndexHole(name) for name in _names(names))
 
 
 def index_constants(names: str, when: Predicate | None = None) -> tuple[Any, ...]:
     """Holes that only integer literals fill."""
     demand = Constraint(constant=True, when=when)
-    return tuple(IndexHole(name, demand) for name in names.split())
+    return tuple(IndexHole(name, demand) for name in _names(names))
 
 
 def either(*patterns: Any) -> Any:

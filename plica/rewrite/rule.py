@@ -15,7 +15,7 @@ import attrs
 from plica.core.term import Term
 from plica.rewrite.contract import Contract
 from plica.rewrite.instantiate import Plan
-from plica.rewrite.match import Head, Match, Matcher
+from plica.rewrite.match import Head, Match, Matcher, no_bool
 from plica.runtime.error import Place
 
 Computed: TypeAlias = Callable[[Match], "Term | None"]
@@ -48,8 +48,12 @@ class Rule:
         filling: dict[str, Any] = {}
         if not matcher(term, filling):
             return None
-        if self.when is not None and not self.when(Match(filling)):
-            return None
+        if self.when is not None:
+            answer = self.when(Match(filling))
+            if isinstance(answer, Term):
+                raise no_bool(answer, f"The guard of {self.name}", self.place)
+            if not answer:
+                return None
         if self.build is not None:
             result: Term | None = self.build(filling)
         else:

@@ -25,6 +25,7 @@ from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array
+from plica.runtime.profile import Launched
 
 ALIGNMENT: Final = 64
 
@@ -82,25 +83,27 @@ class Artefact:
     constants: tuple[Array, ...]
     workspace: int
     sources: tuple[str, ...]
+    launches: tuple[Launched, ...]
     plan: tuple[Tenant, ...]
     versions: tuple[tuple[str, str], ...]
     record: Callable[[], Record]
 
 
-def to_members(of: Artefact) -> dict[str, bytes]:
-    """The members of the archive an artefact is."""
-    record = of.record()
+def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
+    """The members of the archive an artefact is; the record can be left out where it is known."""
     members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
     params, places = _packed(of.constants)
     members["params.bin"] = params
-    members["derivation.json"] = _json(
-        {
-            "module": record.module,
-            "contract": record.contract,
-            "steps": [list(step) for step in record.steps],
-        }
-    )
-    members["kernels.txt"] = record.kernels.encode()
+    if with_record:
+        record = of.record()
+        members["derivation.json"] = _json(
+            {
+                "module": record.module,
+                "contract": record.contract,
+                "steps": [list(step) for step in record.steps],
+            }
+        )
+        members["kernels.txt"] = record.kernels.encode()
     manifest = {
         "format": FORMAT,
         "versions": dict(of.versions),
@@ -113,6 +116,7 @@ def to_members(of: Artefact) -> dict[str, bytes]:
         "interface": interface.to_data(of.interface),
         "workspace": of.workspace,
         "sources": list(of.sources),
+        "launches": [[each.kernel, each.operations, each.bytes] for each in of.launches],
         "constants": places,
         "plan": [
             [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
@@ -123,8 +127,13 @@ def to_members(of: Artefact) -> dict[str, bytes]:
     return {"manifest.json": _json(manifest), **members}
 
 
-def from_members(members: Mapping[str, bytes]) -> Artefact:
-    """The artefact in an archive; nothing in it is believed before it is checked."""
+def from_members(
+    members: Mapping[str, bytes], record: Callable[[], Record] | None = None
+) -> Artefact:
+    """The artefact in an archive; nothing in it is believed before it is checked.
+
+    `record` takes the place of the one in the archive.
+    """
     manifest = _read(members, "manifest.json")
     match manifest:
         case {
@@ -135,6 +144,7 @@ def from_members(members: Mapping[str, bytes]) -> Artefact:
             "interface": face,
             "workspace": int(workspace),
             "sources": [*sources],
+            "launches": [*launches],
             "constants": [*places],
             "plan": [*plan],
             "members": dict(digests),
@@ -164,9 +174,10 @@ def from_members(members: Mapping[str, bytes]) -> Artefact:
         _unpacked(members.get("params.bin", b""), places),
         workspace,
         _texts(sources),
+        tuple([_launched(each) for each in launches]),
         tuple([_tenant(each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
-        lambda: read_record(members),
+        record or (lambda: read_record(members)),
     )
 
 
@@ -217,10 +228,24 @@ def _unpacked(params: bytes, places: Sequence[object]) -> tuple[Array, ...]:
 
 def _tenant(given: object) -> Tenant:
     match given:
-        case [int(offset), int(size), int(born), int(last), view_of, in_place_of]:
-            if all(each is None or type(each) is int for each in (view_of, in_place_of)):
-                return Tenant(offset, size, born, last, view_of, in_place_of)
+        case [
+            int(offset),
+            int(size),
+            int(born),
+            int(last),
+            int() | None as view_of,
+            int() | None as in_place_of,
+        ]:
+            return Tenant(offset, size, born, last, view_of, in_place_of)
     raise damaged("The memory plan in the artefact is damaged.", repr(given))
+
+
+def _launched(given: object) -> Launched:
+    match given:
+        case [str(kernel), int(operations), int(bytes_)]:
+            return Launched(kernel, operations, bytes_)
+        case _:
+            raise damaged("A launch in the artefact is damaged.", repr(given))
 
 
 def _step(given: object) -> Step:

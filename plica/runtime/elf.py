@@ -125,9 +125,7 @@ def parse(data: bytes) -> Object:
             if entry != 24 or info >= count or len(section.data) % 24:
                 raise damaged("A table of relocations is damaged.")
             for offset, word, addend in struct.iter_unpack("<QQq", section.data):
-                relocations.append(
-                    Relocation(info, offset, word & 0xFFFFFFFF, word >> 32, addend)
-                )
+                relocations.append(Relocation(info, offset, word & 0xFFFFFFFF, word >> 32, addend))
         elif kind == REL:
             raise damaged("Relocations without addends are not understood.")
     for each in relocations:

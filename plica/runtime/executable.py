@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from time import monotonic_ns
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +25,13 @@ from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
+from plica.runtime.profile import Profile, Row
 
 __all__ = ["Executable", "Interface", "Shape"]
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_NOTE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
 
@@ -45,6 +51,7 @@ class Executable:
         target: str = "cpu",
         keep: object = None,
         artefact: Artefact | None = None,
+        profile: int = 0,
     ) -> None:
         self._interface = interface
         self._main: Callable[[int], int] = _MAIN(address)
@@ -54,12 +61,11 @@ class Executable:
         self._texts = dict(texts or {})
         self._target = target
         self._artefact = artefact
+        self._profile: Callable[[int], None] | None = _NOTE(profile) if profile else None
         self._keep = keep  # the machine code lives as long as this object
-        self._free: list[Array] = []  # workspaces no call is using
-        first = len(interface.inputs) + len(interface.outputs)
-        self._table = np.zeros(first + len(self._constants) + 1, np.uintp)
-        for place, constant in enumerate(self._constants, first):
-            self._table[place] = _address(constant)
+        # Workspaces no call is using, and where they begin; asking numpy for an address is slow.
+        self._free: list[tuple[int, Array]] = []
+        self._addresses = [_address(each) for each in self._constants]
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -113,22 +119,55 @@ class Executable:
 
         export(self.artefact, path, name)
 
+    def profile(
+        self,
+        *args: object,
+        runs: int = 10,
+        peak: float | None = None,
+        bandwidth: float | None = None,
+        **named: object,
+    ) -> Profile:
+        """Where the time of a call goes, launch by launch, after one call that is not counted.
+
+        `peak` (GFLOP/s) and `bandwidth` (GB/s) of the machine, if given, show what is left.
+        """
+        launches = self.artefact.launches
+        if self._profile is None:
+            message = "This executable does not note how long its kernels take."
+            raise UnsupportedError(Diagnostic("unsupported", message))
+        notes = np.zeros(1 + 2 * len(launches), np.int64)
+        with _PROFILING:
+            self(*args, **named)
+            self._profile(_address(notes))
+            try:
+                seconds = 0.0
+                for _ in range(runs):
+                    notes[0] = start = monotonic_ns()
+                    self(*args, **named)
+                    seconds += (monotonic_ns() - start) / 1e9
+            finally:
+                self._profile(0)
+        rows = [
+            Row(
+                each.kernel,
+                int(notes[2 + 2 * n]),
+                notes[1 + 2 * n] / 1e9,
+                each.operations,
+                each.bytes,
+            )
+            for n, each in enumerate(launches)
+        ]
+        return Profile(tuple(rows), runs, seconds, peak, bandwidth)
+
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         arrays = self._arrays(args, named)
         outputs = [port.empty() for port in self._interface.outputs]
-        table = self._table.copy()
-        place = 0
-        for array in arrays:
-            table[place] = _address(array)
-            place += 1
-        for array in outputs:
-            table[place] = _address(array)
-            place += 1
+        addresses = [each.__array_interface__["data"][0] for each in (*arrays, *outputs)]
         workspace = self._borrow()
-        table[-1] = _aligned(workspace)
+        table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
-            code = self._main(_address(table))
+            code = self._main(table.buffer_info()[0])
         finally:
             self._free.append(workspace)
         if code:
@@ -152,12 +191,13 @@ class Executable:
         hint = "Send the module (its text, or as JSON) and compile it in the other process."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def _borrow(self) -> Array:
+    def _borrow(self) -> tuple[int, Array]:
         """A workspace of this call's own; lists pop and append in one step for all threads."""
         try:
             return self._free.pop()
         except IndexError:
-            return np.empty(self._size + _ALIGNMENT, np.uint8)
+            made = np.empty(self._size + _ALIGNMENT, np.uint8)
+            return -(-_address(made) // _ALIGNMENT) * _ALIGNMENT, made
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
@@ -234,7 +274,3 @@ class Executable:
 def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
-
-
-def _aligned(workspace: Array) -> int:
-    return -(-_address(workspace) // _ALIGNMENT) * _ALIGNMENT

@@ -66,8 +66,9 @@ def _lists(shape: Shape) -> Any:
 def _port(given: object) -> Port:
     match given:
         case [str(name), [*shape], str(dtype)] if dtype in NUMPY:
-            if all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
-                return Port(name, tuple(shape), dtype, numpy_dtype(dtype))
+            sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 48]
+            if len(sizes) == len(shape):
+                return Port(name, tuple(sizes), dtype, numpy_dtype(dtype))
     raise damaged("An input or output in the artefact is damaged.", repr(given))
 
 

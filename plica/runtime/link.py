@@ -27,6 +27,9 @@ from plica.runtime.relocate import JUMP, JUMP_SIZE, RECIPES
 LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1", "libc.so")
 """Where names are looked for that neither the objects nor the process define."""
 
+MOST: Final = 1 << 31
+"""Bytes of code and its data: what lies further apart cannot be referred to."""
+
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _GROUPS: Final = (_READ | _EXECUTE, _READ, _READ | _WRITE)
 _ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -139,11 +142,13 @@ def _layout(objects: Sequence[Object], outside: int) -> _Layout:
             jumps, end = end, end + JUMP_SIZE * outside
         elif rights == _READ:
             cells, end = end, end + _CELL * outside
+    if end > MOST:
+        raise damaged("The object code asks for more memory than any code.", str(end))
     return _Layout(places, tuple(starts), jumps, cells, max(end, 1))
 
 
 def _rights(section: Section) -> int:
-    if section.flags & elf.TLS or section.flags & elf.WRITE and section.flags & elf.EXECUTE:
+    if section.flags & elf.TLS or (section.flags & elf.WRITE and section.flags & elf.EXECUTE):
         raise damaged("A section of the object code has properties that are not loaded.")
     if section.flags & elf.EXECUTE:
         return _READ | _EXECUTE

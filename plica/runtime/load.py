@@ -15,6 +15,7 @@ from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.executable import Executable
 from plica.runtime.link import link
 from plica.runtime.pool import use_threads
+from plica.runtime.profile import USE
 from plica.runtime.verify import ENTRY
 
 
@@ -42,4 +43,5 @@ def executable(
         target=str(artefact.machine),
         keep=code,
         artefact=artefact,
+        profile=code.address(USE) if USE in code else 0,
     )

@@ -38,7 +38,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bf16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return found
     return np.dtype(NUMPY[name])
 
 
@@ -65,6 +66,10 @@ class Port:
 
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read, copied only if it must be."""
+        if type(value) is np.ndarray and value.dtype is self.numpy and value.shape == self.shape:
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value  # the usual case, in a microsecond
         if isinstance(value, bool | int | float):
             if not self._holds(value):
                 found = f"{value!r} ({type(value).__name__})"
@@ -78,7 +83,10 @@ class Port:
         elif isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):
-            array = np.from_dlpack(value)
+            try:
+                array = np.from_dlpack(value)
+            except (BufferError, RuntimeError) as error:  # on another device, or of another dtype
+                return self._refuse("input-type", "cannot be shared", self.type, str(error))
         else:
             kind = type(value).__name__
             return self._refuse("input-type", "is not a tensor", self.type, kind)

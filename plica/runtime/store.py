@@ -85,13 +85,7 @@ class Store:
 
     def sweep(self) -> None:
         """Throw away what was used least recently, if there is too much."""
-        found = []
-        for path in self.folder.glob("*/*"):
-            try:
-                status = path.stat()
-            except OSError:
-                continue  # another process was faster
-            found.append((status.st_mtime_ns, status.st_size, path))
+        found = self._entries()
         total = sum(size for _, size, _ in found)
         if total <= self.limit:
             return
@@ -100,6 +94,22 @@ class Store:
                 break
             path.unlink(missing_ok=True)
             total -= size
+
+    def size(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes."""
+        found = self._entries()
+        return len(found), sum(size for _, size, _ in found)
+
+    def _entries(self) -> list[tuple[int, int, Path]]:
+        """When each entry was used, its size, and where it is."""
+        found = []
+        for path in self.folder.glob("*/*"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # another process was faster
+            found.append((status.st_mtime_ns, status.st_size, path))
+        return found
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]

@@ -136,9 +136,7 @@ def test_a_plan_that_overlaps_is_refused(tmp_path: Path) -> None:
     early = dataclasses.replace(two, born=1, in_place_of=0)
     assert "overlap" in refused(changed(plan=(one, early), workspace=128), path)
     for good in (beside, after):
-        archive.write(
-            path, archive.pack(to_members(changed(plan=(one, good), workspace=128)))
-        )
+        archive.write(path, archive.pack(to_members(changed(plan=(one, good), workspace=128))))
         verify(path)
 
 

@@ -124,6 +124,27 @@ class Foreign:
         return self.array.__dlpack_device__()
 
 
+class Elsewhere:
+    """An array in the memory of another device."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("the array is on another device")
+
+    def __dlpack_device__(self) -> Any:
+        return (2, 0)
+
+
+def test_an_array_on_another_device_is_refused(affine: Executable) -> None:
+    assert refusals(affine, Elsewhere(), 2.0) == [("input-type", "x")]
+
+
+def test_results_are_shared_by_dlpack(affine: Executable) -> None:
+    found = affine(ONES, 2.0)
+    assert isinstance(found, np.ndarray)
+    shared = np.from_dlpack(found)
+    assert shared.__array_interface__["data"] == found.__array_interface__["data"]
+
+
 def test_every_dtype_goes_in_and_out() -> None:
     names = ["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32"]
     types = {name: tensor((2,), name) for name in [*names, "f64"]}

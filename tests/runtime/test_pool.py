@@ -6,10 +6,11 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm import pool, toolchain
@@ -69,23 +70,24 @@ def program(threads: int) -> tuple[Code, Callable[[str, int], list[int]]]:
     return code, run
 
 
-THREE = program(3)
+@lru_cache(maxsize=1)
+def three() -> Callable[[str, int], list[int]]:
+    return program(3)[1]
 
 
-@settings(max_examples=settings.get_profile("ci").max_examples)
 @given(st.sampled_from(["flat", "nested"]), st.integers(0, 300))
 def test_every_iteration_runs_once(name: str, count: int) -> None:
-    _, run = THREE
+    run = three()
     assert run(name, count) == [1] * count
 
 
 def test_many_regions_in_a_row() -> None:
-    _, run = THREE
+    run = three()
     assert all(run("flat", 7) == [1] * 7 for _ in range(3000))
 
 
 def test_many_callers_at_once() -> None:
-    _, run = THREE
+    run = three()
     wrong: list[int] = []
 
     def work() -> None:
@@ -109,7 +111,7 @@ def test_code_shares_the_threads_of_a_count() -> None:
 
 
 def test_a_child_has_threads_of_its_own() -> None:
-    _, run = THREE
+    run = three()
     assert run("flat", 40) == [1] * 40
     child = os.fork()
     if child == 0:

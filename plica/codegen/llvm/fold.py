@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm import helper, pool
+from plica.codegen.llvm import clock, helper, pool
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
 from plica.codegen.place import Plan
@@ -59,6 +59,7 @@ def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -
         *helper.texts(helpers, target.has_half, target.has_fma),
         *("\n".join(each.lines) for each in texts.values()),
         *_Regions(program, plan, callees).functions(),
+        clock.text(target.triple),
         *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
     ]
     return "\n".join(parts) + "\n"
@@ -114,6 +115,7 @@ def regions_text(
         f'target triple = "{target.triple}"',
         *declared.values(),
         *_Regions(program, plan, callees).functions(),
+        clock.text(target.triple),
     ]
     return "\n".join(parts) + "\n"
 
@@ -149,9 +151,7 @@ def _over(launch: Launch, program: Program, plan: Plan) -> int | None:
 class _Regions:
     """The functions that launch kernels."""
 
-    def __init__(
-        self, program: Program, plan: Plan, kernels: Mapping[Variant, Callee]
-    ) -> None:
+    def __init__(self, program: Program, plan: Plan, kernels: Mapping[Variant, Callee]) -> None:
         self.program = program
         self.plan = plan
         self.kernels = kernels
@@ -256,6 +256,7 @@ class _Regions:
                         self._leave(w, failed, str(self.codes[region, place]))
                     else:
                         w.do(f"call void @{callee.name}({pointers})")
+                    w.do(f"call void @plica.tick(i64 {self.codes[region, place] - 1})")
                 case Copy(source, target):
                     size = self.program.slots[source].bytes
                     to, of = self._pointer(w, target), self._pointer(w, source)

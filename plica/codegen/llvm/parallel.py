@@ -34,7 +34,7 @@ def can_share(values: Values, count: int | None) -> bool:
     return count is not None and count > 1 and around.lane is None and around.mask == TRUE
 
 
-def share(
+def share(  # noqa: PLR0917  # a loop, and where it stands
     loop: For, count: int, name: str, outer: Values, facts: Facts, fill: Callable[[Values], str]
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.

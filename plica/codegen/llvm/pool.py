@@ -52,7 +52,7 @@ _PAUSE: Final = {
 
 def has_pool(triple: str) -> bool:
     """Whether the pool is written for a machine: Linux, 64 bits."""
-    return triple.split("-")[0] in _FUTEX and "linux" in triple
+    return triple.split("-", maxsplit=1)[0] in _FUTEX and "linux" in triple
 
 
 def text(triple: str) -> str:

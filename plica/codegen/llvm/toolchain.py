@@ -186,6 +186,7 @@ def _machine(target: Target, jit: bool = False) -> Any:
         reloc="pic",
         codemodel="jitdefault" if jit else "small",
         jit=jit,
+        abiname="lp64d" if target.architecture == "riscv64" and target.has("d") else "",
     )
 
 

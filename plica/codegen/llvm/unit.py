@@ -14,9 +14,8 @@ from typing import Final
 
 from attrs import frozen
 
-import plica
 from plica.codegen.llvm import pool, toolchain
-from plica.codegen.llvm.fold import Callee, alone, kernel_text, regions_text, variants
+from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
 from plica.codegen.place import Plan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
@@ -38,7 +37,13 @@ class Units:
 def units(
     program: Program, plan: Plan, target: Target, contract: bool = False, store: Store | None = None
 ) -> Units:
-    """The objects of a program, from the store where it has them."""
+    """The objects of a program, from the store where it has them.
+
+    For another machine all is one object: each is made in a process of its own.
+    """
+    if target.triple != toolchain.host().triple:
+        whole = fold(program, plan, target, contract)
+        return Units((_made(whole, target, store),), program.names)
     callees: dict[tuple[int, int | None], Callee] = {}
     objects: dict[str, bytes] = {}
     compiled: list[str] = []
@@ -86,9 +91,9 @@ def _machine(target: Target) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
-    """The compiler itself: its version, that of LLVM, and what its files say."""
-    whole = hashlib.sha256(f"{plica.__version__} {toolchain.llvm_version()}".encode())
-    folder = Path(plica.__file__).parent
+    """The compiler itself: the version of LLVM, and what Plica's files say, its version in them."""
+    whole = hashlib.sha256(toolchain.llvm_version().encode())
+    folder = Path(__file__).parents[2]
     for path in sorted(folder.rglob("*.py")):
         whole.update(path.relative_to(folder).as_posix().encode())
         whole.update(path.read_bytes())

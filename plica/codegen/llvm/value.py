@@ -1,9 +1,9 @@
 """Values: a scalar term becomes straight LLVM text, with loops for the reductions inside it.
 
 Both sides of a `Select` are computed and one is chosen: no operation can fail, and a load whose
-index may be outside its buffer is made only where it is inside.  Whether an index that was outside
-mattered is asked afterwards: it did if every guard above the load let it through.  So each node is
-emitted once, however much is shared, and the code has no branches but around such loads.
+index may be outside is made only where it is inside.  Whether that mattered is asked afterwards
+(`plica.codegen.llvm.scope`).  So each node is emitted once, however much is shared, and the code
+has no branches but around such loads.
 
 In a vectorized loop a term that depends on its variable becomes a vector of all lanes.
 """
@@ -81,12 +81,10 @@ class Values:
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
-        lanes, around, shape = self.lanes, self.around, self.access.places[buffer].shape
-        unsure = [
-            (index, max(1, size))
-            for index, size in zip(indices, shape, strict=True)
-            if not around.is_inside(index, max(1, size))
-        ]
+        lanes, around = self.lanes, self.around
+        sizes = [max(1, size) for size in self.access.places[buffer].shape]
+        pairs = list(zip(indices, sizes, strict=True))
+        unsure = [pair for pair in pairs if not around.is_inside(*pair)]
         if unsure and not around.facts:
             raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
         found = self.evaluate([value, *indices])

@@ -33,15 +33,15 @@ class Scheduled:
 def machine_of(target: Target) -> Machine:
     """What rules of thumb ask of a target."""
     caches = tuple([target.cache(level) for level in (1, 2)])
-    return Machine(target.vector_bits, target.vector_registers, caches)
+    return Machine(target.vector_bits, target.vector_registers, caches, target.cores)
 
 
 @lru_cache(maxsize=1024)
 def scheduled(
-    function: Function, constant: tuple[bool, ...], machine: Machine
+    function: Function, constant: tuple[bool, ...], machine: Machine, reassociates: bool
 ) -> Scheduled | None:
     """The kernel of a primitive function; `constant` says which of what it reads is known now."""
-    found = formed(work_of(fused(function)), constant, machine)
+    found = formed(work_of(fused(function)), constant, machine, reassociates=reassociates)
     made = None if found is None else default_schedule(found.kernel, machine)
     if found is None or made is None:
         return None

@@ -34,13 +34,14 @@ from plica.schedule.default import Machine
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
 
-def sequence(of: Module, machine: Machine | None = None) -> Program:
+def sequence(of: Module, machine: Machine | None = None, *, reassociates: bool = False) -> Program:
     """The program of a resolved and decomposed module.
 
-    With a machine, kernels for which there are rules of thumb are scheduled for it.
+    With a machine, kernels for which there are rules of thumb are scheduled for it, some of which
+    reassociate sums.
     """
     function = of.main_function()
-    return _Maker(machine).program(function.params, function.body)
+    return _Maker(machine, reassociates).program(function.params, function.body)
 
 
 def leaves(value: Expr) -> Iterator[Expr]:
@@ -133,8 +134,8 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self, machine: Machine | None) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine | None, reassociates: bool) -> None:
+        self.machine, self.reassociates = machine, reassociates
         self.tree = Tree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -228,7 +229,7 @@ class _Maker:
             return None
         # A view of a constant has another shape than the kernel would be told.
         constant = tuple([isinstance(each, Const) for each in reads])
-        return scheduled(function, constant, self.machine)
+        return scheduled(function, constant, self.machine, self.reassociates)
 
     def scratch(self, of: Buffer) -> int:
         """A slot for what a kernel keeps to itself."""

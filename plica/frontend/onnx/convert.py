@@ -40,6 +40,10 @@ Scope = ChainMap[str, "Value | None"]  # None: the node that makes it was refuse
 Functions = Mapping[tuple[str, str, str], "FunctionProto"]
 
 
+class Unknown(Exception):
+    """A graph inside a node needs what was refused before; that was said already."""
+
+
 class Converter:
     """Reads nodes; `errors` holds what was refused on the way."""
 
@@ -79,15 +83,17 @@ class Converter:
         )
         try:
             return self._converted(node, domain)
+        except Unknown:
+            return ()
         except PlicaError as error:
             self.errors.append(placed(error, node))
             return ()
 
-    def _converted(self, node: Node, domain: str) -> Sequence[Value]:
+    def _converted(self, node: Node, domain: str) -> Sequence[Value | None]:
         proto = node.proto
         local = self.functions.get((domain, proto.op_type, proto.overload))
         if local is not None:
-            return self._expanded(node, local)
+            return self._expanded(node, local, {})
         wrong = violations(node, domain)
         if wrong:
             raise Malformed(wrong[0], *wrong[1:])
@@ -96,7 +102,7 @@ class Converter:
             standard = definition(node, domain)
             if standard is None:
                 raise unsupported_operator(proto, domain, node.place)
-            return self._expanded(node, standard)
+            return self._expanded(node, standard, node.scope[1])
         made = row(node)
         results = [made] if isinstance(made, Expr | Value) else list(made)
         node.finish(len(results))
@@ -109,30 +115,26 @@ class Converter:
             return [shape_arithmetic(node, values[0])]
         return values
 
-    def _expanded(self, node: Node, function: FunctionProto) -> Sequence[Value]:
+    def _expanded(
+        self, node: Node, function: FunctionProto, around: Mapping[str, int]
+    ) -> Sequence[Value | None]:
         """The nodes of a function in place of its call."""
-        self._deeper(node)
         inside: Scope = ChainMap({})
-        for at, name in enumerate(function.input):
-            inside[name] = node.value(at)
+        given = {name: node.value(at) for at, name in enumerate(function.input)}
+        inside.update({name: value for name, value in given.items() if value is not None})
         # An input left out is left out of every node that would read it.
-        absent = {name for name in function.input if inside[name] is None}
-        before = len(self.errors)
+        absent = [name for name, value in given.items() if value is None]
         nodes = bound_nodes(function, node, absent)
-        self.nodes(nodes, inside, opset_versions(function.opset_import), f"{node.place}/")
-        self._depth -= 1
-        found = [inside.get(name) for name in function.output]
-        values = [each for each in found if each is not None]
-        wanted = [name for name in node.proto.output if name]
-        if len(self.errors) > before or len(values) < len(wanted):
-            if len(self.errors) == before:
-                node.malformed("A function does not make its outputs.", str(wanted), "fewer")
-            raise self.errors.pop()
-        return values
+        opsets = {**around, **opset_versions(function.opset_import)}
+        self._inside(node, nodes, inside, opsets)
+        node.finish(len(function.output))
+        for at, name in enumerate(node.proto.output):
+            if name and function.output[at] not in inside:
+                node.malformed("A function does not make an output.", function.output[at], "none")
+        return [inside.get(name) for name in function.output]
 
     def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
         """The outputs of a graph inside a node on given inputs."""
-        self._deeper(node)
         scope, opsets = node.scope
         inside: Scope = scope.new_child()
         inside.update(initialisers(graph, self.folder))
@@ -140,36 +142,36 @@ class Converter:
         if len(names) != len(given):
             node.malformed("A body has the wrong number of inputs.", str(len(given)), str(names))
         inside.update(zip(names, given, strict=True))
-        before = len(self.errors)
-        self.nodes(graph.node, inside, opsets, f"{node.place}/")
-        self._depth -= 1
+        self._inside(node, graph.node, inside, opsets)
         found: list[Value] = []
         for output in graph.output:
             if output.name not in inside:
                 node.malformed("A body's output is made by nothing.", "a value", output.name)
             value = inside[output.name]
             if value is None:
-                raise self.errors.pop() if len(self.errors) > before else _poisoned(node)
+                raise Unknown
             found.append(value)
         return found
+
+    def _inside(
+        self, node: Node, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]
+    ) -> None:
+        """Nodes that stand inside of another one."""
+        if self._depth >= DEEPEST:
+            message = "Functions and graphs are nested too deep, or a function calls itself."
+            raise Malformed(
+                Diagnostic("bad-model", message, Place(node=node.place), f"at most {DEEPEST} deep")
+            )
+        self._depth += 1
+        try:
+            self.nodes(nodes, scope, opsets, f"{node.place}/")
+        finally:
+            self._depth -= 1
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
         self._names += 1
         return f"{hint}.{self._names}"
-
-    def _deeper(self, node: Node) -> None:
-        self._depth += 1
-        if self._depth > DEEPEST:
-            message = "Functions and graphs are nested too deep, or a function calls itself."
-            raise Malformed(
-                Diagnostic("bad-model", message, Place(node=node.place), f"at most {DEEPEST} deep")
-            )
-
-
-def _poisoned(node: Node) -> Malformed:
-    message = "A body's output depends on what was refused."
-    return Malformed(Diagnostic("bad-model", message, Place(node=node.place)))
 
 
 def _folded(expr: Expr, node: Node) -> Expr:

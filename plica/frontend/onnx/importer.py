@@ -63,7 +63,7 @@ from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, Unsup
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
-OLDEST: Final = 7
+OLDEST: Final = 6
 """Operators of earlier versions have other meanings, which are not supported."""
 
 

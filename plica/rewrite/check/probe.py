@@ -9,32 +9,104 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from plica.core.diagnostic import IllTyped
+from plica.core.diagnostic import IllTyped, RuleRefused
+from plica.core.fold import post_order
+from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.dtype import bool_
 from plica.ir.graph import Expr
 from plica.ir.infer import type_of
+from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.unify import same_type
-from plica.rewrite.check.instance import instance
+from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.report import closed, text
+from plica.rewrite.instantiate import plan
+from plica.rewrite.pattern import IndexHole, alternatives
 from plica.rewrite.rule import Rule
+from plica.runtime.error import Diagnostic, PlicaError
 
 TRIES: Final = 3
+FAILURES: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, PlicaError,
+    RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What a function with a mistake in it ends with."""
 
 
 def probe(rule: Rule) -> str | None:
-    """Why the sides of a rule can't have one type, None where nothing speaks against it."""
+    """Why the sides of a rule can't have one type, None where nothing speaks against it.
+
+    Raises `RuleRefused` where the rule fails on an instance.
+    """
+    if isinstance(rule.left, Scalar):
+        return _index_probe(rule, rule.left)
     source = random.Random(0)
 
     def choose(options: Sequence[Any]) -> Any:
         return options[source.randrange(len(options))]
 
     for _ in range(TRIES):
-        made = instance(rule.left, choose, data=False)
-        after = None if made is None else rule.at(made.term)
+        made: Instance | None = None
+        try:
+            made = instance(rule.left, choose, data=False)
+            after = None if made is None else rule.at(made.term)
+        except RuleRefused:
+            raise
+        except FAILURES as error:
+            shown = "" if made is None else text(closed(made.term, made))
+            raise failing(rule, error, shown) from error
         if made is not None and after is not None:
             wrong = types_differ(made.term, after)
             if wrong is not None:
                 return wrong
     return None
+
+
+def _index_probe(rule: Rule, left: Scalar) -> str | None:
+    """The same for index terms: holes are variables, or numbers where only those fill them."""
+    if rule.when is None and not rule.computed and not any(map(_is_picky, post_order(left))):
+        return None
+    for pattern in alternatives(left):
+        for number in (1, 2, 3, 0, -1):
+            filling = {
+                of.name: _scalar(of, number)
+                for of in post_order(pattern)
+                if type(of).hole  # type: ignore[attr-defined]  # every hole has a name
+            }
+            try:
+                after = rule.at(plan(pattern)(filling))
+            except RuleRefused:
+                raise
+            except FAILURES as error:
+                shown = ", ".join(f"{name} = {value!r}" for name, value in filling.items())
+                raise failing(rule, error, shown) from error
+            if after is not None and not isinstance(after, Scalar):
+                return f"the right side is no index term but {after!r}"
+    return None
+
+
+def _is_picky(node: Term) -> bool:
+    return isinstance(node, IndexHole) and node.constraint.when is not None
+
+
+def _scalar(of: Term, number: int) -> Scalar:
+    assert isinstance(of, IndexHole)
+    if not of.constraint.constant:
+        return ScalarVar(Name(of.name), of.dtype)
+    return Lit(number > 1 if of.dtype is bool_ else number, of.dtype)
+
+
+def failing(rule: Rule, error: BaseException, shown: str) -> RuleRefused:
+    """The refusal of a rule whose guard, predicate or right side fails on an instance."""
+    return RuleRefused(
+        Diagnostic(
+            "rule-fails",
+            f"{rule.name} fails on an instance of its left side.",
+            rule.place,
+            found=f"{type(error).__name__}: {error}" + (f"\non {shown}" if shown else ""),
+            suggestion="A right side that cannot be made gives None: the rule does not apply.",
+        )
+    )
 
 
 def types_differ(left: Expr, right: Term) -> str | None:

@@ -1,7 +1,14 @@
-"""A counterexample as a pytest case that can be pasted into a file and run."""
+"""A counterexample as a pytest case that can be pasted into a file and run.
+
+>>> as_comment("swapped: one line\\nand another")
+'# swapped: one line\\n# and another'
+>>> slug("fold/2 (again)")
+'fold_2_again'
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,51 +20,102 @@ from plica.ir.infer import type_of
 from plica.ir.module import Module, module
 from plica.ir.type import FuncType
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.contract import signless_zero
+from plica.rewrite.contract import APPROX, Contract
 from plica.rewrite.rule import Rule
 
 
 def closed(body: Expr, made: Instance) -> Module:
     """A module whose main function takes the instance's variables and gives `body`."""
-    params = tuple(var for var, _ in made.inputs)
     ret = type_of(body)
-    main = Var(Name("main"), FuncType((), (), tuple(type_of(each) for each in params), ret))
-    return module({main: Function((), (), params, ret, body)}, main)
+    params = tuple(type_of(each) for each in made.variables)
+    main = Var(Name("main"), FuncType((), (), params, ret))
+    return module({main: Function((), (), made.variables, ret, body)}, main)
 
 
-def as_pytest(rule: Rule, made: Instance, after: Term, reason: str, typed: bool) -> str:
+def as_pytest(rule: Rule, made: Instance, after: Term | None, reason: str, typed: bool) -> str:
     """The text of a test that fails as long as the rule is wrong."""
-    name = rule.name.replace("-", "_")
-    arrays = ",\n        ".join(_array(value) for _, value in made.inputs)
-    left = str(closed(made.term, made)).rstrip()
-    if not typed or not isinstance(after, Expr):
-        return f'# {rule.name}: {reason}\nLEFT = """\n{left}\n"""\n# The right side is {after!r}\n'
-    right = str(closed(after, made)).rstrip()
-    compare = "assert_array_equal" if rule.contract <= signless_zero else "assert_allclose"
-    return f'''import numpy as np
+    if not isinstance(after, Expr):
+        return _of_failure(rule, made, reason)
+    arrays = "".join(f"        {literal(value)},\n" for _, value in made.inputs)
+    # A right side without a type is printed as it is: reading it is what fails.
+    right = closed(after, made) if typed else _untyped(after, made)
+    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
+import numpy as np
 
 import plica
+from plica.rewrite.contract import {contract_name(rule.contract)}
+from plica.rewrite.fuzz.difference import unlike
 
-# {rule.name}: {reason}
+{as_comment(f"{rule.name}: {reason}")}
 LEFT = """
-{left}
+{text(closed(made.term, made))}
 """
 RIGHT = """
-{right}
+{text(right)}
 """
 
 
-def test_{name}() -> None:
+def test_{slug(rule.name)}() -> None:
     inputs = [
-        {arrays},
-    ]
+{arrays}    ]
     left = plica.interpret(plica.from_text(LEFT), *inputs)
     right = plica.interpret(plica.from_text(RIGHT), *inputs)
-    np.testing.{compare}(left, right)
+    assert unlike(left, right, {rule.contract}) is None
 '''
 
 
-def _array(value: np.ndarray[Any, Any]) -> str:
-    inner = np.array2string(value.ravel().astype(object), separator=", ", threshold=10_000)
-    flat = inner.replace("nan", "np.nan").replace("inf", "np.inf")
-    return f'np.array({flat}, "{value.dtype}").reshape({value.shape})'
+def _of_failure(rule: Rule, made: Instance, reason: str) -> str:
+    """A test of a rule that makes no term: it can only say so."""
+    return f'''{as_comment(f"{rule.name}: {reason}")}
+LEFT = """
+{text(closed(made.term, made))}
+"""
+
+
+def test_{slug(rule.name)}() -> None:
+    raise AssertionError({reason!r})
+'''
+
+
+def _untyped(body: Expr, made: Instance) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), made.variables, None, body)}, main)
+
+
+def text(of: Module) -> str:
+    """A module as it can stand in a string of three quotes."""
+    return str(of).rstrip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+
+
+def slug(name: str) -> str:
+    """What an identifier can end with."""
+    return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "rule"
+
+
+def as_comment(words: str) -> str:
+    """Every line as a comment."""
+    return "\n".join(f"# {line}".rstrip() for line in words.splitlines())
+
+
+def contract_name(of: Contract) -> str:
+    """What is imported to write a contract."""
+    return "approx" if of.level == APPROX else str(of)
+
+
+def literal(value: Any) -> str:
+    """Arrays, and tuples of them, as Python.
+
+    >>> literal((np.array([1.0, np.nan], np.float32), np.array(2)))
+    '(np.array([1.0, np.nan], "float32").reshape((2,)), np.array([2], "int64").reshape(()))'
+    """
+    if isinstance(value, tuple):
+        inside = ", ".join(map(literal, value))
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    array = np.asarray(value)
+    numbers = ", ".join(_number(each) for each in array.ravel().tolist())
+    return f'np.array([{numbers}], "{array.dtype}").reshape({array.shape})'
+
+
+def _number(value: Any) -> str:
+    shown = repr(value)
+    return f"np.{shown}" if shown in ("nan", "inf") else "-np.inf" if shown == "-inf" else shown

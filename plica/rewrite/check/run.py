@@ -1,7 +1,7 @@
 """Checking rules: instances of the left side, both sides interpreted, compared under the contract.
 
-check(rule)  -> Proved | Tested(n) | Refuted(counterexample)
-check(pack)  -> a verdict for each rule
+check(rule)  -> Proved | Tested(n) | Untested(why) | Refuted(counterexample)
+check(pack)  -> a verdict for each rule; a pack can be given by its name
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.core.diagnostic import EvaluationError
+from plica.core.binding import free_vars, name_of
+from plica.core.diagnostic import EvaluationError, IllTyped, RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph import Apply, Const, Expr, Tuple
@@ -22,15 +23,17 @@ from plica.ir.interpret import interpret
 from plica.ir.scalar import Scalar
 from plica.ir.type import TensorType
 from plica.rewrite.check.compare import difference
+from plica.rewrite.check.data import Choose
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Choose, Instance, instance
-from plica.rewrite.check.probe import types_differ
+from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.probe import FAILURES, types_differ
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest, closed
-from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Verdict
+from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
 from plica.rewrite.check.widen import widened
 from plica.rewrite.contract import signless_zero
-from plica.rewrite.pack import Pack
+from plica.rewrite.pack import Pack, as_rules
+from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator
 from plica.rewrite.rule import Rule
 
@@ -38,15 +41,18 @@ from plica.rewrite.rule import Rule
 @overload
 def check(of: Rule, examples: int = 200, seed: int = 0) -> Verdict: ...
 @overload
-def check(of: Pack | Iterable[Rule], examples: int = 200, seed: int = 0) -> tuple[Verdict, ...]: ...
 def check(
-    of: Rule | Pack | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+) -> tuple[Verdict, ...]: ...
+def check(
+    of: Rule | Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
     """What can be said of a rule, or of each rule of a pack."""
     if examples < 1:
         raise ValueError(f"A check needs at least one example, found {examples}.")
     if not isinstance(of, Rule):
-        return tuple(check(rule, examples, seed) for rule in of)
+        rules = find_pack(of) if isinstance(of, str) else as_rules(of)
+        return tuple(check(rule, examples, seed) for rule in rules)
     if isinstance(of.left, Scalar):
         return check_index(of)
     if isinstance(of.left, Dominator):
@@ -61,9 +67,13 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     cases = overflowed = 0
     for each in ways:
         found = _test(each, share, seed)
+        if isinstance(found, Untested):
+            continue
         if not isinstance(found, Tested):
             return found
         cases, overflowed = cases + found.cases, overflowed + found.overflowed
+    if not cases:
+        return Untested(rule.name, "no chain of the path was found that the rule changes")
     return Tested(rule.name, cases, overflowed, "on chains of the path")
 
 
@@ -113,7 +123,13 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
         made = instance(rule.left, reader(tape))
         if made is None:
             hypothesis.reject()
-        after = rule.at(made.term)
+        try:
+            after = rule.at(made.term)
+        except RuleRefused:
+            raise
+        except FAILURES as error:
+            reason = f"the rule fails with {type(error).__name__}: {error}"
+            raise Differs(_counterexample(rule, made, None, None, reason)) from error
         if after is None:
             hypothesis.reject()
         verdict = sides_differ(rule, made, after)
@@ -127,8 +143,13 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     except Differs as found:
         return Refuted(rule.name, found.counterexample)
     except hypothesis.errors.Unsatisfiable:
+        if seen:
+            why = "the guard" if rule.when is not None else "the right side"
+            note = f"{why} declines nearly every instance"
+            return Tested(rule.name, seen, overflowed, note)
+    if not seen:
         why = "the guard" if rule.when is not None else "the right side"
-        return Tested(rule.name, seen, overflowed, f"{why} declines nearly every instance")
+        return Untested(rule.name, f"no instance was found, or {why} declines every one")
     return Tested(rule.name, seen, overflowed)
 
 
@@ -138,6 +159,10 @@ def sides_differ(rule: Rule, made: Instance, after: Term) -> Counterexample | bo
     if wrong is not None:
         return _counterexample(rule, made, after, None, wrong)
     assert isinstance(after, Expr)
+    loose = sorted(str(name_of(each)) for each in free_vars(after) - free_vars(made.term))
+    if loose:
+        reason = f"the right side speaks of {', '.join(loose)}, which nothing binds there"
+        return _counterexample(rule, made, after, None, reason)
     left, heavy = _evaluate(made.term, made)
     try:
         right, heavier = _evaluate(after, made)
@@ -163,11 +188,17 @@ def _agree_in_f64(rule: Rule, made: Instance) -> bool:
 
 
 def _evaluate(term: Expr, made: Instance) -> tuple[Any, float]:
-    """The value of a term, and the largest sum of magnitudes among its parts and inputs."""
+    """The value of a term, and the largest sum of magnitudes among its parts and inputs.
+
+    Parts that speak of variables bound in the term are left out.
+    """
+    known = frozenset(made.variables)
     parts = [
         node
         for node in post_order(term)
-        if isinstance(node, Apply | Const) and isinstance(type_of(node), TensorType)
+        if isinstance(node, Apply | Const)
+        and isinstance(type_of(node), TensorType)
+        and free_vars(node) <= known
     ]
     values = interpret(closed(Tuple((term, *parts)), made), *(array for _, array in made.inputs))
     heaviest = 0.0
@@ -179,10 +210,18 @@ def _evaluate(term: Expr, made: Instance) -> tuple[Any, float]:
 
 
 def _counterexample(
-    rule: Rule, made: Instance, after: Term, values: tuple[Any, Any] | None, reason: str
+    rule: Rule, made: Instance, after: Term | None, values: tuple[Any, Any] | None, reason: str
 ) -> Counterexample:
     inputs = tuple((str(var.name), array) for var, array in made.inputs)
     left, right = values or (None, None)
-    typed = types_differ(made.term, after) is None
+    typed = isinstance(after, Expr) and _has_type(after)
     text = as_pytest(rule, made, after, reason, typed)
     return Counterexample(made.term, after, inputs, left, right, reason, text)
+
+
+def _has_type(term: Expr) -> bool:
+    try:
+        type_of(term)
+    except IllTyped:
+        return False
+    return True

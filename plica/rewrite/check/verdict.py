@@ -1,6 +1,8 @@
 """Verdicts: what is known of a rule.
 
-Verdict ::= Proved(how) | Tested(cases, note) | Refuted(counterexample)
+Verdict ::= Proved(how) | Tested(cases, note) | Untested(why) | Refuted(counterexample)
+
+Only the first two are good: a rule that was never tried may be anything.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ class Proved:
     def to_data(self) -> dict[str, Any]:
         return {"rule": self.rule, "verdict": "proved", "how": self.how}
 
+    def __str__(self) -> str:
+        return f"{self.rule}: proved, {self.how}"
+
 
 @attrs.frozen
 class Tested:
@@ -44,6 +49,26 @@ class Tested:
             "overflowed": self.overflowed,
             "note": self.note,
         }
+
+    def __str__(self) -> str:
+        apart = f", {self.overflowed} overflowed" if self.overflowed else ""
+        return f"{self.rule}: tested on {self.cases} instances{apart}" + (
+            f", {self.note}" if self.note else ""
+        )
+
+
+@attrs.frozen
+class Untested:
+    """Nothing is known: no instance was tried."""
+
+    rule: str
+    why: str
+
+    def to_data(self) -> dict[str, Any]:
+        return {"rule": self.rule, "verdict": "untested", "cases": 0, "note": self.why}
+
+    def __str__(self) -> str:
+        return f"{self.rule}: untested, {self.why}"
 
 
 @attrs.frozen
@@ -82,8 +107,16 @@ class Refuted:
             "pytest": example.pytest,
         }
 
+    def __str__(self) -> str:
+        return f"{self.rule}: refuted, {self.counterexample.reason}"
 
-Verdict: TypeAlias = Proved | Tested | Refuted
+
+Verdict: TypeAlias = Proved | Tested | Untested | Refuted
+
+
+def is_good(verdict: Verdict) -> bool:
+    """Whether something speaks for the rule and nothing against it."""
+    return isinstance(verdict, Proved | Tested)
 
 
 def operators(term: Term) -> int:

@@ -24,7 +24,7 @@ def widened(made: Instance) -> Instance | None:
     if term is made.term:
         return None
     inputs = tuple((in_f64(var), array_in_f64(value)) for var, value in made.inputs)
-    return Instance(term, inputs)
+    return Instance(term, inputs, tuple(var for var, _ in inputs))
 
 
 def in_f64(term: T) -> T:

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.fold import post_order
 from plica.ir.generate.builder import Builder
 from plica.ir.generate.choice import pick
 from plica.ir.generate.inputs import inputs_for
@@ -25,7 +24,8 @@ from plica.ir.graph import Expr, Function, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module, module
 from plica.ir.type import FuncType, TupleType
-from plica.rewrite.check.instance import array, instance
+from plica.rewrite.check.data import array
+from plica.rewrite.check.instance import instance
 from plica.rewrite.rule import Rule
 
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
@@ -64,7 +64,7 @@ def _around(draw: DrawFn, rule: Rule) -> Module | None:
         return None
     builder = Builder(draw)
     scope = Scope([])
-    params = tuple(node for node in post_order(found.term) if isinstance(node, Var))
+    params = found.variables
     for param in params:
         builder.used.add(param.name)
         scope.add(param, type_of(param))

@@ -20,7 +20,8 @@
 The holes of a rule are integers like any other, so a proof of the equation under the guard is a
 proof of the rule, constants included.  Where none is found, each instance is an equation in the
 complete fragment: those with constants in a window are proved beforehand, any other when it is met
-(`certify`).  A guard or a right side that is a function is only ever seen at instances.
+(`certify`).  A guard, a predicate or a right side that is a function is only ever seen at
+instances.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import FloorDiv, FloorMod, Min, Scalar, ScalarVar, Select, dtype_of
+from plica.ir.scalar import FloorDiv, FloorMod, Lit, Min, Scalar, ScalarVar, Select, dtype_of
 from plica.rewrite.index.certificate import Certificate, holds
 from plica.rewrite.index.context import EMPTY, Context
 from plica.rewrite.index.guard import Given, Within
 from plica.rewrite.index.knowledge import knowledge
+from plica.rewrite.index.point import atoms, value
 from plica.rewrite.index.polynomial import literal
 from plica.rewrite.index.prove import Proved, Refuted, Undecided, decide, same
 from plica.rewrite.instantiate import plan
@@ -77,9 +79,14 @@ class ByInstance:
 
 @attrs.frozen
 class Wrong:
-    """The sides differ where the holes have these values."""
+    """The sides differ where the holes have these values.
+
+    For a computed right side `instance` holds the two sides it was found on, and the values of
+    their variables.
+    """
 
     point: tuple[tuple[str, int], ...]
+    instance: tuple[Scalar, Scalar, tuple[tuple[Scalar, int], ...]] | None = None
 
 
 @attrs.frozen
@@ -92,6 +99,9 @@ class Open:
 RuleVerdict: TypeAlias = ForAll | InWindow | ByInstance | Wrong | Open
 
 WINDOW: Final = (-6, 12)
+MOST_IN_WINDOW: Final = 20_000
+FAR: Final = 4096
+"""How far numbers are looked for that a predicate allows."""
 MOST_INSTANCES: Final = 200
 EVERYWHERE: Final = "for all integers, whatever the constants"
 
@@ -154,6 +164,10 @@ def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
     match answer:
         case Proved(certificate):
             return ForAll(EVERYWHERE, certificate)
+        case _ if any(_is_picky(hole) and not hole.constraint.constant for hole in _holes(left)):
+            return _by_instances(rule)
+        case Refuted() if any(map(_is_picky, _holes(left))):
+            return _in_window(rule, left, right, "a predicate is a function")
         case Refuted() if rule.when is not None and not isinstance(rule.when, Given):
             return _in_window(rule, left, right, "the guard is a function")
         case Refuted(point):
@@ -164,15 +178,16 @@ def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
 
 def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict:
     """Each instance with constants in the window, the other holes being unknowns."""
-    low, high = WINDOW
     constants = [hole for hole in _holes(left) if hole.constraint.constant]
     if not constants:
         return Open(why)
     count = 0
-    for numbers in itertools.product(range(low, high + 1), repeat=len(constants)):
+    options = [_numbers(hole) for hole in constants]
+    tried: list[int] = []
+    for numbers in itertools.islice(itertools.product(*options), MOST_IN_WINDOW):
         filling: dict[str, Any] = _unknowns(left)
         for hole, each in zip(constants, numbers, strict=True):
-            filling[hole.name] = literal(each)
+            filling[hole.name] = Lit(bool(each), bool_) if hole.dtype is bool_ else literal(each)
         inside = EMPTY
         if isinstance(rule.when, Given):
             inside = EMPTY.where(plan(rule.when.condition)(filling))
@@ -186,7 +201,30 @@ def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict
         if isinstance(answer, Undecided):
             return Open(f"with constants {numbers}: {answer.why}")
         count += 1
-    return InWindow(low, high, count) if count else Open("the guard allows no instance")
+        tried.extend(numbers)
+    if not count:
+        return Open("the guard or a predicate allows no instance")
+    if not any(map(_is_picky, constants)):
+        return InWindow(*WINDOW, count)
+    return InWindow(min(tried), max(tried), count)
+
+
+def _numbers(hole: IndexHole) -> list[int]:
+    """The numbers of the window that fill a constant hole; if none does, the nearest that do."""
+    low, high = WINDOW
+    when = hole.constraint.when
+    if hole.dtype is bool_:
+        return [n for n in (0, 1) if when is None or when(Lit(bool(n), bool_))]
+    inside = range(low, high + 1)
+    if when is None:
+        return list(inside)
+    found = [n for n in inside if when(literal(n))]
+    far = sorted(range(-FAR, FAR + 1), key=abs)
+    return found or [n for n in far if when(literal(n))][: len(inside)]
+
+
+def _is_picky(hole: IndexHole) -> bool:
+    return hole.constraint.when is not None
 
 
 def _by_instances(rule: Rule) -> RuleVerdict:
@@ -198,12 +236,21 @@ def _by_instances(rule: Rule) -> RuleVerdict:
             continue
         answer = decide(same(before, after), context)
         if isinstance(answer, Refuted):
-            return Wrong(tuple(sorted((_name(each), value) for each, value in answer.point)))
+            return _wrong(filling, before, after, answer)
         count += isinstance(answer, Proved)
         undecided += isinstance(answer, Undecided)
     if not count:
         return Open("no instance was found that the rule changes")
     return ByInstance(count, undecided)
+
+
+def _wrong(filling: dict[str, Any], before: Scalar, after: Scalar, found: Refuted) -> Wrong:
+    """Where the sides differ, in the names of the rule: each hole with its value there."""
+    at = dict(found.point)
+    at |= {atom: 0 for atom in atoms(before, after, *filling.values()) if atom not in at}
+    point = sorted((name, value(each, at)) for name, each in filling.items())
+    variables = tuple((atom, at[atom]) for atom in atoms(before, after))
+    return Wrong(tuple(point), (before, after, variables))
 
 
 def _right_side(rule: Rule, filling: dict[str, Any], context: Context) -> Scalar | None:
@@ -237,18 +284,21 @@ def _instances(left: Term) -> Iterator[tuple[dict[str, Any], Context]]:
         if hole.dtype is bool_:
             options.append([i < j, ScalarVar(Name(hole.name), bool_)])
         elif hole.constraint.constant:
-            options.append(numbers)
+            options.append(numbers if hole.constraint.when is None else _literals(hole))
         else:
             options.append([*pool, *numbers])
+    allowed = [
+        [each for each in found if hole.constraint.when is None or hole.constraint.when(each)]
+        for hole, found in zip(holes, options, strict=True)
+    ]
     source = random.Random(0)
-    while True:
-        filling = {h.name: source.choice(each) for h, each in zip(holes, options, strict=True)}
-        demands = all(
-            hole.constraint.when is None or hole.constraint.when(filling[hole.name])
-            for hole in holes
-        )
-        if demands:
-            yield filling, source.choice(contexts)
+    while all(allowed):
+        filling = {h.name: source.choice(each) for h, each in zip(holes, allowed, strict=True)}
+        yield filling, source.choice(contexts)
+
+
+def _literals(hole: IndexHole) -> list[Scalar]:
+    return [literal(n) for n in _numbers(hole)]
 
 
 def _unknowns(left: Term) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def contraction(of: Work) -> Contraction | None:
         taken = {each.name for each in compute.inputs}
         reduced = Buffer(fresh(Name("reduced"), taken), compute.shape, compute.dtype)
         value = Load(reduced, compute.axes)
-    elif not _in_place(of):
+    elif not stored_in_place(of):
         return None
     for node in post_order(value):
         if isinstance(node, Reduce):
@@ -190,7 +190,7 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     )
 
 
-def _in_place(of: Work) -> bool:
+def stored_in_place(of: Work) -> bool:
     """Whether each element is stored where it was reduced."""
     axes, shape = of.compute.axes, of.compute.shape
     if len(of.indices) != len(axes) or of.shape != shape:

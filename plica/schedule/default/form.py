@@ -14,7 +14,7 @@ Scratch memory is given to the kernel: its parameters are inputs, scratch buffer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,9 @@ class _Names:
     """Names in use."""
 
     def __init__(self, of: Contraction) -> None:
-        self.used = {each.name for each in (*of.inputs, of.reduced, *of.sizes)}
+        self.used = {each.name for each in (*of.inputs, of.reduced)} | {
+            each.name for each in of.sizes
+        }
 
     def name(self, like: str) -> Name:
         found = fresh(Name(like), self.used)
@@ -103,7 +105,8 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
         sizes[column] = -(-sizes[column] // tile) * tile
     stages: list[Each] = []
     views: dict[Buffer, Buffer] = {}
-    packing, weight = _packed(of, lane, (outer, inner), lanes, names)
+    name = of.weight.buffer.name if constant else names.name("packed")
+    packing, weight = _packed(of, lane, (outer, inner), lanes, name)
     if constant:
         views[of.weight.buffer] = weight.buffer
     else:
@@ -132,13 +135,12 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
     return _kernel(of, stages, views, (places, shape, value), names, (packing,) if constant else ())
 
 
-def rowed(of: Contraction, lanes: int, tile: int) -> Formed:
-    """Lanes over the last axis of all, in steps of `lanes`; an axis of weights alone in steps of
-    `tile`, which divides it."""
+def rowed(of: Contraction, lanes: int) -> Formed:
+    """Lanes over the last axis of all, in steps of `lanes`."""
     names = _Names(of)
     row = of.axes[-1]
     sizes = {**of.sizes, row: -(-of.sizes[row] // lanes) * lanes}
-    stages, data = _with_room(of, sizes, names)
+    stages, data = _with_room(of, sizes, names, row)
     column = of.lanes[-1] if of.lanes else None
     apart = [a for a in of.axes if a is not row and a is not column]
     axes = [*apart, *([] if column is None else [column]), row]
@@ -167,7 +169,7 @@ def _kernel(  # noqa: PLR0917  # a form is these things
     assert isinstance(value, Scalar)
     out = Buffer(names.name("out"), tuple(shape), dtype_of(value))
     stages.append(Each(out, tuple(places), value))
-    scratch = tuple([each.out for each in stages[:-2]])
+    scratch = tuple([each.out for each in stages[:-2] if not (of.shared and _fits_near(each, of))])
     inputs = [views.get(each, each) for each in of.inputs]
     kernel = define(*stages, inputs=inputs, outputs=(*scratch, out))
     return Formed(kernel, packings, scratch)
@@ -197,7 +199,7 @@ def _cut(of: Buffer, at: int, lanes: int) -> Buffer:
 
 
 def _packed(
-    of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, names: _Names
+    of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, name: Name
 ) -> tuple[Packing, Load]:
     """How the weight is packed, and what is read of it then."""
     places = of.weight.indices
@@ -208,7 +210,6 @@ def _packed(
     inside.sort(key=lambda n: of.terms.index(places[n]) if places[n] in of.terms else -1)  # type: ignore[arg-type]
     order = [*[_after(n, at) for n in shared], at, *[_after(n, at) for n in inside], at + 1]
     cut = _cut(of.weight.buffer, at, lanes)
-    name = of.weight.buffer.name
     buffer = Buffer(name, tuple([cut.shape[n] for n in order]), cut.dtype)
     indices = (*places[:at], *parts, *places[at + 1 :])
     packing = Packing(of.inputs.index(of.weight.buffer), at, lanes, tuple(order))
@@ -243,41 +244,85 @@ def _packer(
 # --- data -----------------------------------------------------------------------------------------
 
 
+@frozen(eq=False)
+class _Axis:
+    """One axis of the data in a copy of it: axes there, where it is read, where it comes from."""
+
+    sizes: tuple[int, ...]
+    places: tuple[Scalar, ...]
+    start: int
+    steps: tuple[int, ...]
+
+    def source(self, axes: Sequence[Scalar]) -> Scalar:
+        found: Scalar = index(self.start)
+        for axis, step in zip(axes, self.steps, strict=True):
+            found = found + axis * step
+        return simple(found)
+
+    @property
+    def last(self) -> int:
+        """The last place of the data that is copied."""
+        reach = [step * (size - 1) for step, size in zip(self.steps, self.sizes, strict=True)]
+        return self.start + sum(reach)
+
+
+def _axis(
+    place: Scalar, count: int, row: ScalarVar | None, sizes: Mapping[ScalarVar, int]
+) -> _Axis:
+    """How an axis is copied.
+
+    Where lanes go along a row in steps of more than one, elements that are neighbours for them
+    become neighbours: x[2 * j + l]  -->  x[l % 2, j + l // 2].
+    """
+    low, high = _span(place, sizes)
+    terms = {
+        atoms[0]: factor for atoms, factor in polynomial(place).values()
+        if atoms and sizes[atoms[0]] > 1  # type: ignore[index]  # affine: its atoms are variables
+    }  # fmt: skip
+    stride = terms.get(row, 1) if row is not None else 1
+    if stride > 1 and row is not None:
+        common = gcd(*terms.values())
+        rest = simple(place - row * stride - low)
+        if common == stride:
+            moved = row if len(terms) == 1 else simple(row + rest // stride)
+            return _Axis(((high - low) // stride + 1,), (moved,), low, (stride,))
+        length = (high - low) // stride + 1
+        places = (rest % stride, row + rest // stride)
+        return _Axis((stride, length), places, low, (1, stride))
+    if low >= 0 and high < count:
+        return _Axis((count,), (place,), 0, (1,))
+    return _Axis((high - low + 1,), (simple(place - low),), low, (1,))
+
+
 def _with_room(
-    of: Contraction, sizes: Mapping[ScalarVar, int], names: _Names
+    of: Contraction, sizes: Mapping[ScalarVar, int], names: _Names, row: ScalarVar | None = None
 ) -> tuple[list[Each], Load]:
     """The stage that copies the data into a buffer in which all places are, if it needs one."""
     old = of.data.buffer
-    starts: list[int] = []
-    shape: list[int] = []
-    for place, size in zip(of.data.indices, old.shape, strict=True):
-        low, high = _span(place, sizes)
-        count = known(size) or 0
-        is_inside = low >= 0 and high < count
-        starts.append(0 if is_inside else low)
-        shape.append(count if is_inside else high - low + 1)
-    whole = [known(size) for size in old.shape]
-    if shape == whole and not any(starts):
+    counts = [known(size) or 0 for size in old.shape]
+    found = [
+        _axis(place, count, row, sizes)
+        for place, count in zip(of.data.indices, counts, strict=True)
+    ]
+    if all(e.sizes == (count,) and not e.start for e, count in zip(found, counts, strict=True)):
         return [], of.data
-    room = Buffer(names.name("pad"), tuple([index(size) for size in shape]), old.dtype)
-    axes = tuple([names.var("a") for _ in shape])
-    places = [simple(axis + start) for axis, start in zip(axes, starts, strict=True)]
+    shape = [index(size) for each in found for size in each.sizes]
+    room = Buffer(names.name("pad"), tuple(shape), old.dtype)
+    axes = [[names.var("a") for _ in each.sizes] for each in found]
+    places = [each.source(own) for each, own in zip(found, axes, strict=True)]
     condition: Scalar | None = None
-    for place, start, size, count in zip(places, starts, shape, whole, strict=True):
-        assert count is not None
-        for each in (
-            *([Le(index(0), place)] if start < 0 else []),
-            *([Lt(place, index(count))] if start + size > count else []),
+    for each, place, count in zip(found, places, counts, strict=True):
+        for test in (
+            *([Le(index(0), place)] if each.start < 0 else []),
+            *([Lt(place, index(count))] if each.last >= count else []),
         ):
-            condition = each if condition is None else And(condition, each)
+            condition = test if condition is None else And(condition, test)
     copied: Scalar = Load(old, tuple(places))
     if condition is not None:
         copied = Select(condition, copied, Lit(0, old.dtype))
-    moved = [
-        simple(place - start) if start else place
-        for place, start in zip(of.data.indices, starts, strict=True)
-    ]
-    return [Each(room, axes, copied)], Load(room, tuple(moved))
+    every = tuple([axis for own in axes for axis in own])
+    moved = tuple([place for each in found for place in each.places])
+    return [Each(room, every, copied)], Load(room, moved)
 
 
 def _span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
@@ -292,6 +337,18 @@ def _span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
         reach = factor * (sizes[var] - 1)
         low, high = low + min(0, reach), high + max(0, reach)
     return low, high
+
+
+NEAR = 128 * 1024
+"""Bytes of what is copied anew for each place of the axes that are shared, at most."""
+
+
+def _fits_near(of: Each, whole: Contraction) -> bool:
+    """Whether what is copied is little for one place of the axes data and weight share."""
+    count = elements(of.out)
+    for axis in whole.shared:
+        count //= whole.sizes[axis]
+    return str(of.out.name) == "pad" and count * of.out.dtype.bytes <= NEAR
 
 
 def elements(of: Buffer) -> int:

@@ -15,11 +15,13 @@ __all__ = ["Machine", "f32"]
 
 @frozen
 class Machine:
-    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on."""
+    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, and
+    how many cores work at once."""
 
     vector: int
     registers: int
     caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
+    cores: int = 1
 
     def lanes(self, dtype: DType) -> int:
         """How many elements a vector holds."""

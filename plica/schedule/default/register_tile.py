@@ -1,22 +1,25 @@
 """The schedule of a contraction: a tile of sums in registers, finished where it is made.
 
-    for …, tiles of lanes, tiles of the other axis:
-        sum[tile] = 0                                  registers
-        for terms: sum[tile] += data * weight          vectors x single elements
-        out[tile] = f(sum[tile])
+for …, tiles of lanes, tiles of the other axis:
+    sum[tile] = 0                                  registers
+    for terms: sum[tile] += data * weight          vectors x single elements
+    out[tile] = f(sum[tile])
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from attrs import frozen
 
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.dim import known
+from plica.ir.dtype import DType
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Add, Load, Mul, ScalarVar
+from plica.ir.scalar import Add, Buffer, Load, Mul, ScalarVar
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import Tile, best_tile
 from plica.schedule.do import Block as Do
@@ -24,8 +27,11 @@ from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     block,
+    compute_at,
     decompose_reduction,
+    fuse,
     loops,
+    parallel,
     reorder,
     reverse_compute_at,
     set_scope,
@@ -37,6 +43,15 @@ from plica.schedule.site import map_of
 
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
+
+MOST_SLIDING = 72
+"""The same for windows that slide."""
+
+SPARE = 8
+"""Registers for what is read."""
+
+ENOUGH = 4
+"""Sums that must be under way at once, at least."""
 
 SHORT = 8
 """A sum over so few places of a window is written out."""
@@ -55,6 +70,11 @@ class Roles:
     extents: tuple[int, ...]
     blocked: bool
     """Whether the weight has a vector for each place, so that the lanes are all of a loop."""
+    dtype: DType
+    result: tuple[int, ...]
+    """Which loops of the sum those of the result are, in its order."""
+    sliding: bool
+    """Whether nothing but data is reused: steps are neighbours that read the same data."""
 
 
 def roles(kernel: Kernel) -> Roles | None:
@@ -90,10 +110,31 @@ def roles(kernel: Kernel) -> Roles | None:
     steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
     vectors = next((at for at in reversed(rest) if only(at, mine, theirs)), None)
     vectors = vectors if blocked else None
+    sliding = not blocked and steps is None
+    if sliding:
+        steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
     others = [at for at in rest if at not in (vectors, steps)]
     batch = tuple([at for at in others if of.vars[at] in weight])
     around = tuple([at for at in others if at not in batch])
-    return Roles(batch, around, vectors, steps, lane, terms, extents, blocked)
+    result = _result(kernel, body.buffer, spatial)
+    if result is None:
+        return None
+    dtype = body.buffer.dtype
+    return Roles(
+        batch, around, vectors, steps, lane, terms, extents, blocked, dtype, result, sliding
+    )
+
+
+def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
+    """Which loops of the sum the variables of the block `out` are."""
+    site = map_of(kernel).blocks.get(Name("out"))
+    if site is None:
+        return None
+    reads = [n for n in post_order(site.node.body) if isinstance(n, Load) and n.buffer is total]
+    if len(reads) != 1 or not set(site.node.vars) <= set(reads[0].indices):
+        return None
+    places = reads[0].indices
+    return tuple([spatial[places.index(var)] for var in site.node.vars])
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
@@ -103,11 +144,38 @@ def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
     else:
         vectors = of.extents[of.lane] // lanes
     steps = 1 if of.steps is None else of.extents[of.steps]
+    if of.sliding:
+        return _sliding_tile(of, vectors, steps, machine)
     return best_tile(vectors, steps, machine.registers, exact=True)
 
 
-def scheduled(of: Roles, tile: Tile, lanes: int) -> Do:
-    """The schedule with a tile; where the lanes are part of a loop, so many of them."""
+def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Tile:
+    """Sums beside all weights of a window in registers: as many as there is room for."""
+    taps = prod([of.extents[at] for at in of.terms])
+    room = max(1, min(MOST_SLIDING // taps, machine.registers - min(taps, 9) - SPARE))
+    tiles = [
+        Tile(m, r)
+        for r in range(1, min(room, steps) + 1) if steps % r == 0
+        for m in range(1, room // r + 1) if vectors % m == 0
+    ]  # fmt: skip
+    # Rows are better than columns: a row that is read serves all windows it is in.
+    return max(tiles, key=lambda each: (each.vectors * each.steps >= ENOUGH, each.steps))
+
+
+def scheduled(
+    of: Roles,
+    tile: Tile,
+    lanes: int,
+    block_of: int = 0,
+    *,
+    pads: bool = False,
+    shares: bool = False,
+) -> Do:
+    """The schedule with a tile; where the lanes are part of a loop, so many of them.
+
+    So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
+    around it is made where it is needed.  If it `shares`, cores share the outer loops.
+    """
 
     def schedule() -> Body:
         total = yield block("sum")
@@ -125,31 +193,52 @@ def scheduled(of: Roles, tile: Tile, lanes: int) -> Do:
         ahead = [] if vectors is None else [vectors]
         step: list[Handle] = []
         behind: list[Handle] = []
-        if of.steps is not None:
+        first: list[Handle] = []
+        if of.steps is not None and block_of:
+            most, outer, inner = yield split(every[of.steps], (None, block_of, tile.steps))
+            first, step, behind = [most], [inner], [outer]
+        elif of.steps is not None:
             outer, inner = yield split(every[of.steps], (None, tile.steps))
             step, behind = [inner], [outer]
         if not of.blocked:
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in of.around]
         terms = [every[at] for at in of.terms]
-        order = [*batch, *ahead, *around, *behind]
+        order = [*batch, *first, *ahead, *around, *behind]
         yield reorder(*order, *terms, *step, *many, lane)
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
+        if pads:
+            copy = yield block("pad")
+            yield compute_at(copy, batch[-1])
         start = yield decompose_reduction(total, terms[0])
         for each in (*step, *many):
             yield unroll(each)
         yield vectorize(lane)
-        yield from _written_out(of, tile, terms)
+        if of.sliding:
+            for each in terms:
+                yield unroll(each)
+        else:
+            yield from _written_out(of, tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         inside = begun[len(order) :]
         for each in inside[:-1]:
             yield unroll(each)
         yield vectorize(inside[-1])
         yield from _finished(of, tile, lanes, last, len(order))
+        if shares:
+            yield from shared(batch if pads else order[:-1] or order)
 
     return do(schedule)()
+
+
+def shared(outer: Sequence[Handle]) -> Body:
+    """Cores share the iterations of nested loops."""
+    whole = outer[0]
+    if len(outer) > 1:
+        (whole,) = yield fuse(*outer)
+    yield parallel(whole)
 
 
 def _written_out(of: Roles, tile: Tile, terms: list[Handle]) -> Body:
@@ -172,25 +261,20 @@ def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> 
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = list(every[outside:])
-    if of.blocked:
-        # Vectors, lanes, steps, in the order of the result's axes.
-        parts = [of.vectors is not None and tile.vectors > 1, True, tile.steps > 1]
-        names = [name for name, is_there in zip("vls", parts, strict=True) if is_there]
-        found = dict(zip(names, inside[len(inside) - len(names) :], strict=True))
-        order = [found[name] for name in "svl" if name in found]
-        if len(order) > 1:
-            yield reorder(*order)
-        for each in order[:-1]:
-            yield unroll(each)
-        yield vectorize(order[-1])
-        return
-    if tile.steps > 1:
-        yield unroll(inside[-2])
-    outer, inner = yield split(inside[-1], (None, lanes))
-    yield unroll(outer)
-    yield vectorize(inner)
-
-
-def products(of: Roles) -> int:
-    """How many products there are in all."""
-    return prod(of.extents)
+    counts = {of.lane: lanes if of.blocked else tile.vectors * lanes}
+    if of.steps is not None:
+        counts[of.steps] = tile.steps
+    if of.vectors is not None:
+        counts[of.vectors] = tile.vectors
+    there = [at for at in of.result if counts.get(at, 1) > 1]
+    found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
+    if not of.blocked:
+        *many, lane = yield split(found[of.lane], (None, lanes))
+    else:
+        many, lane = [found[at] for at in (of.vectors,) if at in found], found[of.lane]
+    order = [*[found[at] for at in (of.steps,) if at in found], *many, lane]
+    if len(order) > 1:
+        yield reorder(*order)
+    for each in order[:-1]:
+        yield unroll(each)
+    yield vectorize(lane)

@@ -15,7 +15,8 @@ from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.scalar import ScalarVar
 from plica.ir.type import TensorType, tensor
-from plica.rewrite.check.instance import Choose, attribute_values
+from plica.rewrite.check.attribute import attribute_values
+from plica.rewrite.check.data import Choose
 from plica.rewrite.check.run import reader
 from plica.rewrite.packs.simplify import SIMPLIFY
 

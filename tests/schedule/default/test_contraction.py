@@ -53,7 +53,7 @@ class Layer:
 def layers(draw: st.DrawFn) -> Layer:
     """Convolutions of any kind, small, at sizes nothing divides."""
     groups = draw(st.sampled_from((1, 1, 1, 2, 8)))
-    layer = Layer(
+    return Layer(
         groups * draw(st.integers(1, 5)),
         groups * draw(st.sampled_from((1, 3, 4, 8, 12, 16, 48))),
         (draw(st.integers(1, 9)), draw(st.integers(1, 37))),
@@ -65,7 +65,6 @@ def layers(draw: st.DrawFn) -> Layer:
         groups,
         draw(st.sampled_from((1, 1, 2))),
     )
-    return layer
 
 
 def numbers(seed: int, shape: tuple[int, ...]) -> Array:
@@ -84,7 +83,7 @@ def convolution(
         ("dilation", of.dilation), ("groups", of.groups), ("padding", sides),
         ("strides", of.stride),
     )  # fmt: skip
-    value = Apply("nn.conv", (x, weight), attrs)
+    value: Expr = Apply("nn.conv", (x, weight), attrs)
     if bias:
         value = value + const(numbers(2, (of.outputs, 1, 1)))
     value = Apply("nn.relu", (value,))
@@ -145,6 +144,7 @@ def test_known_layers_agree_with_another_runtime(name: str) -> None:
     value, _ = convolution(layer, x)
     given_ = numbers(3, (layer.batch, layer.channels, *layer.size))
     found = plica.compile(whole([x], value), cache=False)(given_)
+    assert isinstance(found, np.ndarray)
     shape = (layer.outputs, layer.channels // layer.groups, *layer.window)
     kept = [
         onnx.numpy_helper.from_array(numbers(1, shape), "w"),

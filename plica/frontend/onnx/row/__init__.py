@@ -1,0 +1,1 @@
+"""Rows: what each ONNX operator is in the graph language, a file for each kind."""

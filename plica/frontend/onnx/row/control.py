@@ -1,0 +1,201 @@
+"""Rows of control flow: branches, loops and scans.
+
+A condition that is known chooses its branch at once, and a loop whose count is known is written
+out.  Otherwise a branch is the language's own `if`, and a loop is a function that calls itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from plica.core.name import Name
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, is_one, rank, shape
+from plica.frontend.onnx.value import Value
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.graph import Call, Expr, Function, If, Let, Project, Tuple, Var, const
+from plica.ir.infer import same_type
+from plica.ir.op.comparison import less, logical_and
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add
+from plica.ir.op.join import stack
+from plica.ir.op.shape import reshape
+from plica.ir.type import FuncType, TensorType, TupleType, tensor
+
+MOST_TURNS: Final = 4096
+"""Loops of more turns are not written out."""
+
+
+def _if(node: Node) -> Made:
+    condition = node.need(0)
+    if not is_one(condition.expr):
+        node.malformed("A condition is one bool.", "one element", str(condition.type))
+    numbers = condition.numbers()
+    branches = [node.graph(name) for name in ("then_branch", "else_branch")]
+    if numbers is not None:
+        return node.run(branches[0 if bool(numbers.reshape(-1)[0]) else 1])
+    then, orelse = (node.run(each) for each in branches)
+    if len(then) != len(orelse):
+        node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
+    for yes, no in zip(then, orelse, strict=True):
+        if not same_type(yes.type, no.type):
+            message = "The branches give different types, and the condition is not known."
+            node.unsupported(message, str(yes.type), str(no.type))
+    chosen = as_scalar(condition.expr)
+    if len(then) == 1:
+        return If(chosen, then[0].expr, orelse[0].expr)
+    both = [Tuple(tuple(each.expr for each in side)) for side in (then, orelse)]
+    whole = If(chosen, both[0], both[1])
+    return [Project(whole, at) for at in range(len(then))]
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def _loop(node: Node) -> Made:
+    count, going = node.value(0), node.value(1)
+    body = node.graph("body")
+    state = [node.need(at) for at in range(2, len(node.inputs))]
+    scans = len(body.output) - 1 - len(state)
+    if len(body.input) != len(state) + 2 or scans < 0:
+        node.malformed("The body does not fit the loop.", str(len(state) + 2), str(len(body.input)))
+    turns = None if count is None else count.numbers()
+    start = np.ones(1, bool) if going is None else going.numbers()
+    if start is not None and not start.reshape(-1)[0]:
+        turns = np.zeros(1, np.int64)
+    most = None if turns is None else int(turns.reshape(-1)[0])
+    if most is not None or (count is None and start is not None):
+        found = _written_out(node, most, state, scans)
+        if found is not None:
+            return found
+    if scans:
+        if count is not None and most is None:
+            node.numbers(0)  # says which inputs the count depends on
+        if going is not None and start is None:
+            node.numbers(1)
+        node.unsupported("A loop of unknown length gives no tensor of known length.")
+    return _recursive(node, count, going, state)
+
+
+def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -> Made | None:
+    """Every turn of a loop, None where its end depends on what it computes."""
+    body = node.graph("body")
+    rows: list[list[Expr]] = [[] for _ in range(scans)]
+    turn = 0
+    while most is None or turn < most:
+        if turn >= MOST_TURNS:
+            if scans:
+                node.unsupported("The loop has too many turns.", f"at most {MOST_TURNS}")
+            return None
+        given = [Value(const(turn, i64)), Value(const(True)), *state]
+        found = node.run(body, *given)
+        going = found[0].numbers()
+        if going is None:
+            return None
+        state = found[1 : 1 + len(state)]
+        for row, value in zip(rows, found[1 + len(state) :], strict=True):
+            row.append(value.expr)
+        turn += 1
+        if not going.reshape(-1)[0]:
+            break
+    if scans and not turn:
+        node.unsupported("A loop without turns gives tensors of unknown shape.")
+    return [*state, *(stack(tuple(row), axis=0) for row in rows)]
+
+
+def _recursive(
+    node: Node, count: Value | None, going: Value | None, state: list[Value]
+) -> list[Expr]:
+    """A function that calls itself as long as the loop goes on."""
+    bool_ = tensor((), "bool")
+    number = tensor((), i64)
+    types: list[TensorType] = [number, bool_, *(each.type for each in state)]
+    result = TupleType(tuple(each.type for each in state))
+    params = [Var(Name(node.fresh("loop")), of) for of in types]
+    itself = Var(Name(node.fresh("loop")), FuncType((), (), tuple(types), result))
+    turn, alive, *held = params
+    found = node.run(node.graph("body"), *[Value(each) for each in params])
+    after = found[1:]
+    for before, value in zip(state, after, strict=True):
+        if not same_type(before.type, value.type):
+            message = "A loop changes the type of what it carries."
+            node.unsupported(message, str(before.type), str(value.type))
+    next_ = Call(
+        itself,
+        (
+            add(turn, const(1, i64)),
+            as_scalar(found[0].expr),
+            *(each.expr for each in after),
+        ),
+    )
+    limit = alive if count is None else logical_and(less(turn, as_scalar(count.expr)), alive)
+    body = If(limit, next_, Tuple(tuple(held)))
+    start = const(True) if going is None else as_scalar(going.expr)
+    first = Call(itself, (const(0, i64), start, *(each.expr for each in state)))
+    whole = Let(itself, Function((), (), tuple(params), result, body), first)
+    return [Project(whole, at) for at in range(len(state))]
+
+
+# --- scans ---------------------------------------------------------------------------------------
+
+
+def _scan(node: Node) -> Made:
+    if node.opset < 9:
+        node.unsupported("Scan of version 8 is not supported.", "version 9 or later")
+    body = node.graph("body")
+    count = node.integer("num_scan_inputs")
+    inputs = [node.need(at) for at in range(len(node.inputs))]
+    states = len(inputs) - count
+    outputs = len(body.output) - states
+    if states < 0 or count < 1 or outputs < 0 or len(body.input) != len(inputs):
+        node.malformed("The body does not fit the scan.", str(len(inputs)), str(len(body.input)))
+    state, given = inputs[:states], inputs[states:]
+    axes = node.integers("scan_input_axes") or (0,) * count
+    turned = node.integers("scan_input_directions") or (0,) * count
+    out_axes = node.integers("scan_output_axes") or (0,) * outputs
+    out_turned = node.integers("scan_output_directions") or (0,) * outputs
+    if (len(axes), len(turned)) != (count, count) or (
+        (len(out_axes), len(out_turned)) != (outputs, outputs)
+    ):
+        node.malformed("There is not one axis for each input and output.", str(count), str(axes))
+    places = [axis_in(node, axis, len(value.type.shape))
+              for axis, value in zip(axes, given, strict=True)]  # fmt: skip
+    lengths = {known(value.type.shape[axis]) for axis, value in zip(places, given, strict=True)}
+    length = lengths.pop()
+    if lengths:
+        node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
+    if length is None or not 0 < length <= MOST_TURNS:
+        found = str(given[0].type)
+        node.unsupported("A scan needs a known length.", f"1 to {MOST_TURNS}", found)
+    rows: list[list[Expr]] = [[] for _ in range(outputs)]
+    for turn in range(length):
+        items = [
+            Value(_item(value.expr, axis, length - 1 - turn if back else turn))
+            for value, axis, back in zip(given, places, turned, strict=True)
+        ]
+        made = node.run(body, *state, *items)
+        state = made[:states]
+        for row, value in zip(rows, made[states:], strict=True):
+            row.append(value.expr)
+    ends: list[Expr] = []
+    for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
+        items_ = tuple(reversed(row)) if back else tuple(row)
+        ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
+    return [*state, *ends]
+
+
+def _item(x: Expr, axis: int, at: int) -> Expr:
+    rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
+    return reshape(slice_(x, (at,), (at + 1,), None, (axis,)), rest)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "If":   _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}
+# fmt: on

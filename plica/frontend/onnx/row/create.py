@@ -1,0 +1,144 @@
+"""Rows of operators that make tensors from attributes and shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, dtype
+from plica.frontend.onnx.storage import dtype_of
+from plica.ir.dtype import f32, i64
+from plica.ir.graph import Expr, const
+from plica.ir.op.create import arange, eye, full, iota
+from plica.ir.scalar import Scalar
+
+MOST: Final = 1 << 40
+"""A tensor of more elements is refused: no machine could hold it."""
+
+
+def _constant(node: Node) -> Expr:
+    given = [
+        name
+        for name in ("value", "value_float", "value_floats", "value_int", "value_ints")
+        if node.has(name)
+    ]
+    if len(given) != 1:
+        if node.has("value_string") or node.has("value_strings"):
+            node.unsupported("Strings are not supported.", "numbers", "a string")
+        if node.has("sparse_value"):
+            node.unsupported("Sparse tensors are not supported.", "a dense tensor", "sparse")
+        node.malformed("A Constant has one value.", "one", str(given))
+    match given[0]:
+        case "value":
+            found = node.tensor("value")
+            assert found is not None
+            return const(found)
+        case "value_float":
+            return const(node.real("value_float", 0.0), f32)
+        case "value_floats":
+            return const(np.asarray(node.reals("value_floats"), np.float32))
+        case "value_int":
+            return const(node.integer("value_int", 0), i64)
+        case _:
+            return const(np.asarray(node.integers("value_ints"), np.int64))
+
+
+def _constant_of_shape(node: Node) -> Expr:
+    sizes = node.vector(0)
+    value = node.tensor("value")
+    if value is None:
+        value = np.zeros(1, np.float32)
+    if value.size != 1:
+        node.malformed("ConstantOfShape takes one value.", "one element", str(value.shape))
+    numbers = [each for each in sizes if isinstance(each, int)]
+    if any(each < 0 for each in numbers) or math.prod(numbers) > MOST:
+        node.malformed("ConstantOfShape has a shape that no tensor has.", "a shape", str(sizes))
+    one = const(value)
+    return full(shape=tuple(sizes), value=value.reshape(-1)[0].item(), dtype=one.dtype)
+
+
+def _range(node: Node) -> Expr:
+    of = dtype(node.x(0))
+    terms = [None if each is None else each.terms() for each in node.inputs]
+    if of is i64 and all(each is not None and each.size == 1 for each in terms):
+        start, stop, step = (each.reshape(-1)[0] for each in terms if each is not None)
+        if isinstance(stop, Scalar) and start == 0 and step == 1:
+            for at in range(3):
+                node.value(at)
+            return iota(shape=(stop,), dtype=i64)
+    start, stop, step = (node.scalar(at) for at in range(3))
+    if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+        node.malformed("Range takes finite numbers and a step.", "a step", f"{step}")
+    if math.ceil((stop - start) / step) > MOST:
+        node.malformed("Range is longer than any tensor.", str(MOST), f"{start} to {stop}")
+    return arange(start=start, stop=stop, step=step, dtype=of)
+
+
+def _eye_like(node: Node) -> Expr:
+    of = dtype_of(node.integer("dtype"), node.place) if node.has("dtype") else node.type().dtype
+    if node.rank() != 2:
+        node.malformed("EyeLike takes a matrix.", "rank 2", str(node.type()))
+    n, m = node.shape()
+    return eye(n=n, m=m, k=node.integer("k", 0), dtype=of)
+
+
+def _window(kind: str) -> Row:
+    def row(node: Node) -> Expr:
+        size = int(node.scalar(0))
+        of = dtype_of(node.integer("output_datatype", 1), node.place)
+        if not 0 < size <= 1 << 24:
+            node.malformed("A window has a size.", "1 or more", str(size))
+        whole = size if node.flag("periodic", True) else size - 1
+        angle = 2 * np.pi * np.arange(size) / whole
+        values = {
+            "hann": lambda: 0.5 - 0.5 * np.cos(angle),
+            "hamming": lambda: 25 / 46 - 21 / 46 * np.cos(angle),
+            "blackman": lambda: 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle),
+        }[kind]()
+        return const(values.astype(of.numpy), of)
+
+    return row
+
+
+def _mel(node: Node) -> Expr:
+    """The weights from a spectrum to mel bands, which depend on settings alone."""
+    bins, size, rate = (int(node.scalar(at)) for at in range(3))
+    low, high = float(node.scalar(3)), float(node.scalar(4))
+    of = dtype_of(node.integer("output_datatype", 1), node.place)
+    if not (0 < bins <= 1 << 16 and 0 < size <= 1 << 20 and rate > 0):
+        node.malformed("MelWeightMatrix has sizes.", "sizes above 0", f"{bins}, {size}, {rate}")
+    spectrum = size // 2 + 1
+    edges = np.arange(bins + 2, dtype=np.float64)
+    low_mel, high_mel = (2595 * np.log10(1 + each / 700) for each in (low, high))
+    edges = edges * ((high_mel - low_mel) / edges.shape[0]) + low_mel
+    edges = 700 * (np.power(10, edges / 2595) - 1)
+    places = ((size + 1) * edges // rate).astype(np.int64)
+    weights = np.zeros((spectrum, bins), np.float64)
+    for band in range(bins):
+        lower, middle, upper = places[band : band + 3]
+        if lower == middle:
+            weights[middle, band] = 1
+        else:
+            for at in range(lower, middle + 1):
+                weights[at, band] = (at - lower) / (middle - lower)
+        if middle != upper:
+            for at in range(middle, upper):
+                weights[at, band] = (upper - at) / (upper - middle)
+    return const(weights.astype(of.numpy), of)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Constant":        _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Range":           _range,
+    "EyeLike":         _eye_like,
+    "HannWindow":      _window("hann"),
+    "HammingWindow":   _window("hamming"),
+    "BlackmanWindow":  _window("blackman"),
+    "MelWeightMatrix": _mel,
+}
+# fmt: on

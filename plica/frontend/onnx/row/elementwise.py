@@ -1,0 +1,288 @@
+"""Rows of elementwise operators and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Made, Row, along, direct, dtype, like, rank, shape, to
+from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.value import Value
+from plica.ir.dtype import i64
+from plica.ir.graph import Expr, const
+from plica.ir.op import names
+from plica.ir.op.activation import (
+    celu,
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky_relu,
+    selu,
+    sigmoid,
+    silu,
+    thresholded_relu,
+)
+from plica.ir.op.comparison import (
+    equal,
+    greater,
+    left_shift,
+    less,
+    logical_and,
+    logical_not,
+    right_shift,
+)
+from plica.ir.op.elementwise import (
+    add,
+    cast,
+    divide,
+    fmod,
+    isinf,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    power,
+    subtract,
+    trunc_divide,
+)
+from plica.ir.op.index import one_hot, where
+from plica.ir.op.normalize import log_softmax, softmax
+from plica.ir.op.reduction import argmax
+from plica.ir.op.shape import flatten, reshape
+from plica.ir.operator import Operator, find
+
+_SPECIAL: Final = frozenset(
+    "Div Mod Pow Max Min Shape Size Where IsInf Selu Swish MatMul Identity Dropout".split()
+)
+
+
+_ALIGNED: Final = frozenset("Add Sub Mul And Or Xor Equal Greater Less".split())
+
+
+def _directly() -> dict[str, Row]:
+    """Operators whose record says the ONNX name, with the same inputs and nothing to set."""
+    found: dict[str, Row] = {}
+    for name in names():
+        record = find(name)
+        assert record is not None
+        if not record.attributes and not record.variadic:
+            found |= {each: direct(record) for each in record.onnx if each not in _SPECIAL}
+    return found
+
+
+def _aligned(row: Row) -> Row:
+    """Before version 7, the second side is broadcast only where asked, from an axis on."""
+
+    def old(node: Node) -> Made:
+        if node.opset >= 7:
+            return row(node)
+        asked, axis = node.flag("broadcast"), node.integer("axis", -1)
+        x, y = node.x(0), node.x(1)
+        if not asked and shape(x) != shape(y):
+            node.malformed("The shapes differ, and broadcast is 0.", str(node.type(0)), "another")
+        if asked and axis >= 0 and rank(y):
+            tail = rank(x) - axis - rank(y)
+            if tail < 0:
+                node.malformed("There are too few axes.", str(node.type(0)), str(node.type(1)))
+            node.inputs = (node.inputs[0], Value(reshape(y, (*shape(y), *(1,) * tail))))
+        return row(node)
+
+    return old
+
+
+def _alpha(record: Operator, default: float) -> Row:
+    return lambda node: record(node.x(), alpha=node.real("alpha", default))
+
+
+def _many(record: Operator) -> Row:
+    return lambda node: reduce(record, node.all())
+
+
+def _div(node: Node) -> Expr:
+    x, y = node.x(0), node.x(1)
+    return divide(x, y) if dtype(x).is_float else trunc_divide(x, y)
+
+
+def _mod(node: Node) -> Expr:
+    x, y = node.x(0), node.x(1)
+    if node.flag("fmod"):
+        return fmod(x, y)
+    if dtype(x).is_float and node.opset < 28:
+        node.malformed("Mod of floats needs fmod=1.", "fmod=1", "fmod=0")
+    return mod(x, y)
+
+
+def _pow(node: Node) -> Expr:
+    x, y = node.x(0), node.x(1)
+    of = dtype(x)
+    if dtype(y) is of:
+        return power(x, y)
+    if of.is_float:
+        # The exponent must not lose bits: an i64 or f64 one may not fit the base's type.
+        return to(power(cast(x, "f64"), cast(y, "f64")), of)
+    if dtype(y).is_float:
+        return to(power(cast(x, "f64"), cast(y, "f64")), of)
+    return to(power(to(x, i64), to(y, i64)), of)
+
+
+def _is_inf(node: Node) -> Expr:
+    x = node.x()
+    up, down = node.flag("detect_positive", True), node.flag("detect_negative", True)
+    found = isinf(x)
+    if up and down:
+        return found
+    if not up and not down:
+        return logical_and(found, logical_not(found))
+    side = greater(x, like(0, x)) if up else less(x, like(0, x))
+    return logical_and(found, side)
+
+
+def _clip(node: Node) -> Expr:
+    x = node.x()
+    if node.opset < 11:
+        low = const(np.float32(node.real("min", float(np.finfo(np.float32).min))))
+        high = const(np.float32(node.real("max", float(np.finfo(np.float32).max))))
+        return minimum(maximum(x, to(low, dtype(x))), to(high, dtype(x)))
+    bounds = [node.maybe(1), node.maybe(2)]
+    for record, bound in zip((maximum, minimum), bounds, strict=True):
+        x = x if bound is None else record(x, bound)
+    return x
+
+
+def _prelu(node: Node) -> Expr:
+    x, slope = node.x(0), node.x(1)
+    if node.opset < 7 and rank(slope) == 1 and rank(x) > 1:
+        slope = along(slope, 1, rank(x))  # one for each channel
+    if rank(slope) > rank(x):
+        node.malformed("The slope has more axes than x.", str(node.type(0)), str(node.type(1)))
+    return where(less(x, like(0, x)), multiply(x, slope), x)
+
+
+def _selu(node: Node) -> Expr:
+    alpha = node.real("alpha", 1.67326319217681884765625)
+    gamma = node.real("gamma", 1.05070102214813232421875)
+    x = node.x()
+    if (np.float32(alpha), np.float32(gamma)) == (
+        np.float32(1.67326319217681884765625),
+        np.float32(1.05070102214813232421875),
+    ):
+        return selu(x)
+    return multiply(elu(x, alpha=alpha), like(gamma, x))
+
+
+def _swish(node: Node) -> Expr:
+    x, alpha = node.x(), node.real("alpha", 1.0)
+    return silu(x) if alpha == 1.0 else multiply(x, sigmoid(multiply(x, like(alpha, x))))
+
+
+def _shrink(node: Node) -> Expr:
+    x, lambd, bias = node.x(), node.real("lambd", 0.5), node.real("bias", 0.0)
+    of = dtype(x)
+    if not of.is_float and (lambd != int(lambd) or bias != int(bias)):
+        node.unsupported("Shrink of integers takes whole bounds.", "whole numbers", str(lambd))
+    below = where(less(x, like(-lambd, x)), add(x, like(bias, x)), like(0, x))
+    return where(greater(x, like(lambd, x)), subtract(x, like(bias, x)), below)
+
+
+def _bit_shift(node: Node) -> Expr:
+    direction = node.text("direction", "")
+    if direction not in ("LEFT", "RIGHT"):
+        node.malformed("BitShift goes LEFT or RIGHT.", "LEFT or RIGHT", repr(direction))
+    shift = left_shift if direction == "LEFT" else right_shift
+    return shift(node.x(0), node.x(1))
+
+
+def _mean(node: Node) -> Expr:
+    items = node.all()
+    total = reduce(add, items)
+    return divide(total, like(len(items), total))
+
+
+def _cast(node: Node) -> Expr:
+    wanted = dtype_of(node.integer("to"), node.place)
+    node.ignore("saturate", "round_mode")  # they speak of 8-bit floats only
+    return _casted(node.x(), wanted.name)
+
+
+def _casted(x: Expr, wanted: str) -> Expr:
+    if wanted == "bool" and dtype(x).is_float:
+        return logical_not(equal(x, like(0, x)))  # every number but 0 is true, and nan is
+    return cast(x, wanted)
+
+
+def _cast_like(node: Node) -> Expr:
+    node.ignore("saturate", "round_mode")
+    return _casted(node.x(0), dtype(node.x(1)).name)
+
+
+def _hard_sigmoid(node: Node) -> Expr:
+    alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
+    return hard_sigmoid(node.x(), alpha=alpha, beta=beta)
+
+
+def _gelu(node: Node) -> Expr:
+    return gelu(node.x(), approximate=node.text("approximate", "none"))
+
+
+def _where(node: Node) -> Expr:
+    return where(node.x(0), node.x(1), node.x(2))
+
+
+def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
+    def row(node: Node) -> Expr:
+        x = node.x()
+        if node.opset >= 13:
+            return finish(x, node.integer("axis", -1))
+        # Before version 13 the axes from `axis` on count as one.
+        axis = node.integer("axis", 1)
+        at = axis + rank(x) if axis < 0 else axis
+        if not 0 <= at <= rank(x):
+            node.malformed("There is no such axis.", f"0 to {rank(x)}", str(axis))
+        return reshape(finish(flatten(x, axis=at), 1), node.shape(0))
+
+    return row
+
+
+def _hardmax(x: Expr, axis: int) -> Expr:
+    at = axis % rank(x)
+    place = argmax(x, axis=at)
+    return one_hot(place, depth=shape(x)[at], axis=at, dtype=dtype(x))
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    **_directly(),
+    **{name: _aligned(row) for name, row in _directly().items() if name in _ALIGNED},
+    "Identity":        lambda node: node.need(0),
+    "Div":             _aligned(_div),
+    "Mod":             _mod,
+    "Pow":             _aligned(_pow),
+    "Max":             _many(maximum),
+    "Min":             _many(minimum),
+    "Sum":             _many(add),
+    "Mean":            _mean,
+    "IsInf":           _is_inf,
+    "Clip":            _clip,
+    "PRelu":           _prelu,
+    "Selu":            _selu,
+    "Elu":             _alpha(elu, 1.0),
+    "Celu":            _alpha(celu, 1.0),
+    "LeakyRelu":       _alpha(leaky_relu, 0.01),
+    "ThresholdedRelu": _alpha(thresholded_relu, 1.0),
+    "HardSigmoid":     _hard_sigmoid,
+    "Gelu":            _gelu,
+    "Swish":           _swish,
+    "Shrink":          _shrink,
+    "BitShift":        _bit_shift,
+    "Cast":            _cast,
+    "CastLike":        _cast_like,
+    "Where":           _where,
+    "Softmax":         _softmax(lambda x, axis: softmax(x, axis=axis)),
+    "LogSoftmax":      _softmax(lambda x, axis: log_softmax(x, axis=axis)),
+    "Hardmax":         _softmax(_hardmax),
+}
+# fmt: on

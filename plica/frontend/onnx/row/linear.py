@@ -1,0 +1,79 @@
+"""Rows of linear algebra."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, dtype, like, rank
+from plica.ir.graph import Expr
+from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.linear import dense, einsum, matmul
+from plica.ir.op.shape import transpose
+
+
+def _matmul(node: Node) -> Expr:
+    return matmul(node.x(0), node.x(1))
+
+
+def _gemm(node: Node) -> Expr:
+    a, b, c = node.x(0), node.x(1), node.maybe(2)
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
+    if node.opset < 7:
+        node.ignore("broadcast")  # it allows what later versions always do
+    if rank(a) != 2 or rank(b) != 2:
+        node.malformed("Gemm takes matrices.", "rank 2", f"{node.type(0)} and {node.type(1)}")
+    if not dtype(a).is_float and (alpha != int(alpha) or beta != int(beta)):
+        node.unsupported("Gemm of integers takes whole factors.", "whole numbers", str(alpha))
+    a = transpose(a, (1, 0)) if node.flag("transA") else a
+    # A dense layer has its weight transposed already, as exported models mostly have it.
+    whole = dense(a, b) if node.flag("transB") else matmul(a, b)
+    if alpha != 1.0:
+        whole = multiply(whole, like(alpha, whole))
+    if c is None or beta == 0.0:
+        return whole
+    return add(whole, c if beta == 1.0 else multiply(c, like(beta, c)))
+
+
+def _einsum(node: Node) -> Expr:
+    equation = node.text("equation", "").replace(" ", "")
+    if "..." in equation:
+        equation = _without_dots(node, equation)
+    if "->" not in equation:
+        letters = equation.replace(",", "")
+        kept = sorted(each for each in set(letters) if letters.count(each) == 1)
+        equation += "->" + "".join(kept)
+    return einsum(node.all(), equation=equation)
+
+
+def _without_dots(node: Node, equation: str) -> str:
+    """An equation in which the axes that dots stand for have letters."""
+    terms, arrow, result = equation.partition("->")
+    parts = terms.split(",")
+    if len(parts) != len(node.inputs):
+        node.malformed("An equation has one part for each input.", str(len(parts)), terms)
+    free = [each for each in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+            if each not in equation]  # fmt: skip
+    hidden = [node.rank(at) - len(part.replace("...", "")) if "..." in part else 0
+              for at, part in enumerate(parts)]  # fmt: skip
+    most = max(hidden)
+    if min(hidden) < 0 or most > len(free):
+        node.malformed("An equation does not fit its inputs.", terms, str(node.type(0)))
+    if len({count for count, part in zip(hidden, parts, strict=True) if "..." in part}) > 1:
+        node.unsupported("Dots that stand for different numbers of axes are not supported.")
+    letters = "".join(free[:most])
+    whole = [part.replace("...", letters) for part in parts]
+    if not arrow:
+        every = terms.replace("...", "").replace(",", "")
+        result = "..." + "".join(sorted(e for e in set(every) if every.count(e) == 1))
+    return ",".join(whole) + "->" + result.replace("...", letters)
+
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "MatMul": _matmul,
+    "Gemm":   _gemm,
+    "Einsum": _einsum,
+}
+# fmt: on

@@ -1,0 +1,179 @@
+"""Rows of normalisations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    along,
+    axes_in,
+    axis_in,
+    dtype,
+    in_f32,
+    like,
+    rank,
+    shape,
+    to,
+)
+from plica.ir.dim import product, quotient
+from plica.ir.graph import Expr
+from plica.ir.op.comparison import equal
+from plica.ir.op.create import zeros_like
+from plica.ir.op.elementwise import (
+    absolute,
+    add,
+    divide,
+    multiply,
+    rsqrt,
+    sqrt,
+    square,
+    subtract,
+)
+from plica.ir.op.index import where
+from plica.ir.op.normalize import batch_norm, instance_norm, layer_norm, lrn, rms_norm
+from plica.ir.op.reduction import mean, sum_
+from plica.ir.op.shape import reshape
+from plica.ir.scalar import index
+
+
+def _batch_norm(node: Node) -> Expr:
+    if node.opset < 7 and not node.flag("is_test"):
+        node.unsupported("BatchNormalization in training is not supported.", "is_test=1")
+    if node.opset < 9 and not node.flag("spatial", True):
+        node.unsupported("BatchNormalization with spatial=0 is not supported.")
+    if node.opset >= 14 and node.flag("training_mode"):
+        node.unsupported("BatchNormalization in training is not supported.", "inference")
+    node.ignore("momentum")
+    x = node.x(0)
+    vectors = [node.x(at) for at in range(1, 5)]
+    of = dtype(x)
+    epsilon = node.real("epsilon", 1e-5)
+    if all(dtype(each) is of for each in vectors):
+        return batch_norm(x, *vectors, axis=1, epsilon=epsilon)
+    widest = max((dtype(each) for each in (x, *vectors)), key=lambda each: each.bits)
+    wide = widest if widest.bits > 16 else dtype(in_f32(x))
+    inner = [to(each, wide) for each in (x, *vectors)]
+    return to(batch_norm(*inner, axis=1, epsilon=epsilon), of)
+
+
+def _instance_norm(node: Node) -> Expr:
+    epsilon = node.real("epsilon", 1e-5)
+    return instance_norm(node.x(0), node.x(1), node.x(2), epsilon=epsilon)
+
+
+def _layer_norm(node: Node) -> Made:
+    x, gamma, beta = node.x(0), node.x(1), node.maybe(2)
+    axis = axis_in(node, node.integer("axis", -1), rank(x))
+    epsilon = node.real("epsilon", 1e-5)
+    if node.integer("stash_type", 1) != 1:
+        node.unsupported("LayerNormalization works in f32.", "stash_type=1")
+    tail = shape(x)[axis:]
+    fits = len(shape(gamma)) == len(tail) and shape(gamma) == tail
+    fits = fits and (beta is None or shape(beta) == tail)
+    wanted = [name for name in node.proto.output if name]
+    if fits and len(wanted) == 1:
+        return layer_norm(
+            x, gamma, zeros_like(gamma) if beta is None else beta, axis=axis, epsilon=epsilon
+        )
+    axes = tuple(range(axis, rank(x)))
+    inner = in_f32(x)
+    middle = mean(inner, axis=axes, keepdims=True)
+    away = subtract(inner, middle)
+    spread = mean(square(away), axis=axes, keepdims=True)
+    inverse = rsqrt(add(spread, like(epsilon, spread)))
+    scaled = to(multiply(away, inverse), dtype(x))
+    scaled = multiply(scaled, gamma)
+    scaled = scaled if beta is None else add(scaled, beta)
+    return [scaled, middle, inverse][: max(1, len(node.proto.output))]
+
+
+def _rms_norm(node: Node) -> Expr:
+    x, gamma = node.x(0), node.x(1)
+    axis = axis_in(node, node.integer("axis", -1), rank(x))
+    if node.integer("stash_type", 1) != 1:
+        node.unsupported("RMSNormalization works in f32.", "stash_type=1")
+    epsilon = node.real("epsilon", 1e-5)
+    if shape(gamma) == shape(x)[axis:] and dtype(gamma) is dtype(x):
+        return rms_norm(x, gamma, axis=axis, epsilon=epsilon)
+    axes = tuple(range(axis, rank(x)))
+    inner = in_f32(x)
+    power = mean(square(inner), axis=axes, keepdims=True)
+    scaled = multiply(inner, rsqrt(add(power, like(epsilon, power))))
+    return multiply(to(scaled, dtype(gamma)), gamma)
+
+
+def _group_norm(node: Node) -> Expr:
+    x, gamma, beta = node.x(0), node.x(1), node.x(2)
+    groups, epsilon = node.integer("num_groups"), node.real("epsilon", 1e-5)
+    if node.opset >= 21 and node.integer("stash_type", 1) != 1:
+        node.unsupported("GroupNormalization works in f32.", "stash_type=1")
+    sizes = shape(x)
+    part = quotient(sizes[1], index(groups)) if rank(x) > 1 and groups > 0 else None
+    if part is None:
+        node.malformed("The groups do not divide the channels.", str(groups), str(node.type()))
+    grouped = (sizes[0], index(groups), product((part, *sizes[2:])))
+    inner = reshape(in_f32(x), grouped)
+    middle = mean(inner, axis=(2,), keepdims=True)
+    away = subtract(inner, middle)
+    spread = mean(square(away), axis=(2,), keepdims=True)
+    scaled = multiply(away, rsqrt(add(spread, like(epsilon, spread))))
+    if node.opset < 21:  # a scale for each group
+        scaled = add(multiply(scaled, along(to(gamma, dtype(scaled)), 1, 3)),
+                     along(to(beta, dtype(scaled)), 1, 3))  # fmt: skip
+        return to(reshape(scaled, sizes), dtype(x))
+    whole = reshape(scaled, sizes)
+    whole = multiply(whole, along(to(gamma, dtype(whole)), 1, rank(x)))
+    return to(add(whole, along(to(beta, dtype(whole)), 1, rank(x))), dtype(x))
+
+
+def _lp_norm(node: Node) -> Expr:
+    x, p = node.x(), node.integer("p", 2)
+    axis = axis_in(node, node.integer("axis", -1), rank(x))
+    inner = in_f32(x)
+    if p == 1:
+        total = sum_(absolute(inner), axis=(axis,), keepdims=True)
+    elif p == 2:
+        total = sqrt(sum_(square(inner), axis=(axis,), keepdims=True))
+    else:
+        node.malformed("LpNormalization has p of 1 or 2.", "1 or 2", str(p))
+    zero = like(0, total)
+    scaled = where(equal(total, zero), zero, divide(inner, total))
+    return to(scaled, dtype(x))
+
+
+def _lrn(node: Node) -> Expr:
+    return lrn(
+        node.x(),
+        size=node.integer("size"),
+        alpha=node.real("alpha", 1e-4),
+        beta=node.real("beta", 0.75),
+        bias=node.real("bias", 1.0),
+    )
+
+
+def _mean_variance(node: Node) -> Expr:
+    x = node.x()
+    axes = axes_in(node, node.integers("axes") or (0, 2, 3), rank(x))
+    inner = in_f32(x)
+    middle = mean(inner, axis=axes, keepdims=True)
+    spread = subtract(mean(square(inner), axis=axes, keepdims=True), square(middle))
+    below = add(sqrt(spread), like(1e-9, spread))
+    return to(divide(subtract(inner, middle), below), dtype(x))
+
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "BatchNormalization":        _batch_norm,
+    "InstanceNormalization":     _instance_norm,
+    "LayerNormalization":        _layer_norm,
+    "RMSNormalization":          _rms_norm,
+    "GroupNormalization":        _group_norm,
+    "LpNormalization":           _lp_norm,
+    "LRN":                       _lrn,
+    "MeanVarianceNormalization": _mean_variance,
+}
+# fmt: on

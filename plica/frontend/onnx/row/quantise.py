@@ -1,0 +1,187 @@
+"""Rows of quantised operators: integers that stand for numbers by a scale and a zero point.
+
+Rounding is to the nearest, ties to even, and saturates.  Products are exact in i32.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.window import convolved
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    along,
+    as_scalar,
+    axis_in,
+    dtype,
+    is_one,
+    like,
+    rank,
+    shape,
+    to,
+)
+from plica.frontend.onnx.storage import dtype_of
+from plica.ir.dim import known
+from plica.ir.dtype import DType, f32, i32, u8
+from plica.ir.graph import Expr, const
+from plica.ir.op.elementwise import (
+    add,
+    cast,
+    clip,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    round_,
+    subtract,
+)
+from plica.ir.op.linear import matmul
+from plica.ir.op.reduction import max_, min_
+from plica.ir.op.repeat import repeat
+from plica.ir.op.shape import reshape
+
+
+def beside(node: Node, what: Expr, x: Expr, axis: int) -> Expr:
+    """A scale or a zero point as it broadcasts against x: one, one for each place of an axis,
+    or one for each block of an axis."""
+    if is_one(what):
+        return as_scalar(what)
+    if rank(what) == 1:
+        return along(what, axis_in(node, axis, rank(x)), rank(x))
+    block = node.integer("block_size", 0) if node.opset >= 21 else 0
+    at = axis_in(node, axis, rank(x))
+    parts, whole = known(shape(what)[at]), known(shape(x)[at])
+    if block < 1 or rank(what) != rank(x) or parts is None or whole != parts * block:
+        found = f"{shape(what)} for {shape(x)} in blocks of {block}"
+        node.unsupported("Scales must be one for each place or block of an axis.", None, found)
+    return repeat(what, repeats=block, axis=at)
+
+
+def quantised(x: Expr, scale: Expr, zero: Expr | None, into: DType) -> Expr:
+    """The integers nearest to x / scale + zero."""
+    moved = round_(divide(x, scale))
+    if zero is not None:
+        moved = add(moved, to(zero, dtype(moved)))
+    low, high = into.bounds
+    return cast(clip(moved, min=float(low), max=float(high)), into)
+
+
+def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
+    """The numbers that integers stand for."""
+    if zero is None:
+        return multiply(to(x, dtype(scale)), scale)
+    return multiply(to(subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
+
+
+def _quantise(node: Node) -> Expr:
+    x, scale, zero = node.x(0), node.x(1), node.maybe(2)
+    into = u8 if zero is None else dtype(zero)
+    if node.opset >= 21 and node.integer("output_dtype", 0):
+        into = dtype_of(node.integer("output_dtype", 0), node.place)
+    node.ignore("saturate")
+    if node.opset >= 23 and node.integer("precision", 0) not in (0, 1):
+        node.unsupported("QuantizeLinear divides in f32.", "precision 0 or 1")
+    axis = node.integer("axis", 1) if node.opset >= 13 else 1
+    node.ignore("block_size")
+    if not into.is_integer:
+        node.unsupported("QuantizeLinear gives integers.", "an integer type", str(into))
+    wide = to(x, f32)
+    step = beside(node, to(scale, f32), x, axis)
+    return quantised(wide, step, None if zero is None else beside(node, zero, x, axis), into)
+
+
+def _dequantise(node: Node) -> Expr:
+    x, scale, zero = node.x(0), node.x(1), node.maybe(2)
+    axis = node.integer("axis", 1) if node.opset >= 13 else 1
+    node.ignore("block_size")
+    if node.opset >= 23 and node.integer("output_dtype", 0):
+        wanted = dtype_of(node.integer("output_dtype", 0), node.place)
+    else:
+        wanted = dtype(scale)
+    step = beside(node, to(scale, f32), x, axis)
+    return to(restored(x, step, None if zero is None else beside(node, zero, x, axis)), wanted)
+
+
+def _dynamic(node: Node) -> Made:
+    x = node.x()
+    zero = like(0.0, x)
+    low, high = minimum(min_(x), zero), maximum(max_(x), zero)
+    scale = divide(subtract(high, low), like(255.0, x))
+    point = clip(round_(subtract(zero, divide(low, scale))), min=0.0, max=255.0)
+    y = clip(add(round_(divide(x, scale)), point), min=0.0, max=255.0)
+    return [cast(y, u8), scale, cast(point, u8)]
+
+
+def _moved(node: Node, at: int, zero_at: int, rows: bool = False) -> Expr:
+    """An input less its zero point, in i32."""
+    x, zero = to(node.x(at), i32), node.maybe(zero_at)
+    if zero is None:
+        return x
+    zero = to(zero, i32)
+    if is_one(zero):
+        return subtract(x, as_scalar(zero))
+    if rank(zero) == 1:
+        return subtract(x, along(zero, rank(x) - (2 if rows else 1), rank(x)))
+    return subtract(x, zero)
+
+
+def _matmul_integer(node: Node) -> Expr:
+    return matmul(_moved(node, 0, 2, rows=True), _moved(node, 1, 3))
+
+
+def _conv_integer(node: Node) -> Expr:
+    return convolved(node, _moved(node, 0, 2), _weight(node, 1, 3))
+
+
+def _weight(node: Node, at: int, zero_at: int) -> Expr:
+    weight, zero = to(node.x(at), i32), node.maybe(zero_at)
+    if zero is None:
+        return weight
+    zero = to(zero, i32)
+    return subtract(weight, as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
+
+
+def _qlinear_matmul(node: Node) -> Expr:
+    """a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero."""
+    product = matmul(_moved(node, 0, 2, rows=True), _moved(node, 3, 5))
+    a, b, y = (to(node.x(at), f32) for at in (1, 4, 6))
+    a = as_scalar(a) if is_one(a) else (reshape(a, (*shape(a), 1)) if rank(a) == 1 else a)
+    b = as_scalar(b) if is_one(b) else b
+    if not is_one(y) or not is_one(node.x(7)):
+        node.unsupported("QLinearMatMul gives numbers of one scale.", "one", str(node.type(6)))
+    factor = divide(multiply(a, b), as_scalar(y))
+    return _requantised(multiply(to(product, f32), factor), node.x(7))
+
+
+def _qlinear_conv(node: Node) -> Expr:
+    """x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias."""
+    sums = convolved(node, _moved(node, 0, 2), _weight(node, 3, 5), 3)
+    bias = node.maybe(8)
+    if bias is not None:
+        sums = add(sums, along(bias, 1, rank(sums)))
+    x, w, y = (to(node.x(at), f32) for at in (1, 4, 6))
+    if not is_one(x) or not is_one(y) or not is_one(node.x(7)):
+        node.unsupported("QLinearConv has one scale for images.", "one", str(node.type(1)))
+    w = as_scalar(w) if is_one(w) else along(w, 1, rank(sums))
+    factor = divide(multiply(as_scalar(x), w), as_scalar(y))
+    return _requantised(multiply(to(sums, f32), factor), node.x(7))
+
+
+def _requantised(x: Expr, zero: Expr) -> Expr:
+    into = dtype(zero)
+    return quantised(x, const(1.0, f32), as_scalar(zero), into)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "QuantizeLinear":        _quantise,
+    "DequantizeLinear":      _dequantise,
+    "DynamicQuantizeLinear": _dynamic,
+    "MatMulInteger":         _matmul_integer,
+    "ConvInteger":           _conv_integer,
+    "QLinearMatMul":         _qlinear_matmul,
+    "QLinearConv":           _qlinear_conv,
+}
+# fmt: on

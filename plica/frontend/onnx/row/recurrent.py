@@ -1,0 +1,232 @@
+"""Rows of recurrent networks: one step after the other, written out.
+
+The products with the inputs are made for all steps at once; a step only has the product with the
+state.  The sequence must have a known length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Made, Row, dtype, like, shape, to
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.graph import Expr, Project, const
+from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
+from plica.ir.op.comparison import less
+from plica.ir.op.create import zeros
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
+from plica.ir.op.index import where
+from plica.ir.op.join import split, stack
+from plica.ir.op.linear import dense
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.scalar import Scalar
+
+MOST_STEPS: Final = 4096
+"""Longer sequences are not written out."""
+
+# fmt: off
+_ACTIVATIONS: Final[dict[str, Callable[[Expr], Expr]]] = {
+    "sigmoid":     lambda x: sigmoid(x),
+    "tanh":        lambda x: tanh(x),
+    "relu":        lambda x: relu(x),
+    "softsign":    lambda x: softsign(x),
+    "softplus":    lambda x: softplus(x),
+    "hardsigmoid": lambda x: hard_sigmoid(x, alpha=0.2, beta=0.5),
+    "leakyrelu":   lambda x: leaky_relu(x, alpha=0.01),
+    "elu":         lambda x: elu(x, alpha=1.0),
+}
+# fmt: on
+
+
+@attrs.frozen
+class Cell:
+    """One direction of a network: what a step needs."""
+
+    gates: Expr  # (steps, batch, gates * hidden): the products with the inputs and both biases
+    recurrent: Expr  # (gates * hidden, hidden)
+    state_bias: Expr | None  # of the recurrent product, (gates * hidden,)
+    functions: Sequence[Callable[[Expr], Expr]]
+    peepholes: Sequence[Expr] | None = None
+
+
+State = tuple[Expr, ...]
+Step = Callable[[Node, Cell, Expr, State], State]
+
+
+def _clipped(node: Node, x: Expr) -> Expr:
+    if not node.has("clip"):
+        return x
+    most = node.real("clip", 0.0)
+    return minimum(maximum(x, like(-most, x)), like(most, x))
+
+
+def _parts(x: Expr, count: int) -> list[Expr]:
+    whole = split(x, count, axis=1)
+    return [Project(whole, at) for at in range(count)]
+
+
+def _plain_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+    (f,) = cell.functions
+    return (f(_clipped(node, add(gates, dense(state[0], cell.recurrent)))),)
+
+
+def _gru_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+    f, g = cell.functions
+    (h,) = state
+    xz, xr, xh = _parts(gates, 3)
+    if node.flag("linear_before_reset"):
+        inner = dense(h, cell.recurrent)
+        inner = inner if cell.state_bias is None else add(inner, cell.state_bias)
+        hz, hr, hh = _parts(inner, 3)
+        z = f(_clipped(node, add(xz, hz)))
+        r = f(_clipped(node, add(xr, hr)))
+        new = g(_clipped(node, add(xh, multiply(r, hh))))
+    else:
+        size = known(shape(h)[1])
+        assert size is not None
+        rows = slice_(cell.recurrent, (0,), (2 * size,))
+        last = slice_(cell.recurrent, (2 * size,), (3 * size,))
+        hz, hr = _parts(dense(h, rows), 2)
+        z = f(_clipped(node, add(xz, hz)))
+        r = f(_clipped(node, add(xr, hr)))
+        new = g(_clipped(node, add(xh, dense(multiply(r, h), last))))
+    return (add(multiply(subtract(like(1, z), z), new), multiply(z, h)),)
+
+
+def _lstm_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+    f, g, out = cell.functions
+    h, c = state
+    xi, xo, xf, xc = _parts(add(gates, dense(h, cell.recurrent)), 4)
+    if cell.peepholes is not None:
+        pi, po, pf = cell.peepholes
+        xi, xf = add(xi, multiply(pi, c)), add(xf, multiply(pf, c))
+    i = f(_clipped(node, xi))
+    forget = subtract(like(1, i), i) if node.flag("input_forget") else f(_clipped(node, xf))
+    cell_state = add(multiply(forget, c), multiply(i, g(_clipped(node, xc))))
+    if cell.peepholes is not None:
+        xo = add(xo, multiply(po, cell_state))
+    o = f(_clipped(node, xo))
+    return multiply(o, out(cell_state)), cell_state
+
+
+def _functions(node: Node, count: int, default: Sequence[str], directions: int) -> list[
+    list[Callable[[Expr], Expr]]
+]:  # fmt: skip
+    if node.has("activation_alpha") or node.has("activation_beta"):
+        node.unsupported("Activations with settings of their own are not supported.")
+    names = node.texts("activations") or tuple(default) * directions
+    if len(names) != count * directions:
+        node.malformed("There is not one activation for each gate.", str(count), str(names))
+    unknown = [name for name in names if name.lower() not in _ACTIVATIONS]
+    if unknown:
+        node.unsupported("An activation is not supported.", ", ".join(_ACTIVATIONS), unknown[0])
+    found = [_ACTIVATIONS[name.lower()] for name in names]
+    return [found[at * count : (at + 1) * count] for at in range(directions)]
+
+
+def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
+    def row(node: Node) -> Made:
+        direction = node.text("direction", "forward")
+        if direction not in ("forward", "reverse", "bidirectional"):
+            node.malformed("There is no such direction.", "forward", repr(direction))
+        ways = 2 if direction == "bidirectional" else 1
+        batch_first = node.flag("layout") if node.opset >= 14 else False
+        x = node.x(0)
+        if node.rank(0) != 3 or node.rank(1) != 3 or node.rank(2) != 3:
+            node.malformed("A sequence has three axes.", "rank 3", str(node.type(0)))
+        x = transpose(x, (1, 0, 2)) if batch_first else x
+        steps, batch, hidden = known(shape(x)[0]), shape(x)[1], known(node.shape(2)[2])
+        if hidden is None or node.integer("hidden_size", hidden) != hidden:
+            node.malformed("'hidden_size' is not the weight's.", str(hidden), str(node.type(2)))
+        if steps is None or not 0 < steps <= MOST_STEPS:
+            found = str(node.type(0))
+            node.unsupported("The sequence's length must be known.", f"1 to {MOST_STEPS}", found)
+        functions = _functions(node, len(default), default, ways)
+        lengths = node.maybe(4)
+        starts = [node.maybe(5 + at) for at in range(states)]
+        all_steps: list[list[Expr]] = []
+        ends: list[State] = []
+        for way in range(ways):
+            cell = _cell(node, way, gates, hidden, x, functions[way])
+            state = tuple(_start(each, way, batch, hidden, x, batch_first) for each in starts)
+            backwards = direction == "reverse" or way == 1
+            outputs, state = _unrolled(node, cell, step, steps, state, lengths, backwards)
+            all_steps.append(outputs)
+            ends.append(state)
+        rows = [stack(tuple(way[at] for way in all_steps), axis=0) for at in range(steps)]
+        y = stack(tuple(rows), axis=0)  # (steps, ways, batch, hidden)
+        last = [stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
+        if batch_first:
+            y = transpose(y, (2, 0, 1, 3))
+            last = [transpose(each, (1, 0, 2)) for each in last]
+        return [y, *last]
+
+    return row
+
+
+def _cell(
+    node: Node, way: int, gates: int, hidden: int, x: Expr,
+    functions: Sequence[Callable[[Expr], Expr]],
+) -> Cell:  # fmt: skip
+    weight, recurrent = (_way(node.x(at), way) for at in (1, 2))
+    bias = node.maybe(3)
+    products = dense(x, weight)
+    state_bias = None
+    if bias is not None:
+        whole = _way(bias, way)
+        inputs = slice_(whole, (0,), (gates * hidden,))
+        state_bias = slice_(whole, (gates * hidden,), (2 * gates * hidden,))
+        products = add(products, inputs)
+        if not (node.proto.op_type == "GRU" and node.flag("linear_before_reset")):
+            products = add(products, state_bias)
+    peepholes = None
+    if node.proto.op_type == "LSTM" and node.value(7) is not None:
+        whole = _way(node.x(7), way)
+        peepholes = [slice_(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
+    return Cell(products, recurrent, state_bias, functions, peepholes)
+
+
+def _way(x: Expr, way: int) -> Expr:
+    """The part of one direction."""
+    return reshape(slice_(x, (way,), (way + 1,)), shape(x)[1:])
+
+
+def _start(
+    given: Expr | None, way: int, batch: Scalar, hidden: int, x: Expr, batch_first: bool
+) -> Expr:
+    if given is None:
+        return zeros(shape=(batch, hidden), dtype=dtype(x))
+    return _way(transpose(given, (1, 0, 2)) if batch_first else given, way)
+
+
+def _unrolled(  # noqa: PLR0917  # what a recurrence is made of
+    node: Node, cell: Cell, step: Step, steps: int, state: State, lengths: Expr | None,
+    backwards: bool,
+) -> tuple[list[Expr], State]:  # fmt: skip
+    outputs: list[Expr] = [state[0]] * steps
+    for at in reversed(range(steps)) if backwards else range(steps):
+        gates = reshape(slice_(cell.gates, (at,), (at + 1,)), shape(cell.gates)[1:])
+        new = step(node, cell, gates, state)
+        if lengths is None:
+            outputs[at], state = new[0], new
+            continue
+        # A sequence that has ended keeps its state, and gives zeros.
+        alive = expand_dims(less(const(at, i64), to(lengths, i64)), axis=(1,))
+        state = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
+        outputs[at] = where(alive, new[0], like(0, new[0]))
+    return outputs, state
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "RNN":  _row(1, 1, ("Tanh",), _plain_step),
+    "GRU":  _row(3, 1, ("Sigmoid", "Tanh"), _gru_step),
+    "LSTM": _row(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_step),
+}
+# fmt: on

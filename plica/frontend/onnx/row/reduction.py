@@ -1,0 +1,146 @@
+"""Rows of reductions: axes as an attribute or as an input, by version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, like, rank, shape, to
+from plica.ir.dim import known, product
+from plica.ir.graph import Expr
+from plica.ir.op.create import full
+from plica.ir.op.elementwise import absolute, cast, log, sqrt, square, trunc_divide
+from plica.ir.op.reduction import (
+    all_,
+    any_,
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
+    logsumexp,
+    max_,
+    mean,
+    min_,
+    prod,
+    reduced,
+    sum_,
+)
+from plica.ir.operator import Operator
+
+Fold = Callable[[Node, Expr, tuple[int, ...], bool], Expr]
+
+# From this version on the axes are an input.
+_INPUT_FROM: Final = {"ReduceSum": 13}
+
+
+def _axes(node: Node, x: Expr) -> tuple[int, ...] | None:
+    """The axes to fold, None where nothing is to be done."""
+    from_input = node.opset >= _INPUT_FROM.get(node.proto.op_type, 18)
+    given = None
+    if from_input:
+        given = None if node.value(1) is None else tuple(node.whole(1))
+    else:
+        given = node.integers("axes")
+    noop = node.flag("noop_with_empty_axes") if from_input else False
+    if not given:
+        return None if noop else tuple(range(rank(x)))
+    return axes_in(node, given, rank(x))
+
+
+def _reduction(fold: Fold, noop: Callable[[Expr], Expr] = lambda x: x) -> Row:
+    def row(node: Node) -> Expr:
+        x = node.x()
+        keep = node.flag("keepdims", True)
+        axes = _axes(node, x)
+        return noop(x) if axes is None else fold(node, x, axes, keep)
+
+    return row
+
+
+def _plain(record: Operator) -> Fold:
+    return lambda node, x, axes, keep: record(x, axis=axes, keepdims=keep)
+
+
+def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
+    def fold(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+        of = dtype(x)
+        if of.name == "bool":
+            return logical(x, axis=axes, keepdims=keep)
+        if any(known(shape(x)[at]) == 0 for at in axes):
+            sign = -1 if lowest else 1
+            value = sign * float("inf") if of.is_float else of.bounds[0 if lowest else 1]
+            return full(shape=reduced(shape(x), axes, keep), value=value, dtype=of)
+        return record(x, axis=axes, keepdims=keep)
+
+    return fold
+
+
+def _mean(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    if dtype(x).is_float:
+        return mean(x, axis=axes, keepdims=keep)
+    count = known(product(shape(x)[at] for at in axes))
+    if count is None:
+        node.unsupported("ReduceMean of integers needs known sizes.", None, str(node.type(0)))
+    total = sum_(x, axis=axes, keepdims=keep)
+    return trunc_divide(total, like(count, total))
+
+
+def _norm2(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    inner = _float(x)
+    return to(sqrt(sum_(square(inner), axis=axes, keepdims=keep)), dtype(x))
+
+
+def _log_sum(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    inner = _float(x)
+    return to(log(sum_(inner, axis=axes, keepdims=keep)), dtype(x))
+
+
+def _log_sum_exp(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    inner = _float(x)
+    if any(known(shape(x)[at]) == 0 for at in axes):
+        out = reduced(shape(x), axes, keep)
+        return full(shape=out, value=float("-inf"), dtype=dtype(x))
+    return to(logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
+
+
+def _float(x: Expr) -> Expr:
+    """What roots and logarithms are taken of: integers as f64, 16-bit floats as f32."""
+    return in_f32(x) if dtype(x).is_float else cast(x, "f64")
+
+
+def _position(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        keep, last = node.flag("keepdims", True), node.flag("select_last_index")
+        return record(node.x(), axis=node.integer("axis", 0), keepdims=keep, last=last)
+
+    return row
+
+
+def _running(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        exclusive, reverse = node.flag("exclusive"), node.flag("reverse")
+        axis = int(node.scalar(1))
+        return record(node.x(0), axis=axis, exclusive=exclusive, reverse=reverse)
+
+    return row
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "ReduceSum":       _reduction(_plain(sum_)),
+    "ReduceProd":      _reduction(_plain(prod)),
+    "ReduceMean":      _reduction(_mean),
+    "ReduceMax":       _reduction(_extreme(max_, any_, True)),
+    "ReduceMin":       _reduction(_extreme(min_, all_, False)),
+    "ReduceL1":        _reduction(lambda n, x, axes, k: sum_(absolute(x), axis=axes, keepdims=k), absolute),
+    "ReduceL2":        _reduction(_norm2, absolute),
+    "ReduceSumSquare": _reduction(lambda n, x, axes, k: sum_(square(x), axis=axes, keepdims=k), square),
+    "ReduceLogSum":    _reduction(_log_sum, log),
+    "ReduceLogSumExp": _reduction(_log_sum_exp),
+    "ArgMax":          _position(argmax),
+    "ArgMin":          _position(argmin),
+    "CumSum":          _running(cumsum),
+    "CumProd":         _running(cumprod),
+}
+# fmt: on

@@ -1,0 +1,269 @@
+"""Rows of resampling: each place of a result is a weighted sum of places along each axis.
+
+The weights depend on sizes alone, so they are constants: a matrix from the places of the input to
+those of the result, of which only the few places with a weight are read.
+
+>>> nearest = weights(Grid(2, 4, 2.0, "asymmetric"), Kernel("nearest", "floor"))
+>>> nearest.argmax(axis=1).tolist()
+[0, 0, 1, 1]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
+from plica.ir.graph import Expr, const
+from plica.ir.op.elementwise import add, cast, clip, multiply, round_
+from plica.ir.op.index import take, where
+from plica.ir.op.linear import matmul
+from plica.ir.op.shape import swapaxes
+
+Array = np.ndarray[Any, Any]
+
+MOST_TAPS: Final = 8
+"""With more places than this under a weight, a product with the whole matrix costs less."""
+
+LONGEST: Final = 1 << 16
+"""An axis of more places is not resampled: its weights alone would fill the memory."""
+
+
+@attrs.frozen
+class Grid:
+    """Where the places of a result lie on an axis of the input."""
+
+    before: int
+    after: int
+    scale: float
+    mode: str
+    start: float = 0.0
+    stop: float = 1.0
+
+    def places(self) -> Array:
+        """The place in the input of each place of the result."""
+        at = np.arange(self.after, dtype=np.float64)
+        length = self.scale * self.before  # before it was rounded to a whole number
+        last = self.before - 1
+        match self.mode:
+            case "asymmetric":
+                return at / self.scale
+            case "align_corners":
+                return at * 0 if length == 1 else at * last / (length - 1)
+            case "tf_crop_and_resize":
+                span = (self.stop - self.start) * last
+                step = np.full_like(at, 0.5 * span) if length == 1 else at * span / (length - 1)
+                return step + self.start * last
+            case "pytorch_half_pixel" if length == 1:
+                return np.full_like(at, -0.5)
+            case "half_pixel_symmetric":
+                shift = self.before / 2 * (1 - self.after / length)
+                return shift + (at + 0.5) / self.scale - 0.5
+            case _:
+                return (at + 0.5) / self.scale - 0.5
+
+
+@attrs.frozen
+class Kernel:
+    """How much each place of the input counts, by its distance."""
+
+    mode: str
+    nearest: str = "round_prefer_floor"
+    cubic: float = -0.75
+    antialias: bool = False
+    exclude: bool = False
+
+
+_NEAREST: Final[dict[str, Callable[[Array], Array]]] = {
+    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
+    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _falloff(kernel: Kernel, distance: Array) -> Array:
+    x = np.abs(distance)
+    if kernel.mode == "linear":
+        return np.clip(1 - x, 0, None)
+    a = kernel.cubic
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def weights(grid: Grid, kernel: Kernel) -> Array:
+    """The matrix from the places of an input to those of a result."""
+    at = grid.places()
+    whole = np.zeros((grid.after, grid.before))
+    if kernel.mode == "nearest":
+        chosen = np.clip(_NEAREST[kernel.nearest](at), 0, grid.before - 1).astype(np.int64)
+        whole[np.arange(grid.after), chosen] = 1
+        return whole
+    # Only a shrinking result has its kernel stretched, so that no place of the input is lost.
+    shrink = min(grid.scale, 1.0) if kernel.antialias else 1.0
+    reach = math.ceil((1 if kernel.mode == "linear" else 2) / shrink) + 1
+    low = np.floor(at).astype(np.int64) - reach
+    for step in range(2 * reach + 2):
+        place = low + step
+        weight = _falloff(kernel, (place - at) * shrink)
+        if kernel.exclude:
+            weight = np.where((place < 0) | (place >= grid.before), 0.0, weight)
+        rows = np.arange(grid.after)
+        np.add.at(whole, (rows, np.clip(place, 0, grid.before - 1)), weight)
+    total = whole.sum(axis=1, keepdims=True)
+    return whole / np.where(total == 0, 1.0, total) if kernel.antialias or kernel.exclude else whole
+
+
+def _along(x: Expr, axis: int, matrix: Array) -> Expr:
+    """x resampled along one axis."""
+    used = int((matrix != 0).sum(axis=1).max(initial=1))
+    if used > MOST_TAPS:
+        turned = matmul(swapaxes(x, axis, rank(x) - 1), const(matrix.T.astype(dtype(x).numpy)))
+        return swapaxes(turned, axis, rank(x) - 1)
+    order = np.argsort(matrix == 0, axis=1, kind="stable")[:, :used]
+    total: Expr | None = None
+    for tap in range(used):
+        places = order[:, tap].astype(np.int64)
+        part = take(x, const(places), axis=axis)
+        factor = matrix[np.arange(len(places)), places]
+        if not (factor == 1).all():
+            vector = const(factor.astype(dtype(x).numpy), dtype(x))
+            part = multiply(part, along(vector, axis, rank(x)))
+        total = part if total is None else add(total, part)
+    assert total is not None
+    return total
+
+
+def _resampled(node: Node, grids: dict[int, Grid], kernel: Kernel, outside: float) -> Expr:
+    x = node.x()
+    for axis, grid in grids.items():
+        if grid.before > LONGEST or grid.after > LONGEST:
+            node.unsupported("An axis is too long to resample.", str(LONGEST), str(grid.after))
+        if grid.before == 0 and grid.after:
+            node.malformed("An empty axis cannot be resized.", "1 or more", "0")
+    of = dtype(x)
+    exact = kernel.mode == "nearest"
+    whole = x if exact else (in_f32(x) if of.is_float else cast(x, "f32"))
+    for axis, grid in grids.items():
+        plain = grid.before == grid.after and np.array_equal(
+            weights(grid, kernel), np.eye(grid.before)
+        )
+        if not plain:
+            whole = _along(whole, axis, weights(grid, kernel))
+    if not exact and not of.is_float:
+        low, high = of.bounds
+        whole = clip(round_(whole), min=float(low), max=float(high))
+    whole = to(whole, of)
+    for axis, grid in grids.items():
+        if grid.mode == "tf_crop_and_resize":
+            at = grid.places()
+            missed = (at < 0) | (at > grid.before - 1)
+            if missed.any():
+                mask = along(const(missed), axis, rank(whole))
+                whole = where(mask, like(outside, whole), whole)
+    return whole
+
+
+def _kernel(node: Node) -> Kernel:
+    mode = node.text("mode", "nearest")
+    if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
+        node.malformed("There is no such mode.", "nearest, linear or cubic", repr(mode))
+    return Kernel("linear" if mode.endswith("linear") else mode)
+
+
+def _grids(
+    node: Node, axes: tuple[int, ...], scales: list[float] | None, sizes: list[int] | None,
+    mode: str, region: list[float] | None,
+) -> dict[int, Grid]:  # fmt: skip
+    given = node.sizes()
+    count = len(axes)
+    if len(scales if scales is not None else sizes or ()) != count:
+        node.malformed("There must be a scale or a size for each axis.", str(count), "others")
+    policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
+    grids: dict[int, Grid] = {}
+    factors = scales if scales is not None else [
+        size / max(1, given[axis]) for axis, size in zip(axes, sizes or (), strict=True)
+    ]  # fmt: skip
+    if any(not math.isfinite(each) or each < 0 for each in factors):
+        node.malformed("A scale is no positive number.", "above 0", str(factors))
+    if scales is None and policy != "stretch":
+        if policy not in ("not_larger", "not_smaller"):
+            node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
+        factors = [min(factors) if policy == "not_larger" else max(factors)] * count
+        sizes = [math.floor(factors[0] * given[axis] + 0.5) for axis in axes]
+    for at, axis in enumerate(axes):
+        before = given[axis]
+        after = math.floor(before * factors[at]) if scales is not None else (sizes or [])[at]
+        start, stop = (0.0, 1.0) if region is None else (region[at], region[at + count])
+        if after > LONGEST:
+            node.unsupported("A result is too long to be resampled.", str(LONGEST), str(after))
+        grids[axis] = Grid(before, after, factors[at] or 1.0, mode, start, stop)
+    return grids
+
+
+_MODES: Final = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+    "tf_crop_and_resize",
+)  # fmt: skip
+
+
+def _resize(node: Node) -> Expr:
+    kernel = _kernel(node)
+    axes = tuple(range(node.rank()))
+    if node.opset < 11:
+        scales = [float(each) for each in node.numbers(1).reshape(-1)]
+        grids = _grids(node, axes, scales, None, "asymmetric", None)
+        return _resampled(node, grids, attrs.evolve(kernel, nearest="floor"), 0.0)
+    mode = node.text("coordinate_transformation_mode", "half_pixel")
+    nearest = node.text("nearest_mode", "round_prefer_floor")
+    if mode not in _MODES or nearest not in _NEAREST:
+        node.unsupported("There is no such way to resize.", ", ".join(_MODES), f"{mode}, {nearest}")
+    if node.opset >= 18:
+        given = node.integers("axes")
+        axes = axes if given is None else axes_in(node, given, node.rank())
+        kernel = attrs.evolve(kernel, antialias=node.flag("antialias"))
+    kernel = attrs.evolve(
+        kernel,
+        nearest=nearest,
+        cubic=node.real("cubic_coeff_a", -0.75),
+        exclude=node.flag("exclude_outside"),
+    )
+    roi = node.value(1)
+    region = None
+    if mode == "tf_crop_and_resize":
+        if roi is None:
+            node.malformed("tf_crop_and_resize needs a region.", "roi", "none")
+        region = [float(each) for each in node.numbers(1).reshape(-1)]
+        if len(region) != 2 * len(axes):
+            node.malformed("The region does not fit.", str(2 * len(axes)), str(len(region)))
+    by_scale = node.value(2) is not None and node.numbers(2).size > 0
+    scales_ = [float(each) for each in node.numbers(2).reshape(-1)] if by_scale else None
+    sizes = None if by_scale or node.value(3) is None else node.whole(3)
+    if scales_ is None and sizes is None:
+        node.malformed("Resize has scales or sizes.", "one of them", "none")
+    grids = _grids(node, axes, scales_, sizes, mode, region)
+    return _resampled(node, grids, kernel, node.real("extrapolation_value", 0.0))
+
+
+def _upsample(node: Node) -> Expr:
+    kernel = attrs.evolve(_kernel(node), nearest="floor")
+    if node.opset < 9:
+        scales = list(node.reals("scales") or ())
+    else:
+        scales = [float(each) for each in node.numbers(1).reshape(-1)]
+    axes = tuple(range(node.rank()))
+    return _resampled(node, _grids(node, axes, scales, None, "asymmetric", None), kernel, 0.0)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Resize":   _resize,
+    "Upsample": _upsample,
+}
+# fmt: on

@@ -1,0 +1,345 @@
+"""Rows of operators that arrange elements: shapes, parts, joins and borders."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final
+
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
+from plica.frontend.onnx.value import Value, as_objects, of_terms
+from plica.ir.dim import known, product, same_dim
+from plica.ir.dtype import i64
+from plica.ir.graph import Expr, Project
+from plica.ir.op.create import full_like, shape_of, size
+from plica.ir.op.cut import slice_, tril, triu
+from plica.ir.op.elementwise import copy
+from plica.ir.op.join import concat, split
+from plica.ir.op.pad import pad
+from plica.ir.op.pixel import depth_to_space, space_to_depth
+from plica.ir.op.repeat import broadcast_to, tile
+from plica.ir.op.relation import Shape
+from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
+from plica.ir.scalar import Scalar, index
+
+
+def _reshape(node: Node) -> Expr:
+    x, wanted = node.x(0), node.vector(1)
+    keep_zero = node.flag("allowzero")
+    sizes: list[Scalar | int] = []
+    for at, each in enumerate(wanted):
+        if each == 0 and isinstance(each, int) and not keep_zero:
+            if at >= rank(x):
+                node.malformed("Reshape copies a size that is not there.", str(rank(x)), str(at))
+            sizes.append(shape(x)[at])
+        else:
+            sizes.append(each)
+    # An empty tensor has any number of elements along -1; the standard asks that it be said.
+    return reshape(x, tuple(sizes))
+
+
+def _transpose(node: Node) -> Expr:
+    return transpose(node.x(), node.integers("perm"))
+
+
+def _flatten(node: Node) -> Expr:
+    return flatten(node.x(), axis=node.integer("axis", 1))
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    """Axes: an attribute before version 13, an input since."""
+    if node.opset < 13:
+        return node.integers("axes")
+    return None if node.value(1) is None else tuple(node.whole(1))
+
+
+def _squeeze(node: Node) -> Expr:
+    axes = _axes(node)
+    if axes is None:
+        for each in node.shape():
+            if known(each) is None:
+                message = "Squeeze without axes needs known sizes."
+                node.unsupported(message, "axes", str(node.type()))
+    return squeeze(node.x(), axis=axes)
+
+
+def _unsqueeze(node: Node) -> Expr:
+    axes = _axes(node)
+    if axes is None:
+        node.malformed("Unsqueeze has no axes.", "axes", "none")
+    return expand_dims(node.x(), axis=axes) if axes else node.x()
+
+
+def _concat(node: Node) -> Expr:
+    return concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
+
+
+def _split(node: Node) -> Made:
+    x = node.x()
+    axis = axis_in(node, node.integer("axis", 0), rank(x))
+    count = len(node.proto.output)
+    whole = known(shape(x)[axis])
+    if node.opset < 13:
+        given = node.integers("split")
+        sizes = None if given is None else list(given)
+    else:
+        sizes = None if node.value(1) is None else node.whole(1)
+    if node.opset >= 18:
+        said = node.integer("num_outputs", count)
+        if node.has("num_outputs") and (sizes is not None or said != count):
+            node.malformed("Split says num_outputs and makes others.", str(said), str(count))
+    if sizes is None:
+        if whole is None:
+            parts = split(x, count, axis=axis)
+            return [Project(parts, at) for at in range(count)]
+        part = -(-whole // count)
+        sizes = [max(0, min(part, whole - at * part)) for at in range(count)]
+        if node.opset < 18 and whole % count:
+            node.malformed("Split does not divide its axis.", f"a multiple of {count}", str(whole))
+    if len(sizes) != count or any(each < 0 for each in sizes) or (whole not in (None, sum(sizes))):
+        node.malformed("The parts of Split do not make up its axis.", str(whole), str(sizes))
+    if whole is None:
+        message = "Split into given parts needs an axis of known size."
+        node.unsupported(message, "a number", str(node.type()))
+    if count == 1:
+        return node.x()
+    parts = split(x, tuple(accumulate(sizes))[:-1], axis=axis)
+    return [Project(parts, at) for at in range(count)]
+
+
+def _slice(node: Node) -> Expr:
+    x = node.x()
+    if node.opset < 10:
+        low, high = node.integers("starts") or (), node.integers("ends") or ()
+        axes = node.integers("axes")
+        starts, stops = list[Scalar | int](low), list[Scalar | int](high)
+        steps = [1] * len(starts)
+    else:
+        starts, stops = node.vector(1), node.vector(2)
+        axes = None if node.value(3) is None else tuple(node.whole(3))
+        steps = [1] * len(starts) if node.value(4) is None else node.whole(4)
+    chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
+    if not len(starts) == len(stops) == len(steps) == len(chosen):
+        counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
+        node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
+    if 0 in steps:
+        node.malformed("A step of Slice is 0.", "another step", "0")
+    if not starts:
+        return x
+    ends: list[Scalar | int | None] = []
+    begins: list[Scalar | int | None] = []
+    for start, stop, step, axis in zip(starts, stops, steps, chosen, strict=True):
+        whole = shape(x)[axis]
+        begins.append(_bound(start, whole, step, True))
+        ends.append(_bound(stop, whole, step, False))
+    return slice_(x, tuple(begins), tuple(ends), tuple(steps), chosen)
+
+
+def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar | int | None:
+    """An end of a slice in Python's words: None is the end of the axis.
+
+    A number is first brought into the axis where its size is known; an ONNX end below the axis
+    means before its first element, which Python can only say with None.
+    """
+    if isinstance(value, Scalar):
+        return value
+    length = known(whole)
+    if length is None:
+        if value >= (1 << 31) - 1:
+            return None if (step > 0) != start else value
+        if value <= -((1 << 31) - 1) and (step > 0) == start:
+            return 0 if step > 0 else None
+        return value
+    at = value + length if value < 0 else value
+    if step > 0:
+        return min(max(at, 0), length)
+    at = min(max(at, -1 if not start else 0), length - 1)
+    return None if at < 0 and not start else at
+
+
+def _expand(node: Node) -> Expr:
+    x, wanted = node.x(0), node.vector(1)
+    sizes = [each if isinstance(each, Scalar) else index(each) for each in wanted]
+    if any((known(each) or 0) < 0 for each in sizes):
+        node.malformed("Expand has a negative size.", "0 or more", str(wanted))
+    own = list(shape(x))
+    width = max(len(own), len(sizes))
+    own = [index(1)] * (width - len(own)) + own
+    sizes = [index(1)] * (width - len(sizes)) + sizes
+    whole: list[Scalar] = []
+    for mine, other in zip(own, sizes, strict=True):
+        if known(other) == 1:
+            whole.append(mine)
+        elif known(mine) == 1 or same_dim(mine, other):
+            whole.append(other)
+        else:
+            node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
+    return broadcast_to(x, tuple(whole))
+
+
+def _tile(node: Node) -> Expr:
+    reps = node.whole(1)
+    if len(reps) != node.rank() or any(each < 0 for each in reps):
+        node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
+    return tile(node.x(0), tuple(reps)) if reps else node.x(0)
+
+
+def _shape(node: Node) -> Value:
+    x = node.x()
+    sizes: Shape = shape(x)
+    expr: Expr = shape_of(x)
+    if node.opset >= 15:
+        start, stop = node.integer("start", 0), node.integer("end", len(sizes))
+        cut = slice(*(max(0, at + len(sizes)) if at < 0 else at for at in (start, stop)))
+        if start or stop != len(sizes):
+            expr = slice_(expr, (cut.start,), (cut.stop,))
+        sizes = sizes[cut]
+    return of_terms(as_objects(list(sizes), (len(sizes),)), expr, i64)
+
+
+def _size(node: Node) -> Value:
+    x = node.x()
+    return of_terms(as_objects([product(shape(x))], ()), size(x), i64)
+
+
+def _pad(node: Node) -> Expr:
+    x = node.x()
+    mode = node.text("mode", "constant")
+    fill: bool | int | float = 0
+    if node.opset < 11:
+        widths = list(node.integers("pads") or ())
+        fill = node.real("value", 0.0)
+    else:
+        widths = node.whole(1)
+        if node.value(2) is not None:
+            fill = node.scalar(2)
+    axes = tuple(range(rank(x)))
+    if node.opset >= 18 and node.value(3) is not None:
+        axes = axes_in(node, node.whole(3), rank(x))
+    if len(widths) != 2 * len(axes):
+        node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))
+    pairs = {axis: (widths[at], widths[at + len(axes)]) for at, axis in enumerate(axes)}
+    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+    if mode not in modes:
+        node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
+    cuts = {at: pair for at, pair in pairs.items() if min(pair) < 0}
+    if cuts:
+        stops = {}
+        for at, (low, high) in cuts.items():
+            stops[at] = None if high >= 0 else high
+        x = slice_(
+            x,
+            tuple(max(0, -cuts[at][0]) for at in cuts),
+            tuple(stops[at] for at in cuts),
+            None,
+            tuple(cuts),
+        )
+        if mode != "constant":
+            node.unsupported("Pad cuts off only in the mode constant.", "constant", mode)
+    positive = tuple(
+        tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x))
+    )
+    if mode == "reflect":
+        for at, pair in enumerate(positive):
+            extent = known(shape(x)[at])
+            if max(pair) and extent is not None and max(pair) >= max(extent, 1):
+                node.malformed("Pad reflects more than there is.", f"below {extent}", str(pair))
+    return pad(x, positive, mode=mode, constant_values=_number(fill, x))
+
+
+def _number(value: bool | int | float, x: Expr) -> bool | int | float:
+    of = dtype(x)
+    if of.is_float:
+        return float(value)
+    return bool(value) if of.name == "bool" else int(value)
+
+
+def _depth_to_space(node: Node) -> Expr:
+    mode = node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
+    block = node.integer("blocksize")
+    return depth_to_space(node.x(), block, column_row_depth=mode == "CRD")
+
+
+def _space_to_depth(node: Node) -> Expr:
+    mode = node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
+    x, block = node.x(), node.integer("blocksize")
+    deep = space_to_depth(x, block)
+    if mode == "DCR":
+        return deep
+    # The channels come out as (block, block, c), and are wanted as (c, block, block).
+    n, c, *_ = shape(x)
+    parts = (n, block, block, c, *shape(deep)[2:])
+    return reshape(transpose(reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
+
+
+def _trilu(node: Node) -> Expr:
+    k = 0 if node.value(1) is None else int(node.scalar(1))
+    x = node.x(0)
+    limit = 1 << 31
+    k = max(-limit, min(limit, k))
+    return triu(x, k) if node.flag("upper", True) else tril(x, k)
+
+
+def _dropout(node: Node) -> Made:
+    x = node.x()
+    node.ignore("seed", "ratio")
+    if node.opset < 7 and not node.flag("is_test"):
+        node.unsupported("Dropout in training draws random numbers.", "is_test=1")
+    if node.opset >= 12:
+        node.value(1)
+        if node.value(2) is not None and bool(node.scalar(2)):
+            ratio = 0.5 if node.value(1) is None else float(node.scalar(1))
+            if ratio != 0.0:
+                node.unsupported("Dropout in training draws random numbers.", "inference")
+    if len(node.proto.output) < 2 or not node.proto.output[1]:
+        return copy(x)
+    return [copy(x), full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]
+
+
+def _center_crop_pad(node: Node) -> Expr:
+    x, wanted = node.x(0), node.whole(1)
+    given = node.integers("axes")
+    axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
+    if len(wanted) != len(axes):
+        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
+    sizes = node.sizes(0)
+    starts, stops = [0] * rank(x), list(sizes)
+    widths = [(0, 0)] * rank(x)
+    for axis, size_ in zip(axes, wanted, strict=True):
+        if size_ < sizes[axis]:
+            starts[axis] = (sizes[axis] - size_) // 2
+            stops[axis] = starts[axis] + size_
+        else:
+            before = (size_ - sizes[axis]) // 2
+            widths[axis] = (before, size_ - sizes[axis] - before)
+    return pad(slice_(x, tuple(starts), tuple(stops)), tuple(widths))
+
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Reshape":       _reshape,
+    "Transpose":     _transpose,
+    "Flatten":       _flatten,
+    "Squeeze":       _squeeze,
+    "Unsqueeze":     _unsqueeze,
+    "Concat":        _concat,
+    "Split":         _split,
+    "Slice":         _slice,
+    "Expand":        _expand,
+    "Tile":          _tile,
+    "Shape":         _shape,
+    "Size":          _size,
+    "Pad":           _pad,
+    "DepthToSpace":  _depth_to_space,
+    "SpaceToDepth":  _space_to_depth,
+    "Trilu":         _trilu,
+    "Dropout":       _dropout,
+    "CenterCropPad": _center_crop_pad,
+}
+# fmt: on

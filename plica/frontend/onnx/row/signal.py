@@ -1,0 +1,107 @@
+"""Rows of signals: Fourier transforms as products with constant matrices."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, rank, shape, to
+from plica.ir.dim import known
+from plica.ir.graph import Expr, const
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, multiply, subtract
+from plica.ir.op.index import take
+from plica.ir.op.join import stack
+from plica.ir.op.linear import matmul
+from plica.ir.op.pad import pad
+from plica.ir.op.shape import expand_dims, moveaxis, reshape, transpose
+
+LONGEST: Final = 1 << 13
+"""The matrix of a longer transform would be too large."""
+
+
+def transform(x: Expr, length: int, bins: int, inverse: bool) -> list[Expr]:
+    """Real and imaginary part of the transform of the last axis; x is one part or both."""
+    turns = np.outer(np.arange(length), np.arange(bins)) % length
+    angle = (2 if inverse else -2) * np.pi * turns / length
+    scale = 1.0 / length if inverse else 1.0
+    of = dtype(x)
+    cosine, sine = (const((part(angle) * scale).astype(of.numpy)) for part in (np.cos, np.sin))
+    parts = known(shape(x)[0])
+    real = reshape(slice_(x, (0,), (1,)), shape(x)[1:])
+    if parts == 1:
+        return [matmul(real, cosine), matmul(real, sine)]
+    imaginary = reshape(slice_(x, (1,), (2,)), shape(x)[1:])
+    return [
+        subtract(matmul(real, cosine), matmul(imaginary, sine)),
+        add(matmul(real, sine), matmul(imaginary, cosine)),
+    ]
+
+
+def _dft(node: Node) -> Expr:
+    x = node.x(0)
+    inverse, onesided = node.flag("inverse"), node.flag("onesided")
+    if node.opset >= 20:
+        axis = -2 if node.value(2) is None else int(node.scalar(2))
+    else:
+        axis = node.integer("axis", 1)
+    at = axis_in(node, axis, rank(x))
+    sizes = node.sizes(0)
+    if at == rank(x) - 1 or sizes[-1] not in (1, 2):
+        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", str(sizes))
+    if inverse and onesided:
+        node.unsupported("The inverse of half a spectrum is not supported.", "onesided=0")
+    length = sizes[at] if node.value(1) is None else int(node.scalar(1))
+    if not 0 < length <= LONGEST:
+        node.unsupported("A transform is too long.", f"1 to {LONGEST}", str(length))
+    inner = moveaxis(in_f32(x), (rank(x) - 1, at), (0, rank(x) - 1))
+    inner = _fitted(inner, length)
+    bins = length // 2 + 1 if onesided else length
+    made = stack(tuple(transform(inner, length, bins, inverse)), axis=0)
+    return to(moveaxis(made, (0, rank(x) - 1), (rank(x) - 1, at)), dtype(x))
+
+
+def _fitted(x: Expr, length: int) -> Expr:
+    """The last axis cut or filled with zeros to a length."""
+    there = known(shape(x)[-1])
+    assert there is not None
+    if there > length:
+        return slice_(x, (0,), (length,), None, (rank(x) - 1,))
+    widths = ((0, 0),) * (rank(x) - 1) + ((0, length - there),)
+    return pad(x, widths) if there < length else x
+
+
+def _stft(node: Node) -> Expr:
+    x = node.x(0)
+    step = int(node.scalar(1))
+    window = node.maybe(2)
+    sizes = node.sizes(0)
+    if len(sizes) == 2:
+        x, sizes = expand_dims(x, axis=(2,)), (*sizes, 1)
+    if node.value(3) is not None:
+        length = int(node.scalar(3))
+    elif window is not None:
+        length = node.sizes(2)[0]
+    else:
+        node.malformed("STFT has a frame length or a window.", "one of them", "none")
+    if not 0 < length <= min(LONGEST, sizes[1]) or step < 1:
+        node.malformed("The frames do not fit the signal.", str(sizes[1]), f"{length} by {step}")
+    frames = (sizes[1] - length) // step + 1
+    places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
+    inner = transpose(in_f32(x), (2, 0, 1))
+    cut = take(inner, const(places.astype(np.int64)), axis=2)  # (parts, batch, frames, length)
+    if window is not None:
+        cut = multiply(cut, along(to(window, dtype(cut)), 3, 4))
+    bins = length // 2 + 1 if node.flag("onesided", True) else length
+    made = stack(tuple(transform(cut, length, bins, False)), axis=-1)
+    return to(made, node.type(0).dtype)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "DFT":  _dft,
+    "STFT": _stft,
+}
+# fmt: on

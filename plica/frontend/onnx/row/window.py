@@ -1,0 +1,254 @@
+"""Rows of convolutions and pools: how ONNX says where a window goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
+from plica.ir.dim import known
+from plica.ir.graph import Expr
+from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.create import full
+from plica.ir.op.elementwise import absolute, add, divide, power
+from plica.ir.op.pad import pad
+from plica.ir.op.pool import avg_pool, max_pool
+from plica.ir.op.reduction import sum_
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@attrs.frozen
+class Slide:
+    """How a window slides over the spatial axes."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: Pairs
+
+    def reach(self, at: int) -> int:
+        """From the first to the last place of a window along an axis, both included."""
+        return (self.kernel[at] - 1) * self.dilation[at] + 1
+
+
+def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
+    given = node.integers(name)
+    found = (1,) * count if given is None else given
+    if len(found) != count or any(each < 1 for each in found):
+        node.malformed(f"{name!r} takes a number for each axis.", f"{count} above 0", str(found))
+    return found
+
+
+def slide(node: Node, kernel: Sequence[int], dilated: bool = True) -> Slide:
+    """The window of a node from its attributes."""
+    count = len(kernel)
+    strides = _each(node, "strides", count)
+    dilation = _each(node, "dilations", count) if dilated else (1,) * count
+    found = Slide(tuple(kernel), strides, dilation, ((0, 0),) * count)
+    auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        sides = [_same(node, found, at, auto == "SAME_UPPER") for at in range(count)]
+        return attrs.evolve(found, padding=tuple(sides))
+    if auto not in ("NOTSET", "VALID"):
+        node.malformed("There is no such auto_pad.", "NOTSET, VALID, SAME_UPPER", repr(auto))
+    if pads is None or auto == "VALID":
+        return found
+    if len(pads) != 2 * count:
+        node.malformed("'pads' takes a pair for each axis.", str(2 * count), str(len(pads)))
+    if min(pads, default=0) < 0:
+        node.unsupported("Negative padding is not supported.", "0 or more", str(pads))
+    return attrs.evolve(found, padding=tuple((pads[at], pads[at + count]) for at in range(count)))
+
+
+def _same(node: Node, of: Slide, at: int, upper: bool) -> tuple[int, int]:
+    """The padding that keeps the size of an axis, up to the stride."""
+    size, stride = known(node.shape()[2 + at]), of.strides[at]
+    if size is None and stride > 1:
+        message = "Padding by auto_pad needs known sizes where there are strides."
+        node.unsupported(message, "a number", str(node.type()))
+    wanted = of.reach(at) - 1 if size is None else (
+        (-(-size // stride) - 1) * stride + of.reach(at) - size
+    )  # fmt: skip
+    total = max(0, wanted)
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
+
+
+def _kernel(node: Node, weight: int) -> tuple[int, ...]:
+    """The kernel's sizes, which the weight has and the attribute may repeat."""
+    if node.rank(0) < 3 or node.rank(weight) != node.rank(0):
+        expected, found = "(n, c, …) and a weight of its rank", str(node.type(weight))
+        node.malformed(f"{node.proto.op_type} takes images and a weight.", expected, found)
+    sizes = tuple(known(size) for size in node.shape(weight)[2:])
+    if None in sizes:
+        node.unsupported("The kernel's sizes must be known.", "numbers", str(node.type(weight)))
+    kernel = tuple(size for size in sizes if size is not None)
+    said = node.integers("kernel_shape")
+    if said is not None and said != kernel:
+        node.malformed("'kernel_shape' is not the weight's.", str(kernel), str(said))
+    return kernel
+
+
+def with_bias(node: Node, y: Expr, at: int) -> Expr:
+    """y with a vector added to its channels, where there is one."""
+    bias = node.maybe(at)
+    return y if bias is None else add(y, along(bias, 1, rank(y)))
+
+
+def convolved(node: Node, x: Expr, weight: Expr, at: int = 1) -> Expr:
+    """The convolution that a node's attributes describe."""
+    window = slide(node, _kernel(node, at))
+    return conv(
+        x,
+        weight,
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=node.integer("group", 1),
+    )
+
+
+def _conv(node: Node) -> Expr:
+    return with_bias(node, convolved(node, node.x(0), node.x(1)), 2)
+
+
+def _conv_transpose(node: Node) -> Expr:
+    kernel = _kernel(node, 1)
+    count = len(kernel)
+    extra = node.integers("output_padding") or (0,) * count
+    wanted = node.integers("output_shape")
+    auto = node.text("auto_pad", "NOTSET")
+    if wanted is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
+        window = slide(node, kernel)
+        padding, more = window.padding, list(extra)
+    else:
+        node.integers("pads")
+        strides, dilation = _each(node, "strides", count), _each(node, "dilations", count)
+        window = Slide(kernel, strides, dilation, ((0, 0),) * count)
+        sizes = node.sizes(0)[2:]
+        goal = tuple(s * t for s, t in zip(sizes, strides, strict=True))
+        goal = goal if wanted is None else wanted[-count:]
+        sides, more = [], list(extra)
+        for at in range(count):
+            whole = strides[at] * (sizes[at] - 1) + extra[at] + window.reach(at)
+            total = max(0, whole - goal[at])
+            more[at] += max(0, goal[at] - whole)
+            small, large = total // 2, total - total // 2
+            sides.append((small, large) if auto == "SAME_UPPER" else (large, small))
+        padding = tuple(sides)
+    y = conv_transpose(
+        node.x(0),
+        node.x(1),
+        strides=window.strides,
+        padding=padding,
+        dilation=window.dilation,
+        groups=node.integer("group", 1),
+        output_padding=tuple(more),
+    )
+    return with_bias(node, y, 2)
+
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+def _pool_window(node: Node, dilated: bool = True) -> Slide:
+    kernel = node.integers("kernel_shape") or ()
+    if node.rank() < 3 or len(kernel) != node.rank() - 2 or any(each < 1 for each in kernel):
+        expected, found = f"{node.rank() - 2} sizes", str(kernel)
+        node.malformed(f"{node.proto.op_type} takes a kernel for each axis.", expected, found)
+    return slide(node, kernel, dilated)
+
+
+def _max_pool(node: Node) -> Expr:
+    node.ignore("storage_order")  # it orders the indices, which are not supported
+    window = _pool_window(node)
+    return max_pool(
+        node.x(),
+        kernel=window.kernel,
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        ceil_mode=node.flag("ceil_mode"),
+    )
+
+
+def _average_pool(node: Node) -> Expr:
+    window = _pool_window(node, node.opset >= 19)
+    ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
+    if set(window.dilation) <= {1}:
+        return avg_pool(
+            node.x(),
+            kernel=window.kernel,
+            strides=window.strides,
+            padding=window.padding,
+            ceil_mode=ceil,
+            count_include_pad=padded,
+        )
+    x = in_f32(node.x())
+    held = full(shape=shape(x), value=1.0, dtype=dtype(x))
+    border = ((0, 0), (0, 0), *window.padding)
+    held = pad(held, border, constant_values=1.0 if padded else 0.0)
+    total = _windows(node, pad(x, border), window, ceil)
+    return to(divide(total, _windows(node, held, window, ceil)), node.type().dtype)
+
+
+def _windows(node: Node, x: Expr, window: Slide, ceil: bool) -> Expr:
+    """The sum of each window of padded images."""
+    count = len(window.kernel)
+    extra = [(0, 0)] * count
+    if ceil:
+        for at in range(count):
+            size, stride = known(shape(x)[2 + at]), window.strides[at]
+            if size is None:
+                node.unsupported("ceil_mode with dilations needs known sizes.", "numbers")
+            room = size - window.reach(at)
+            number = -(-room // stride) + 1
+            before = size - window.padding[at][1]
+            if (number - 1) * stride >= before:
+                number -= 1
+            extra[at] = (0, max(0, (number - 1) * stride + window.reach(at) - size))
+    channels = known(shape(x)[1])
+    if channels is None:
+        node.unsupported("Dilations need a known number of channels.", "a number")
+    ones = full(shape=(channels, 1, *window.kernel), value=1.0, dtype=dtype(x))
+    return conv(
+        pad(x, ((0, 0), (0, 0), *extra)),
+        ones,
+        strides=window.strides,
+        dilation=window.dilation,
+        groups=channels,
+    )
+
+
+def _lp_pool(node: Node) -> Expr:
+    window = _pool_window(node, node.opset >= 18)
+    p = node.integer("p", 2)
+    x = in_f32(node.x())
+    border = ((0, 0), (0, 0), *window.padding)
+    powers = power(absolute(pad(x, border)), like(p, x))
+    total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
+    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+
+
+def _global_lp_pool(node: Node) -> Expr:
+    x, p = in_f32(node.x()), node.integer("p", 2)
+    axes = tuple(range(2, rank(x)))
+    total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)
+    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Conv":          _conv,
+    "ConvTranspose": _conv_transpose,
+    "MaxPool":       _max_pool,
+    "AveragePool":   _average_pool,
+    "LpPool":        _lp_pool,
+    "GlobalLpPool":  _global_lp_pool,
+}
+# fmt: on

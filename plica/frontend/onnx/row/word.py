@@ -1,0 +1,94 @@
+"""Words that rows are written with.
+
+>>> from plica.ir.graph import const
+>>> like(2, const([1.0], "f32")).dtype
+DType('f32')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.value import Value
+from plica.ir.dim import known
+from plica.ir.dtype import DType, f32
+from plica.ir.graph import Const, Expr, const
+from plica.ir.op.elementwise import cast
+from plica.ir.op.record import tensor_of
+from plica.ir.op.relation import Shape
+from plica.ir.op.shape import reshape
+from plica.ir.operator import Operator
+from plica.ir.scalar import index
+
+Made: TypeAlias = Expr | Value | Sequence[Expr | Value]
+Row: TypeAlias = Callable[[Node], Made]
+
+
+def like(value: bool | int | float, x: Expr) -> Const:
+    """A number of the dtype of x."""
+    return const(np.asarray(value).astype(dtype(x).numpy), dtype(x))
+
+
+def dtype(x: Expr) -> DType:
+    """The element type of x."""
+    return tensor_of(x).dtype
+
+
+def shape(x: Expr) -> Shape:
+    """The shape of x."""
+    return tensor_of(x).shape
+
+
+def rank(x: Expr) -> int:
+    """The number of axes of x."""
+    return len(tensor_of(x).shape)
+
+
+def to(x: Expr, wanted: DType) -> Expr:
+    """x in a dtype; nothing where it has it."""
+    return x if dtype(x) is wanted else cast(x, wanted)
+
+
+def in_f32(x: Expr) -> Expr:
+    """16-bit floats as f32."""
+    return cast(x, f32) if dtype(x).is_float and dtype(x).bits == 16 else x
+
+
+def along(vector: Expr, axis: int, of: int) -> Expr:
+    """A vector as a tensor of rank `of` that broadcasts along an axis."""
+    (size,) = shape(vector)
+    return reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
+
+
+def as_scalar(x: Expr) -> Expr:
+    """A tensor of one element as one of rank 0."""
+    return x if rank(x) == 0 else reshape(x, ())
+
+
+def is_one(x: Expr) -> bool:
+    """Whether x has exactly one element."""
+    return all(known(size) == 1 for size in shape(x))
+
+
+def direct(record: Operator) -> Row:
+    """The operator that has the same inputs and no attributes."""
+    return lambda node: record(*(node.x(at) for at in range(len(record.inputs))))
+
+
+def axis_in(node: Node, axis: int, of: int) -> int:
+    """An axis counted from the front."""
+    if not -of <= axis < of:
+        node.malformed("There is no such axis.", f"from {-of} to {of - 1}", str(axis))
+    return axis % of
+
+
+def axes_in(node: Node, axes: Sequence[int], of: int) -> tuple[int, ...]:
+    """Different axes counted from the front, in the order given."""
+    found = tuple(axis_in(node, each, of) for each in axes)
+    if len(set(found)) != len(found):
+        node.malformed("An axis is named twice.", "different axes", str(tuple(axes)))
+    return found

@@ -1,0 +1,247 @@
+"""Binders in rules: nothing is captured by what a right side binds, and nothing escapes.
+
+Holes may stand under binders (`Let`, `Function`, `Clause`), and a rule may move them.  What fills a
+hole that leaves the scope of a variable must not speak of it: there the rule does not apply.  What
+fills a hole that comes under a binder and speaks of an outer variable of the same name must keep
+its meaning: there the binder gets another name.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Let, Tuple, Var
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite.make import rule
+>>> from plica.rewrite.pattern import holes
+>>> w, x, y, z = holes("w x y z")
+>>> hoist = rule("hoist", Tuple((Let(w, x, y), z)), Let(w, x, Tuple((y, z))))
+>>> p, q = (Var(Name(name), tensor((2,), "f32")) for name in "pq")
+>>> moved = hoist.at(Tuple((Let(q, p, q + q), q)))  # the last q is another
+>>> str(moved.var.name), moved.body.items[1] is q
+('q_1', True)
+>>> rule("drop", Let(w, x, y), y).at(Let(q, p, q + q)) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import fields_of_children, free_vars, name_of, rename, substitute
+from plica.core.fold import post_order
+from plica.core.name import fresh
+from plica.core.term import Term, rebuild
+from plica.ir.graph import Var
+from plica.rewrite.pattern import Hole
+
+# Any: what fills a hole is a term, an attribute's value or a tuple of arguments.
+Filling: TypeAlias = Mapping[str, Any]
+Scope: TypeAlias = frozenset[str]
+NOTHING: Final[Scope] = frozenset()
+
+
+def scopes(pattern: Term) -> dict[str, tuple[Scope, ...]]:
+    """For each hole, under which bound holes it stands, place by place."""
+    found: dict[str, dict[Scope, None]] = {}
+    seen: set[tuple[Term, Scope]] = set()
+    stack: list[tuple[Term, Scope]] = [(pattern, NOTHING)]
+    while stack:
+        node, scope = stack.pop()
+        if (node, scope) in seen:
+            continue
+        seen.add((node, scope))
+        if type(node).hole:
+            found.setdefault(node.name, {})[scope] = None  # type: ignore[attr-defined]  # every hole has a name
+            continue
+        hidden = _bound_in(node)
+        stack.extend((kid, scope | hidden.get(at, NOTHING)) for at, kid in fields_of_children(node))
+    return {name: tuple(places) for name, places in found.items()}
+
+
+def bound_holes(pattern: Term) -> Scope:
+    """The holes that stand for a variable the pattern binds."""
+    return NOTHING.union(
+        *(_holes_in(getattr(node, own)) for node in post_order(pattern) for own, _ in _binds(node))
+    )
+
+
+def opened(*patterns: Term) -> tuple[tuple[Term, ...], dict[str, Var]]:
+    """The patterns with holes for the variables they bind by name, and what fills those holes."""
+    holes: dict[Term, Hole] = {}
+    made = tuple(_opened(each, {}, holes) for each in patterns)
+    return made, {hole.name: var for var, hole in holes.items() if isinstance(var, Var)}
+
+
+def _opened(node: Term, inside: dict[Term, Hole], holes: dict[Term, Hole]) -> Term:
+    """Recursion over a pattern."""
+    if node in inside:
+        return inside[node]
+    if type(node).hole or type(node).variable or not node._children:
+        return node
+    here: dict[str, dict[Term, Hole]] = {}
+    for own, scope in _binds(node):
+        for var in _variables_in(getattr(node, own)):
+            hole = holes.setdefault(var, Hole(f"{var.name} bound here {len(holes)}"))
+            for at in (own, *scope):
+                here.setdefault(at, {})[var] = hole
+    kids = [
+        _opened(kid, inside | here[at] if at in here else inside, holes)
+        for at, kid in fields_of_children(node)
+    ]
+    return rebuild(node, tuple(kids))
+
+
+def is_clear(pattern: Term) -> Callable[[Filling], bool] | None:
+    """A test of what fills a left side, None where there is nothing to test.
+
+    A hole that stands both under a binder and outside it is filled by what does not speak of the
+    variable, or it would not be the same twice; binders inside one another bind different ones.
+    """
+    (whole,), named = opened(pattern)
+    places = scopes(whole)
+    uneven = tuple(
+        (hole, NOTHING.union(*each) - each[0].intersection(*each))
+        for hole, each in places.items()
+        if len(set(each)) > 1
+    )
+    nested = tuple(dict.fromkeys(s for each in places.values() for s in each if len(s) > 1))
+    if not uneven and not nested:
+        return None
+
+    def clear(filling: Filling) -> bool:
+        whole = {**named, **filling}
+        for scope in nested:
+            if len({whole[name] for name in scope}) < len(scope):
+                return False
+        return not any(_speaks(whole[hole], names, whole) for hole, names in uneven)
+
+    return clear
+
+
+@frozen
+class Move:
+    """How a rule moves holes between scopes, each with the bound holes that matter.
+
+    `escaping`: it leaves their scope.  `entering`: it comes into it.  `inside`: it stays there.
+    """
+
+    template: Term
+    named: dict[str, Var]
+    escaping: tuple[tuple[str, Scope], ...]
+    entering: tuple[tuple[str, Scope], ...]
+    inside: tuple[tuple[str, Scope], ...]
+
+    def filled(self, filling: Filling) -> dict[str, Any] | None:
+        """The filling with binders renamed that would capture; None where something escapes."""
+        whole = {**self.named, **filling}
+        if any(_speaks(whole[hole], names, whole) for hole, names in self.escaping):
+            return None
+        caught = [
+            name
+            for hole, names in self.entering
+            for name in sorted(names)
+            if _speaks(whole[hole], (name,), whole)
+        ]
+        for name in dict.fromkeys(caught):
+            self._rename(name, whole)
+        return whole
+
+    def _rename(self, name: str, whole: dict[str, Any]) -> None:
+        old = whole[name]
+        used = {name_of(var) for value in whole.values() for var in _free(value)}
+        used |= {each.name for each in post_order(self.template) if isinstance(each, Var)}
+        new = whole[name] = rename(old, fresh(name_of(old), used))
+        for hole, names in self.inside:
+            if name in names and hole != name:
+                whole[hole] = _substituted(whole[hole], {old: new})
+
+
+def move(left: Term, right: Term) -> Move | None:
+    """What is to be seen to where a rule fills its right side; None where nothing is bound."""
+    if not any(type(node).binds for node in (*post_order(left), *post_order(right))):
+        return None
+    (before, after), named = opened(left, right)
+    came, goes = scopes(before), scopes(after)
+    escaping, entering, inside = [], [], []
+    for hole, places in goes.items():
+        was = came.get(hole, (NOTHING,))
+        # Where alternatives differ, what is not filled does not matter, and a new name never hurts.
+        ever, always = NOTHING.union(*was), was[0].intersection(*was)
+        escaping.append((hole, ever - places[0].intersection(*places)))
+        entering.append((hole, NOTHING.union(*places) - always - {hole}))
+        inside.append((hole, ever))
+    return Move(
+        after,
+        named,
+        tuple(each for each in escaping if each[1]),
+        tuple(each for each in entering if each[1]),
+        tuple(each for each in inside if each[1]),
+    )
+
+
+def loose_binders(left: Term, right: Term) -> list[str]:
+    """The bound holes of a left side that its right side uses where nothing binds them."""
+    bound = bound_holes(left)
+    always = {name for name, each in scopes(left).items() if all(name in s for s in each)}
+    return sorted(
+        name
+        for name, each in scopes(right).items()
+        if name in bound & always and any(name not in scope for scope in each)
+    )
+
+
+def _binds(node: Term) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return () if type(node).hole else type(node).binds
+
+
+def _bound_in(node: Term) -> dict[str, Scope]:
+    """For each field of a node, the bound holes that are in scope there."""
+    hidden: dict[str, Scope] = {}
+    for own, scope in _binds(node):
+        names = _holes_in(getattr(node, own))
+        for at in (own, *scope) if names else ():
+            hidden[at] = hidden.get(at, NOTHING) | names
+    return hidden
+
+
+def _introduced(value: Any) -> list[Any]:
+    """The holes and variables of a binding field."""
+    found: list[Any] = []
+    stack: list[Any] = list(value) if isinstance(value, tuple) else [value]
+    while stack:
+        node = stack.pop()
+        if type(node).hole or type(node).variable:
+            found.append(node)
+        elif not type(node).mentioned:
+            stack.extend(node._children)
+    return found
+
+
+def _holes_in(value: Any) -> Scope:
+    return frozenset(each.name for each in _introduced(value) if type(each).hole)
+
+
+def _variables_in(value: Any) -> list[Var]:
+    return [each for each in reversed(_introduced(value)) if isinstance(each, Var)]
+
+
+def _free(value: Any) -> Iterable[Term]:
+    """The variables that what fills a hole speaks of; an attribute's value has none."""
+    if isinstance(value, Term):
+        return free_vars(value)
+    if isinstance(value, tuple):
+        return [var for each in value if isinstance(each, Term) for var in free_vars(each)]
+    return ()
+
+
+def _speaks(value: Any, names: Iterable[str], whole: Filling) -> bool:
+    free = _free(value)
+    return any(name in whole and whole[name] in free for name in names)
+
+
+def _substituted(value: Any, mapping: dict[Term, Term]) -> Any:
+    if isinstance(value, Term):
+        return substitute(value, mapping)
+    if isinstance(value, tuple):
+        return tuple(_substituted(each, mapping) for each in value)
+    return value

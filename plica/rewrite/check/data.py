@@ -1,0 +1,53 @@
+"""Data that rules are sensitive to: zeros of both signs, nan, inf, extremes, small numbers.
+
+>>> from plica.ir.type import tensor
+>>> array(tensor((2, 2), "i8"), lambda options: options[0]).tolist()
+[[0, 0], [0, 0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from plica.ir.dim import known
+from plica.ir.dtype import DType, bool_
+from plica.ir.type import TensorType, Type
+
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
+Shape: TypeAlias = tuple[int, ...]
+
+
+def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:
+    """An array of a type: a few interesting values repeated, or a ramp that tells places apart."""
+    assert isinstance(of, TensorType)
+    shape = sizes(of)
+    count = int(np.prod(shape, dtype=np.int64))
+    values = [choose(numbers(of.dtype)) for _ in range(choose((1, 2, 3, 4)))]
+    flat = np.resize(np.array(values, of.dtype.numpy), count)
+    if of.dtype is not bool_ and choose((False, True)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = flat + np.arange(count).astype(of.dtype.numpy)
+    return flat.astype(of.dtype.numpy).reshape(shape)
+
+
+def numbers(of: DType) -> Sequence[Any]:
+    """Numbers of a dtype, the simple ones first."""
+    if of is bool_:
+        return (False, True)
+    if of.is_float:
+        big = 3e38 if of.bits >= 32 else 3e4
+        small = 1e-40 if of.bits >= 32 else 1e-6
+        inf, nan = float("inf"), float("nan")
+        plain = (0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 0.0, -0.0, 3.0, -2.0, 1.25, -0.75, 0.1)
+        return (*plain, inf, -inf, nan, small, -small, 100.0, big, -big)
+    low, high = of.bounds
+    near = (0, 1, 2, 3, 5) + ((-1, -2, -3) if low < 0 else ())
+    return (*near, high, low, high - 1, low + 1)
+
+
+def sizes(of: TensorType) -> Shape:
+    """The shape in numbers; a symbolic size counts as none."""
+    return tuple(known(n) or 0 for n in of.shape)

@@ -1,0 +1,83 @@
+"""Libraries for C: the example compiles, runs, and computes what Python computes."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plica.runtime.error import ArtefactError, UnsupportedError
+from plica.runtime.export import export, header_text, identifier
+from plica.runtime.link import can_link
+from tests.runtime.model import inputs, model
+
+needs_cc = pytest.mark.skipif(
+    not can_link() or shutil.which("cc") is None, reason="there is no C compiler"
+)
+
+
+@needs_cc
+def test_the_example_runs(tmp_path: Path) -> None:
+    model().export(tmp_path / "libsmall.so")
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["libsmall.so", "small.h", "small_example.c"]
+    line = ["cc", "-Wall", "-Werror", "small_example.c", "-L.", "-lsmall", "-o", "example"]
+    subprocess.run(line, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        ["./example"],
+        cwd=tmp_path,
+        env={"LD_LIBRARY_PATH": "."},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    x = (np.arange(12) % 7 / 7).astype(np.float32).reshape(3, 4)
+    w = (np.arange(20) % 7 / 7).astype(np.float32).reshape(4, 5)
+    expected = model()(x, w, np.zeros(2, np.int64))
+    for line_, array in zip(done.stdout.splitlines(), expected, strict=True):
+        assert float(line_.split()[1]) == pytest.approx(float(array.sum()), rel=1e-4)
+
+
+@needs_cc
+def test_it_is_called_through_ctypes(tmp_path: Path) -> None:
+    model().export(tmp_path / "libother.so", name="my model")
+    library = ctypes.CDLL(str(tmp_path / "libother.so"))
+    library.my_model_threads(ctypes.c_int64(2))
+    call = library.my_model
+    call.restype = ctypes.c_int64
+    arrays = inputs(5)
+    outputs = [np.empty(port.shape, port.numpy) for port in model().outputs]
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *outputs)]
+    assert call(*pointers, None) == 0
+    expected = model()(*arrays)
+    assert all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
+    arrays[2][0] = 77
+    assert call(*pointers, None) > 0
+    assert not hasattr(library, "plica_main")
+
+
+def test_names_become_names_of_c() -> None:
+    assert identifier("a.b-c") == "a_b_c"
+    assert identifier("3d") == "model_3d"
+    assert identifier("") == "model"
+    if can_link():
+        assert "int64_t f(const float *in_x" in header_text(model().artefact, "f")
+
+
+@pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+def test_a_missing_or_failing_compiler_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(UnsupportedError) as caught:
+        export(model().artefact, tmp_path / "libx.so")
+    assert caught.value.code == "missing-tool"
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(ArtefactError) as failed:
+        export(model().artefact, tmp_path / "libx.so")
+    assert failed.value.code == "missing-tool"
+    assert list(tmp_path.iterdir()) == []

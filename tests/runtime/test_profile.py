@@ -1,0 +1,48 @@
+"""Profiles: every launch is noted, and notes end when the profile does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plica.ir.script import from_text
+from plica.pipeline import compile
+from plica.runtime.link import can_link
+from plica.runtime.load import load
+from tests.runtime.model import inputs, model
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+
+def test_every_launch_is_noted(tmp_path: Path) -> None:
+    model().save(tmp_path / "m.plica")
+    for exe in (model(), load(tmp_path / "m.plica")):
+        found = exe.profile(*inputs(), runs=3)
+        assert [row.calls for row in found.rows] == [3] * len(exe.artefact.launches)
+        assert all(row.seconds >= 0 for row in found.rows)
+        assert sum(row.seconds for row in found.rows) <= found.seconds
+        assert str(found).count("\n") == len(found.rows) + 1
+        json.dumps(found.to_data())
+        again = exe.profile(*inputs(), runs=1, peak=100.0, bandwidth=10.0)
+        assert "peak" in str(again)
+        assert [row.calls for row in again.rows] == [1] * len(found.rows)
+
+
+def test_operations_and_bytes_are_counted() -> None:
+    text = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(8, 16), f32], w: Tensor[(16, 4), f32]) -> Tensor[(8, 4), f32]:
+    return op.matmul(x, w)
+"""
+    exe = compile(from_text(text), cache=False)
+    (launched,) = exe.artefact.launches
+    assert 2 * 8 * 16 * 4 <= launched.operations <= 3 * 8 * 16 * 4
+    assert launched.bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    (row,) = exe.profile(np.ones((8, 16), np.float32), np.ones((16, 4), np.float32)).rows
+    assert row.calls == 10

@@ -1,0 +1,164 @@
+"""The store: entries are whole or absent, damaged ones are made again, the oldest go first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.unit import units
+from plica.frontend.zoo import resnet
+from plica.ir.module import Module
+from plica.ir.script import from_text
+from plica.pipeline import compile, lower
+from plica.runtime.link import can_link
+from plica.runtime.store import LIMIT, Store, key_of, user_store
+from tests.runtime.model import inputs, module
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*"))
+
+
+@given(st.lists(st.binary(max_size=4), max_size=4), st.lists(st.binary(max_size=4), max_size=4))
+def test_keys_tell_parts_apart(a: list[bytes], b: list[bytes]) -> None:
+    assert (key_of(*a) == key_of(*b)) == (a == b)
+
+
+def test_a_damaged_entry_is_as_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(key_of("a"), b"value")
+    assert store.get(key_of("a")) == b"value"
+    (path,) = entries(tmp_path)
+    for bad in (b"", b"plica1\n", path.read_bytes()[:-1], path.read_bytes() + b"x"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bad)
+        assert store.get(key_of("a")) is None
+        assert entries(tmp_path) == []
+    store.put(key_of("a"), b"value")
+    assert store.get(key_of("a")) == b"value"
+
+
+def test_what_was_used_least_recently_goes(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=5000)
+    for number in range(10):
+        store.put(key_of(str(number)), bytes(1000))
+    for number, path in enumerate(store._path(key_of(str(each))) for each in range(10)):
+        os.utime(path, (number, number))
+    assert store.get(key_of("0")) is not None  # used now
+    store.sweep()
+    left = [each for each in range(10) if store.get(key_of(str(each))) is not None]
+    assert left == [0, 8, 9]
+
+
+def test_many_writers_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    seen: list[bytes | None] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            store.put(key_of("same"), bytes([7]) * 5000)
+            seen.append(store.get(key_of("same")))
+
+    writers = [threading.Thread(target=work, args=(each,)) for each in range(4)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    assert set(seen) == {bytes([7]) * 5000}
+    assert len(entries(tmp_path)) == 1
+
+
+def test_a_folder_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = Store(tmp_path / "file")
+    store.put(key_of("a"), b"value")
+    assert store.get(key_of("a")) is None
+
+
+def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLICA_CACHE", "off")
+    assert user_store() is None
+    monkeypatch.setenv("PLICA_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = user_store()
+    assert found is not None
+    assert (found.folder, found.limit) == (tmp_path / "plica", LIMIT)
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path / "here"))
+    monkeypatch.setenv("PLICA_CACHE_BYTES", "5")
+    found = user_store()
+    assert found is not None
+    assert (found.folder, found.limit) == (tmp_path / "here", 5)
+
+
+def test_a_model_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    first = compile(module(), threads=3)
+    expected = first(*inputs())
+    bytes_ = first.artefact.objects
+    text = first.source("llvm")
+    del first
+    monkeypatch.setattr(toolchain, "emit", None)  # nothing may be compiled from here on
+    second = compile(module(), threads=3)
+    assert second.artefact.objects == bytes_
+    assert all(np.array_equal(a, b) for a, b in zip(second(*inputs()), expected, strict=True))
+    assert second.source("llvm") == text
+    assert second.artefact.record().contract
+
+
+def test_a_damaged_store_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    expected = compile(module(), threads=3)(*inputs())
+    for path in entries(tmp_path):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 255
+        path.write_bytes(data)
+    again = compile(module(), threads=3)(*inputs())
+    assert all(np.array_equal(a, b) for a, b in zip(again, expected, strict=True))
+
+
+CHAIN = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(8, 8), f32], w: Tensor[(8, 8), f32]) -> Tensor[(8, 8), f32]:
+    a = op.nn.softmax(op.matmul(x, w), axis=-1)
+    b = {edited}(op.matmul(a, a))
+    return op.nn.softmax(op.matmul(b, op.transpose(b)), axis=0)
+"""
+
+
+def compiled(of: Module, store: Store) -> tuple[str, ...]:
+    here = toolchain.host()
+    lowered = lower(of)
+    return units(lowered.program, lowered.plan, here, False, store).compiled
+
+
+def test_editing_an_operator_compiles_the_kernels_that_contain_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    before, after = (
+        from_text(CHAIN.format(edited=name)) for name in ("op.nn.relu", "op.nn.sigmoid")
+    )
+    assert len(compiled(before, store)) > 2
+    assert compiled(before, store) == ()
+    changed = compiled(after, store)
+    assert len(changed) == 1
+    assert "sigmoid" in changed[0]
+    assert compiled(after, store) == ()
+
+
+@pytest.mark.slow
+def test_another_class_count_compiles_the_last_layers_only(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = compiled(resnet(18, image=32, width=0.125, classes=10), store)
+    again = compiled(resnet(18, image=32, width=0.125, classes=12), store)
+    assert 0 < len(again) < len(first) / 4

@@ -1,0 +1,120 @@
+"""`plica compile`, `plica run` and `plica verify`: from a script to arrays, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plica.cli import main
+from plica.runtime.archive import read
+from plica.runtime.elf import header
+from plica.runtime.link import can_link
+from tests.runtime.model import SOURCE, inputs, model
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script, its artefact, and arrays."""
+    inside = tmp_path_factory.mktemp("cli")
+    (inside / "m.py").write_text(SOURCE, encoding="utf-8")
+    for name, array in zip(("x", "w", "at"), inputs(), strict=True):
+        np.save(inside / f"{name}.npy", array)
+    assert main(["compile", str(inside / "m.py"), "-o", str(inside / "m.plica")]) == 0
+    return inside
+
+
+def given(folder: Path, *names: str) -> list[str]:
+    return [word for name in names for word in ("--input", f"{name}={folder / name}.npy")]
+
+
+def test_compile_then_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "out.npz"
+    words = ["run", str(folder / "m.plica"), *given(folder, "x", "w", "at")]
+    assert main([*words, "-o", str(out)]) == 0
+    assert "output[0]: Tensor[(3, 5), f32]" in capsys.readouterr().out
+    found = np.load(out)
+    for port, expected in zip(model().outputs, model()(*inputs()), strict=True):
+        assert np.array_equal(found[port.name], expected)
+    assert main(words) == 0
+    assert "[[" in capsys.readouterr().out
+
+
+def test_run_needs_nothing_of_the_compiler(folder: Path) -> None:
+    code = (
+        "import sys; from plica.cli import main; code = main(sys.argv[1:]);"
+        "print(*sys.modules); sys.exit(code)"
+    )
+    words = ["run", str(folder / "m.plica"), *given(folder, "x", "w", "at")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.split()) & {"llvmlite", "pyrsistent", "attr", "rich"}
+
+
+def test_run_refuses_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    artefact = str(folder / "m.plica")
+    assert main(["run", artefact, *given(folder, "x", "w")]) == 1
+    assert "'at' is not given" in capsys.readouterr().err
+    assert main(["run", artefact, "--input", "x"]) == 1
+    assert "name=file.npy" in capsys.readouterr().err
+    assert main(["run", artefact, "--input", f"x={folder / 'm.py'}"]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    artefact = str(folder / "m.plica")
+    assert main(["verify", artefact, "--model", str(folder / "m.py")]) == 0
+    assert "good" in capsys.readouterr().out
+    assert main(["verify", artefact, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["workspace"] == model().workspace
+    other = folder / "other.py"
+    other.write_text(SOURCE.replace("op.tan", "op.sin"), encoding="utf-8")
+    assert main(["verify", artefact, "--model", str(other)]) == 1
+    assert "not compiled from this model" in capsys.readouterr().err
+    data = bytearray((folder / "m.plica").read_bytes())
+    data[len(data) // 3] ^= 1
+    (folder / "bad.plica").write_bytes(data)
+    assert main(["verify", str(folder / "bad.plica")]) == 1
+    assert "damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("triple", "machine"),
+    [
+        ("x86_64-unknown-linux-musl", "x86_64"),
+        ("aarch64-unknown-linux-gnu", "aarch64"),
+        ("riscv64-unknown-linux-gnu", "riscv64"),
+        ("armv7-unknown-linux-gnueabihf", "arm"),
+    ],
+)
+def test_compile_for_another_machine(folder: Path, triple: str, machine: str) -> None:
+    out = folder / f"{machine}.plica"
+    assert main(["compile", str(folder / "m.py"), "-o", str(out), "--target", triple]) == 0
+    (code,) = [data for name, data in read(out).items() if name.endswith(".o")]
+    found = header(code)
+    assert found.machine == machine
+    assert found.bits == (32 if machine == "arm" else 64)
+    assert main(["verify", str(out)]) == 0
+    if machine != "x86_64":
+        assert main(["run", str(out)]) == 1
+
+
+def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(folder / "no.plica")
+    assert main(["compile", str(folder / "nothing.py"), "-o", out]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    assert main(["compile", str(folder / "m.onnx"), "-o", out]) == 1
+    assert "ONNX" in capsys.readouterr().err
+    assert main(["compile", str(folder / "m.py"), "-o", out, "--target", "no-such-machine"]) == 1
+    assert "no code for no-such-machine" in capsys.readouterr().err
+    assert main(["compile", str(folder / "m.py"), "-o", out, "--contract", "loose"]) == 1
+    assert not Path(out).exists()
