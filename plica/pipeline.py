@@ -49,7 +49,7 @@ from plica.ir.passes import Pass, Pipeline
 from plica.ir.script import Scripted, as_module
 from plica.ir.show import show_kernel
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import Contract, exact, fused, named, reassociates
+from plica.rewrite.contract import KNOWN, Contract, exact, fused, named, reassociates
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
 from plica.rewrite.history import History
@@ -143,8 +143,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     _check_options(threads, database)
     machine = find_target(target)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
-    chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
     kept = contract_of(contract)
+    chosen = packs_of(wanted, kept)
     module = as_module(mod)
     count = cores() if threads is None else threads
     key = (module, machine, kept, chosen, count)
@@ -161,8 +161,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     stored = store.get(entry) if store is not None and entry else None
     with paused():  # nothing the compiler makes is cyclic
         if stored is not None:
-            members = archive.unpack(stored)
-            artefact = from_members(members, lambda: record(later()))
+            members = archive.unpack(stored, checked=True)  # the store has compared digests
+            artefact = from_members(members, lambda: record(later()), checked=True)
             made = executable(artefact, texts=_texts(later, machine))
         else:
             made = build(later(), machine, count, store)
@@ -180,9 +180,26 @@ def contract_of(given: Contract | str | None) -> Contract:
     found = named(given) if isinstance(given, str) else given
     if isinstance(found, Contract):
         return found
-    message = "compile() does not know this float contract."
-    expected = "exact, signless_zero, fused, reassociates or approx(rel)"
-    raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
+    message = "This float contract is not known."
+    raise UnsupportedError(Diagnostic("unsupported", message, None, KNOWN, repr(given)))
+
+
+def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ...]:
+    """The packs meant; one that would do nothing under the contract is refused."""
+    chosen = tuple(find_pack(each) if isinstance(each, str) else each for each in wanted)
+    wrong = []
+    for each in chosen:
+        if not isinstance(each, Pack):
+            message = "This is no rule pack."
+            wrong.append(Diagnostic("unsupported", message, None, "a name or a Pack", repr(each)))
+        elif len(each) and not len(each.within(contract)):
+            message = f"No rule of the pack {each.name} is within the contract {contract}."
+            hint = f"Ask for it: contract='{each.contract}'."
+            found = f"{each.name} keeps {each.contract}"
+            wrong.append(Diagnostic("unsupported", message, None, str(contract), found, hint))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])
+    return chosen
 
 
 def lower(

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
-from plica.cli.rules import count, named_packs
+from plica.cli.rules import count, named_contract, named_packs, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     graph.add_argument("--examples", type=count, default=200, help="how many modules (200)")
-    graph.add_argument("--seed", type=int, default=0, help="the same seed, the same modules")
+    graph.add_argument("--seed", type=int, default=0,
+                       help="the same seed, the same modules, one after another")  # fmt: skip
     graph.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
                        help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
     graph.add_argument("--contract", default="exact",
@@ -68,18 +69,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     schedule.set_defaults(verb=fuzz_schedule)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb."""
-    code: int = arguments.verb(arguments)
-    return code
-
-
 def fuzz_graph(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
-    from plica.pipeline import contract_of
     from plica.rewrite.fuzz import fuzz
 
-    contract = contract_of(arguments.contract)
+    contract = named_contract(arguments.contract)
     extra = [pack for name in arguments.rules for pack in named_packs(name)]
     if arguments.plant:
         extra.append(planted())
@@ -92,11 +86,24 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
         every=arguments.native,
         focus=[rule for pack in extra for rule in pack.within(contract)],
     )
+    _say_unused(extra, contract)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print(report)
     return 0 if report.finding is None else 1
+
+
+def _say_unused(extra: Sequence[Pack], contract: Contract) -> None:
+    """Say on the error stream which rules were asked for and are not within the contract."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    for pack in extra:
+        names = ", ".join(rule.name for rule in pack if not rule.contract <= contract)
+        if names:
+            hint = f"Try --contract '{pack.contract}'."
+            console.print(f"Not within {contract}, so not used, of {pack.name}: {names}. {hint}")
 
 
 def fuzz_schedule(arguments: argparse.Namespace) -> int:
@@ -174,6 +181,7 @@ def _nested(flat: Iterator[Any], of: Type | None) -> Any:
 
 def _print(report: Report) -> None:
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(highlight=False)
     uses = sum(report.fired.values())
@@ -187,7 +195,7 @@ def _print(report: Report) -> None:
         console.print("[green]All mean afterwards what they meant before.[/]")
         return
     name = f"the rule {found.rule} of {found.stage}" if found.rule else found.stage
-    console.print(f"[red]Wrong:[/] {name}: {found.reason}", markup=True)
+    console.print(f"[red]Wrong:[/] {escape(name)}: {escape(found.reason)}")
     console.print("A smallest case, as a test:\n")
     print(found.pytest)
 

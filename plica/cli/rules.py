@@ -1,10 +1,17 @@
-"""`plica rules`: which rule packs there are, and what is known of their rules."""
+"""`plica rules`: which rule packs there are, and what is known of their rules.
+
+Exit codes: 0 where every rule is good, 1 where one is refused, refuted or was never tried, 2 where
+there is no such pack, file or contract, or the file cannot be run.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import linecache
 import runpy
+import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +20,18 @@ from plica.runtime.error import Diagnostic, Place, PlicaError
 
 if TYPE_CHECKING:
     from plica.rewrite.check.verdict import Verdict
+    from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
 
-LEAST: Final = 1
-"""A rule that no instance was found for has not been tested."""
+FAILURES: Final = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
+    RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
+"""What running somebody's file may end with."""
+
+
+class WrongUsage(PlicaError):
+    """What the command line names is not there, or cannot be read."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     checking.add_argument("pack", help="the name of a pack, or a Python file that makes some")
     checking.add_argument("--examples", type=count, default=200, help="instances a rule (200)")
     checking.add_argument("--seed", type=int, default=0, help="the same seed, the same instances")
+    checking.add_argument("--contract", help="only rules within this float contract")
     checking.add_argument("--json", action="store_true", help="print JSON")
     checking.set_defaults(verb=check_packs)
 
@@ -46,8 +62,19 @@ def count(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the verb."""
-    code: int = arguments.verb(arguments)
+    """Run the verb; errors are JSON too where JSON was asked for."""
+    try:
+        code: int = arguments.verb(arguments)
+    except PlicaError as error:
+        code = 2 if isinstance(error, WrongUsage) else 1
+        if arguments.json:
+            print(json.dumps(error.to_data(), indent=2))
+        else:
+            from rich.console import Console
+
+            from plica.core.diagnostic import render
+
+            render(error, Console(stderr=True), line_of=linecache.getline)
     return code
 
 
@@ -80,52 +107,86 @@ def show_packs(arguments: argparse.Namespace) -> int:
 
 
 def check_packs(arguments: argparse.Namespace) -> int:
-    """Check every rule; exit code 1 where one is refuted or could not be tested."""
+    """Check every rule; exit code 1 where one is refuted or was never tried."""
     from plica.rewrite.check.run import check
-    from plica.rewrite.check.verdict import Proved, Tested
+    from plica.rewrite.check.verdict import is_good
 
+    within = None if arguments.contract is None else named_contract(arguments.contract)
     verdicts: list[Verdict] = []
     for pack in named_packs(arguments.pack):
-        verdicts.extend(check(pack, arguments.examples, arguments.seed))
-    good = all(
-        isinstance(each, Proved) or (isinstance(each, Tested) and each.cases >= LEAST)
-        for each in verdicts
-    )
+        kept = pack if within is None else pack.within(within)
+        verdicts.extend(check(kept, arguments.examples, arguments.seed))
     if arguments.json:
         print(json.dumps([each.to_data() for each in verdicts], indent=2))
     else:
         _print(verdicts)
-    return 0 if good else 1
+    return 0 if all(map(is_good, verdicts)) else 1
+
+
+def named_contract(word: str) -> Contract:
+    """The float contract written so."""
+    from plica.rewrite.contract import KNOWN, named
+
+    found = named(word)
+    if found is None:
+        message = "This float contract is not known."
+        raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
+    return found
 
 
 def named_packs(name: str) -> tuple[Pack, ...]:
     """The pack of a name, or those that a Python file makes."""
+    from plica.core.diagnostic import RuleRefused
     from plica.rewrite.pack import Pack, pack
     from plica.rewrite.packs import find_pack
     from plica.rewrite.rule import Rule
 
     if not name.endswith(".py"):
-        return (find_pack(name),)
+        try:
+            return (find_pack(name),)
+        except RuleRefused as refused:
+            raise WrongUsage(*refused.diagnostics) from None
     path = Path(name)
     if not path.is_file():
-        raise PlicaError(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
-    # The user's own file, named on the user's command line, is run as Python runs it.
-    found = runpy.run_path(name)
+        raise WrongUsage(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
+    # The user's own file, named on the user's command line, is run as Python runs it, and finds
+    # what lies beside it.
+    beside = str(path.parent.resolve())
+    sys.path.insert(0, beside)
+    try:
+        found = runpy.run_path(name)
+    except FAILURES as error:
+        raise WrongUsage(_broken(name, error)) from error
+    finally:
+        sys.path.remove(beside)
     packs = [value for value in found.values() if isinstance(value, Pack)]
     loose = [value for value in found.values() if isinstance(value, Rule)]
     if loose:
-        packs.append(pack(path.stem, *loose, version="0"))
+        packs.append(pack(path.stem, *dict.fromkeys(loose), version="0"))
     if not packs:
         message = "The file makes no pack and no rule."
-        raise PlicaError(Diagnostic("unknown-pack", message, Place(file=name)))
-    return tuple(packs)
+        raise WrongUsage(Diagnostic("unknown-pack", message, Place(file=name)))
+    return tuple(dict.fromkeys(packs))
+
+
+def _broken(name: str, error: BaseException) -> Diagnostic:
+    """What is wrong with a file that cannot be run, and in which of its lines."""
+    if isinstance(error, SyntaxError):
+        at = Place(file=error.filename or name, line=error.lineno, column=error.offset)
+        return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((each.lineno for each in reversed(frames) if each.filename == name), None)
+    found = f"{type(error).__name__}: {error}"
+    message = "The file fails when it is run."
+    return Diagnostic("broken-file", message, Place(file=name, line=line), found=found)
 
 
 def _print(verdicts: list[Verdict]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from plica.rewrite.check.verdict import Proved, Refuted, Tested
+    from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested
 
     console = Console()
     table = Table("rule", "verdict", "detail")
@@ -134,15 +195,19 @@ def _print(verdicts: list[Verdict]) -> None:
             case Proved(name, how):
                 table.add_row(name, "[green]proved[/]", how)
             case Tested(name, cases, overflowed, note):
-                word = "[green]tested[/]" if cases >= LEAST else "[red]untested[/]"
                 apart = f", {overflowed} overflowed" if overflowed else ""
-                table.add_row(name, word, f"{cases} instances{apart} {note}".strip())
+                detail = f"{cases} instances{apart} {note}".strip()
+                table.add_row(name, "[green]tested[/]", escape(detail))
+            case Untested(name, why):
+                table.add_row(name, "[red]untested[/]", escape(why))
             case Refuted(name, example):
-                table.add_row(name, "[red]refuted[/]", example.reason)
+                table.add_row(name, "[red]refuted[/]", escape(example.reason))
     console.print(table)
     for verdict in verdicts:
         if isinstance(verdict, Refuted):
-            console.print(f"\n[bold]{verdict.rule}[/]: a smallest counterexample, as a test")
+            console.print(
+                f"\n[bold]{escape(verdict.rule)}[/]: a smallest counterexample, as a test"
+            )
             print(verdict.counterexample.pytest)
 
 

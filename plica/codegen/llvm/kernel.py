@@ -148,6 +148,7 @@ class _Statements:
         self.values = values
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
+        self.count = 0  # how many parallel loops there were
         self.around = values.around
         self.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
@@ -197,7 +198,8 @@ class _Statements:
                 self._strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):
                 assert count is not None  # `can_share` asks for it
-                name = f"{self.name}.p{len(self.bodies)}"
+                self.count += 1
+                name = f"{self.name}.p{self.count}"
                 fill = partial(self._fill, loop)
                 self.bodies += share(loop, count, name, self.values, _shared_facts, fill)
             case "serial" | "parallel" | "vectorized" | "unrolled":

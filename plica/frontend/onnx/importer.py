@@ -200,15 +200,14 @@ def _check_operators(
 
 
 def combined(errors: list[PlicaError]) -> PlicaError:
-    """All errors as one: malformed if any is, a need for values if that is all there is."""
+    """All errors as one: malformed if any is, a need for values if any is that."""
     listed = [each for error in errors for each in error.diagnostics]
     if any(isinstance(error, Malformed) for error in errors):
         return Malformed(listed[0], *listed[1:])
-    if all(isinstance(error, NeedsValue) for error in errors):
-        inputs = {
-            name for error in errors if isinstance(error, NeedsValue) for name in error.inputs
-        }
-        return NeedsValue(listed[0], *listed[1:], inputs=tuple(sorted(inputs)))
+    needs = [error for error in errors if isinstance(error, NeedsValue)]
+    if needs:
+        inputs = sorted({name for error in needs for name in error.inputs})
+        return NeedsValue(listed[0], *listed[1:], inputs=tuple(inputs))
     return UnsupportedError(listed[0], *listed[1:])
 
 

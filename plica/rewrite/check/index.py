@@ -15,22 +15,7 @@ from typing import Any, Final, TypeAlias
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.dtype import bool_
-from plica.ir.scalar import (
-    Add,
-    And,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Mul,
-    Ne,
-    Or,
-    Scalar,
-    ScalarVar,
-    Sub,
-)
+from plica.ir.scalar import Add, FloorDiv, FloorMod, Le, Lit, Lt, Mul, Scalar, ScalarVar, Sub
 from plica.rewrite.check.report import as_comment, slug
 from plica.rewrite.check.verdict import Counterexample, Proved, Refuted, Tested, Untested, Verdict
 from plica.rewrite.index.point import value
@@ -84,7 +69,7 @@ def as_pytest(name: str, reason: str, left: Scalar, right: Scalar, at: Values) -
     words |= {atom: str(atom.name) for atom, _ in at if isinstance(atom, IndexHole | ScalarVar)}  # type: ignore[misc]  # a name or a word
     made = "".join(f'    {words[a]} = ScalarVar(Name("{words[a]}"), {_dtype(a)})\n' for a, _ in at)
     point = ", ".join(f"{words[atom]}: {number}" for atom, number in at)
-    return f'''from plica.core.name import Name
+    return f"""from plica.core.name import Name
 from plica.ir.dtype import bool_, i64
 from plica.ir.scalar import {classes}
 from plica.rewrite.index.point import value
@@ -97,13 +82,12 @@ def test_{slug(name)}() -> None:
     right = {as_python(right, words)}
     at = {{{point}}}
     assert value(left, at) == value(right, at)
-'''
+"""
 
 
 INFIX: Final[dict[type[Scalar], str]] = {
     Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", Lt: "<", Le: "<=",
 }  # fmt: skip
-NAMED: Final = (And, Or, Eq, Ne)
 
 
 def as_python(term: Scalar, words: dict[Scalar, str]) -> str:

@@ -1,13 +1,13 @@
 """Cases: a well-typed module and inputs for it, often one in which a given rule applies.
 
 Rules seldom match in random programs.  So half of the cases begin with an instance of the left side
-of some rule, on which a small program grows; rules that somebody asks about come more often.
+of some rule, on which a small program grows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -31,19 +31,27 @@ from plica.rewrite.rule import Rule
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
 
 
+TRIES: Final = 4
+"""How often an instance of a rule that was asked for is looked for."""
+
+
 @st.composite
 def cases(
-    draw: DrawFn, rules: Sequence[Rule] = (), focus: Sequence[Rule] = (), finite: bool = False
+    draw: DrawFn, rules: Sequence[Rule] = (), wanted: Rule | None = None, finite: bool = False
 ) -> Case:
-    """A module, inferred, and values for its inputs."""
-    speaking, wanted = _of_programs(rules), _of_programs(focus)
-    kinds = ["static", "any"] + ["rule", "rule"] * bool(speaking) + ["focus"] * 2 * bool(wanted)
-    kind = pick(draw, kinds[::-1])
+    """A module, inferred, and values for its inputs; with an instance of the rule `wanted`."""
+    speaking = of_programs(rules)
     made: Module | None = None
-    if kind in ("rule", "focus"):
-        made = _around(draw, pick(draw, speaking if kind == "rule" else wanted))
-    elif kind == "any":
-        made = draw(modules(depth=1))
+    if wanted is None:
+        kind = pick(draw, (["static", "any"] + ["rule", "rule"] * bool(speaking))[::-1])
+        if kind == "rule":
+            made = _around(draw, pick(draw, speaking))
+        elif kind == "any":
+            made = draw(modules(depth=1))
+    else:
+        kind = "wanted"
+        for _ in range(TRIES):
+            made = made or _around(draw, wanted)
     if made is not None and kind != "any" and not finite:  # data that rules are sensitive to
         whole = infer(made)
         types = [type_of(param) for param in whole.main_function().params]
@@ -52,7 +60,7 @@ def cases(
     return whole, draw(inputs_for(whole, finite))
 
 
-def _of_programs(rules: Sequence[Rule]) -> list[Rule]:
+def of_programs(rules: Sequence[Rule]) -> list[Rule]:
     """The rules that speak of programs, not of index terms."""
     return [rule for rule in rules if isinstance(rule.left, Expr)]
 

@@ -55,8 +55,9 @@ def formed(
     Terms of sums are joined in the order in which they come, unless it `reassociates`.
     """
     found = contraction(of)
-    if found is None:
-        return row_form(of, machine) if reassociates else None
+    along_rows = row_form(of, machine) if reassociates else None
+    if found is None or (found.weight is None and along_rows is not None):
+        return along_rows
     if found.reduced.dtype not in (f32, f64):
         return None
     whole = 1
@@ -65,7 +66,8 @@ def formed(
     if whole < FEWEST:
         return None
     found = merged(found) or found
-    known_weight = constant[found.inputs.index(found.weight.buffer)]
+    weight = found.weight
+    known_weight = weight is not None and constant[found.inputs.index(weight.buffer)]
     choices = [each for each in (_blocked(found, machine), _rowed(found, machine)) if each]
     if not choices:
         return None

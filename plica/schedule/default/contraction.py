@@ -4,7 +4,7 @@
 
 Matrix products and convolutions of all kinds are contractions.  An axis of the result stands in the
 weight alone (`lanes`), in the data alone (`pixels`), or in both (`shared`): what can be reused
-along it follows from that.
+along it follows from that.  Pools have no weight: axes along which windows slide are their pixels.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import buffer, compute, reduce
@@ -30,6 +30,7 @@ from plica.core.term import Term
 from plica.ir.dim import known, polynomial
 from plica.ir.scalar import (
     Buffer,
+    Combiner,
     Le,
     Lit,
     Load,
@@ -39,6 +40,7 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
     Select,
+    dtype_of,
     index,
 )
 from plica.ir.tensor import Compute
@@ -71,26 +73,33 @@ class Contraction:
     terms: tuple[ScalarVar, ...]
     sizes: Mapping[ScalarVar, int]
     data: Load
-    weight: Load
+    weight: Load | None
+    combiner: Combiner
     guarded: bool
-    """Whether the data is 0 where its place is outside."""
+    """Whether the data is `fill` where its place is outside."""
+    fill: Lit
     reduced: Buffer
     value: Scalar
 
     @cached_property
     def lanes(self) -> tuple[ScalarVar, ...]:
         """The axes along which data can be reused, those of length 1 left out."""
-        return self._within(self.weight, self.data)
+        return () if self.weight is None else self._within(self.weight, self.data)
 
     @cached_property
     def pixels(self) -> tuple[ScalarVar, ...]:
         """The axes along which weights can be reused, those of length 1 left out."""
-        return self._within(self.data, self.weight)
+        if self.weight is not None:
+            return self._within(self.data, self.weight)
+        apart = self.shared
+        return tuple([a for a in self.axes if a not in apart and self.sizes[a] > 1])
 
     @cached_property
     def shared(self) -> tuple[ScalarVar, ...]:
         """The axes along which nothing can be reused, those of length 1 left out."""
-        both = free_vars(self.data) & free_vars(self.weight)
+        both: frozenset[Term] = frozenset(self.data.indices)
+        if self.weight is not None:
+            both = free_vars(self.data) & free_vars(self.weight)
         return tuple([each for each in self.axes if each in both and self.sizes[each] > 1])
 
     @property
@@ -114,7 +123,7 @@ class Contraction:
 def contraction(of: Work) -> Contraction | None:
     """The contraction some work is, None where it is none that rules of thumb know."""
     compute, body = of.compute, of.compute.body
-    if not isinstance(body, Reduce) or body.combiner != "sum" or not isinstance(body.body, Mul):
+    if not isinstance(body, Reduce) or body.combiner not in ("sum", "max", "min"):
         return None
     pairs = [*zip(compute.axes, compute.shape, strict=True)]
     pairs += zip(body.axes, body.extents, strict=True)
@@ -124,13 +133,18 @@ def contraction(of: Work) -> Contraction | None:
         if not count:
             return None
         sizes[var] = count
-    left, weight = body.body.left, body.body.right
-    data, guards = (left, ()) if isinstance(left, Load) else _guarded(left)
-    if data is None or not isinstance(weight, Load) or data.buffer is weight.buffer:
+    left, weight = body.body, None
+    if isinstance(body.body, Mul) and body.combiner == "sum":
+        left, right = body.body.left, body.body.right
+        if not isinstance(right, Load) or not _is_plain(right, sizes):
+            return None
+        weight = right
+    data, guards, fill = _guarded(left)
+    if data is None or (weight is not None and data.buffer is weight.buffer):
         return None
     if not all(_says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
         return None
-    if not _is_plain(weight, sizes):
+    if weight is not None and fill.value != 0:
         return None
     reduced, value = of.reduced, of.value
     if reduced is None or value is None:
@@ -142,22 +156,36 @@ def contraction(of: Work) -> Contraction | None:
     for node in post_order(value):
         if isinstance(node, Reduce):
             return None
-        if isinstance(node, Load) and node.buffer in (data.buffer, weight.buffer):
+        if isinstance(node, Load) and node.buffer is data.buffer:
+            return None
+        if isinstance(node, Load) and weight is not None and node.buffer is weight.buffer:
             return None
         if isinstance(node, Load) and node.buffer is reduced and node.indices != compute.axes:
             return None
     return Contraction(
-        compute.inputs, compute.axes, body.axes, sizes, data, weight, bool(guards), reduced, value
+        inputs=compute.inputs,
+        axes=compute.axes,
+        terms=body.axes,
+        sizes=sizes,
+        data=data,
+        weight=weight,
+        combiner=body.combiner,
+        guarded=bool(guards),
+        fill=fill,
+        reduced=reduced,
+        value=value,
     )
 
 
-def _guarded(of: Scalar) -> tuple[Load | None, tuple[Scalar, ...]]:
-    """What is read under a guard, 0 elsewhere; and the conditions of it."""
+def _guarded(of: Scalar) -> tuple[Load | None, tuple[Scalar, ...], Lit]:
+    """What is read, maybe under a guard; the conditions of it; what stands elsewhere."""
     match of:
-        case Select(condition, Load() as inside, Lit(value, _)) if value == 0:
-            return inside, tuple(conjuncts(condition))
+        case Select(condition, Load() as inside, Lit() as fill):
+            return inside, tuple(conjuncts(condition)), fill
+        case Load():
+            return of, (), Lit(0, dtype_of(of))
         case _:
-            return None, ()
+            return None, (), Lit(0, dtype_of(of))
 
 
 def _says_inside(condition: Scalar, of: Load) -> bool:
@@ -209,7 +237,7 @@ def merged(of: Contraction) -> Contraction | None:
 
     x[n, c, i, j] * w[o, c]  -->  x[n, c, p] * w[o, c]
     """
-    if len(of.axes) < 2 or of.guarded:
+    if len(of.axes) < 2 or of.guarded or of.weight is None:
         return None
     i, j = of.axes[-2:]
     if (i not in of.pixels and of.sizes[i] > 1) or j not in of.pixels:

@@ -105,6 +105,7 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
         sizes[column] = -(-sizes[column] // tile) * tile
     stages: list[Each] = []
     views: dict[Buffer, Buffer] = {}
+    assert of.weight is not None
     name = of.weight.buffer.name if constant else names.name("packed")
     packing, weight = _packed(of, lane, (outer, inner), lanes, name)
     if constant:
@@ -180,12 +181,13 @@ def _sum(  # noqa: PLR0917  # as above
     axes: Sequence[ScalarVar],
     sizes: Mapping[ScalarVar, int],
     data: Scalar,
-    weight: Load,
+    weight: Load | None,
     names: _Names,
 ) -> Each:
     out = Buffer(names.name("sum"), tuple([index(sizes[a]) for a in axes]), of.reduced.dtype)
     extents = tuple([index(sizes[each]) for each in of.terms])
-    return Each(out, tuple(axes), Reduce("sum", of.terms, extents, Mul(data, weight)))
+    body = data if weight is None else Mul(data, weight)
+    return Each(out, tuple(axes), Reduce(of.combiner, of.terms, extents, body))
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -202,12 +204,13 @@ def _packed(
     of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, name: Name
 ) -> tuple[Packing, Load]:
     """How the weight is packed, and what is read of it then."""
+    assert of.weight is not None
     places = of.weight.indices
     at = places.index(lane)
     rest = [number for number in range(len(places)) if number != at]
     shared = [number for number in rest if places[number] in of.axes]
     inside = [number for number in rest if number not in shared]
-    inside.sort(key=lambda n: of.terms.index(places[n]) if places[n] in of.terms else -1)  # type: ignore[arg-type]
+    inside.sort(key=lambda n: of.terms.index(places[n]) if places[n] in of.terms else -1)
     order = [*[_after(n, at) for n in shared], at, *[_after(n, at) for n in inside], at + 1]
     cut = _cut(of.weight.buffer, at, lanes)
     buffer = Buffer(name, tuple([cut.shape[n] for n in order]), cut.dtype)
@@ -319,7 +322,7 @@ def _with_room(
             condition = test if condition is None else And(condition, test)
     copied: Scalar = Load(old, tuple(places))
     if condition is not None:
-        copied = Select(condition, copied, Lit(0, old.dtype))
+        copied = Select(condition, copied, of.fill)
     every = tuple([axis for own in axes for axis in own])
     moved = tuple([place for each in found for place in each.places])
     return [Each(room, every, copied)], Load(room, moved)

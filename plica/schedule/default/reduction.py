@@ -134,8 +134,8 @@ def _formed(of: Work, body: Reduce, parts: tuple[int, int, int], length: int) ->
             (*body.extents[:-1], index(length - count * lanes)),
             at(t + count * lanes),
         )
-        stages.append(Each(Buffer(name("rest"), sizes, dtype), axes, left))
-        value = join(value, Load(stages[-1].out, axes))
+        stages.insert(0, Each(Buffer(name("rest"), sizes, dtype), axes, left))
+        value = join(value, Load(stages[0].out, axes))
     if of.value is not None:
 
         def filled(node: Term) -> Term:

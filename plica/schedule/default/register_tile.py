@@ -19,7 +19,7 @@ from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.dtype import DType
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Add, Buffer, Load, Mul, ScalarVar
+from plica.ir.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import Tile, best_tile
 from plica.schedule.do import Block as Do
@@ -84,16 +84,19 @@ def roles(kernel: Kernel) -> Roles | None:
         return None
     of: Block = site.node
     body = of.body
-    if not isinstance(body, Store) or not isinstance(body.value, Add):
-        return None
-    term = body.value.right
-    if not isinstance(term, Mul) or not isinstance(term.left, Load):
+    if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
     sizes = [known(each) for each in of.extents]
-    if None in sizes or not isinstance(term.right, Load):
+    if None in sizes:
         return None
     extents = tuple([each for each in sizes if each is not None])
-    data, weight = free_vars(term.left), free_vars(term.right)
+    match body.value.right:
+        case Mul(Load() as left, Load() as right):
+            data, weight = free_vars(left), free_vars(right)
+        case Load() as left:
+            data, weight = free_vars(left), frozenset()
+        case _:
+            return None
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = tuple([at for at, kind in enumerate(of.kinds) if kind == "reduce"])
     lane = spatial[-1]
@@ -114,7 +117,7 @@ def roles(kernel: Kernel) -> Roles | None:
     if sliding:
         steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
     others = [at for at in rest if at not in (vectors, steps)]
-    batch = tuple([at for at in others if of.vars[at] in weight])
+    batch = tuple([at for at in others if of.vars[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
     result = _result(kernel, body.buffer, spatial)
     if result is None:
@@ -200,7 +203,7 @@ def scheduled(
         elif of.steps is not None:
             outer, inner = yield split(every[of.steps], (None, tile.steps))
             step, behind = [inner], [outer]
-        if not of.blocked:
+        if of.sliding:
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in of.around]
         terms = [every[at] for at in of.terms]

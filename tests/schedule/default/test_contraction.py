@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
+from plica import op
 from plica.codegen.lower.fused import fused
 from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
@@ -181,6 +182,17 @@ def test_matrix_products_mean_the_same(m: int, k: int, n: int, constant: bool) -
     same(whole(params, Apply("matmul", (x, right)) + bias), *arrays)
 
 
+@FEW
+@given(layers(), st.sampled_from(("nn.max_pool", "nn.avg_pool")))
+def test_pools_mean_the_same(layer: Layer, word: str) -> None:
+    sides = min(layer.before, layer.window[0] - 1, layer.window[1] - 1)
+    shape = (layer.batch, 3 * layer.channels, layer.size[0] + 3, layer.size[1] + 4)
+    x = Var(Name("x"), tensor(shape, "f32"))
+    make = getattr(op.nn, word.removeprefix("nn."))
+    value = make(x, pool_size=layer.window, strides=layer.stride, padding=sides)
+    same(whole([x], value), numbers(3, shape))
+
+
 def test_residuals_are_added_in_the_tile() -> None:
     layer = LAYERS["3x3"]
     x = Var(Name("x"), tensor((1, 5, 13, 11), "f32"))
@@ -212,6 +224,19 @@ def test_a_default_schedule_is_an_ordinary_trace(name: str, machine: Machine) ->
     assert trace is not None
     again = type(trace).from_json(trace.to_json())
     assert plica.digest(replay(again, form.kernel)) == plica.digest(replay(trace, form.kernel))
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_every_form_has_a_schedule(machine: Machine, cores: int) -> None:
+    shares = Machine(machine.vector, machine.registers, machine.caches, cores)
+    for layer in LAYERS.values():
+        x = Var(Name("x"), tensor((layer.batch, layer.channels, *layer.size), "f32"))
+        value, more = convolution(layer, x, constant=False, bias=False)
+        function = infer(whole([x, *more], value)).main_function()
+        for constant in (True, False):
+            form = formed(work_of(fused(function)), (False, constant), shares)
+            assert form is None or default_schedule(form.kernel, shares) is not None, layer
 
 
 def test_what_is_no_contraction_has_no_form() -> None:

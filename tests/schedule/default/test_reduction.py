@@ -1,0 +1,73 @@
+"""Reductions along rows by rules of thumb mean what they did, where sums may be reassociated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.graph import Apply, Expr, Var
+from plica.ir.infer import infer
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, default_schedule, formed
+from tests.schedule.default.test_contraction import Array, numbers, same, whole
+
+FEW = settings(max_examples=max(4, settings().max_examples // 3))
+WIDE = Machine(512, 32)
+
+
+def reduced(x: Expr, word: str, axis: int) -> Expr:
+    return Apply(word, (x,), (("axis", (axis,)), ("keepdims", True)))
+
+
+@FEW
+@given(st.integers(1, 7), st.integers(1, 300), st.sampled_from(("sum", "max", "min")))
+def test_rows_mean_the_same(rows: int, length: int, word: str) -> None:
+    x = Var(Name("x"), tensor((rows, length), "f32"))
+    same(whole([x], reduced(x * 2.0, word, -1) + 1.0), numbers(3, (rows, length)))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 64), (2, 3, 33)])
+def test_several_axes_are_reduced(shape: tuple[int, ...]) -> None:
+    x = Var(Name("x"), tensor(shape, "f32"))
+    value = Apply("sum", (x,), (("axis", (1, 2)), ("keepdims", False)))
+    same(whole([x], value), numbers(3, shape))
+
+
+def test_a_row_of_anything_stays_the_same() -> None:
+    x = Var(Name("x"), tensor((2, 130), "f32"))
+    values = numbers(3, (2, 130))
+    values[0, 7], values[1, 128] = np.nan, np.inf
+    module = whole([x], reduced(x, "max", -1))
+    found = plica.compile(module, cache=False)(values)
+    np.testing.assert_array_equal(found, plica.interpret(module, values))
+
+
+@pytest.mark.parametrize("reassociates", [True, False])
+def test_only_where_sums_may_be_reassociated(reassociates: bool) -> None:
+    x = Var(Name("x"), tensor((4, 100), "f32"))
+    function = infer(whole([x], reduced(x, "sum", -1))).main_function()
+    form = formed(work_of(fused(function)), (False,), WIDE, reassociates=reassociates)
+    assert (form is not None) == reassociates
+    if form is not None:
+        assert default_schedule(form.kernel, WIDE) is not None
+
+
+def test_columns_are_no_rows() -> None:
+    x = Var(Name("x"), tensor((100, 4), "f32"))
+    function = infer(whole([x], reduced(x, "sum", 0))).main_function()
+    assert formed(work_of(fused(function)), (False,), WIDE, reassociates=True) is None
+
+
+def test_softmax_sums_to_one() -> None:
+    x = Var(Name("x"), tensor((5, 77), "f32"))
+    values: Array = np.random.default_rng(0).standard_normal((5, 77)).astype(np.float32)
+    exe = plica.compile(whole([x], Apply("nn.softmax", (x,), (("axis", -1),))), cache=False)
+    found = exe(values)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
