@@ -38,7 +38,7 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import Target, parse
 from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
@@ -313,12 +313,8 @@ def record(lowered: Lowered) -> Record:
 
 
 def find_target(of: str | Target) -> Target:
-    """The target meant: this machine, or one described in full."""
-    if isinstance(of, Target):
-        return of
-    if of == "cpu":
-        return toolchain.host()
-    raise unknown_target(of)
+    """The target meant: this machine, one that differs from it as said, or one given in full."""
+    return of if isinstance(of, Target) else parse(of, toolchain.host())
 
 
 def kernels(program: Program) -> str:

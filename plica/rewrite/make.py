@@ -61,7 +61,8 @@ def tabled(
     build: Plan | None = None
     wrong: list[Diagnostic] = []
     contract = named(float) if isinstance(float, str) else float
-    if not isinstance(name, str) or not name.strip():
+    given: object = name  # whatever a user gives
+    if not isinstance(given, str) or not given.strip():
         message = f"The name of a rule must be a word, found {name!r}."
         wrong.append(Diagnostic("bad-rule", message, place))
     if not isinstance(contract, Contract):

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from importlib import metadata
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -102,7 +102,7 @@ def pack(
     return Pack(name, tuple(flat), version, doc, whole)
 
 
-def as_rules(rules: Pack | Iterable[Rule]) -> tuple[Rule, ...]:
+def as_rules(rules: Any) -> tuple[Rule, ...]:  # Any: whatever a user gives
     """The rules of a pack or an iterable; anything else is refused."""
     if isinstance(rules, Pack):
         return rules.rules
@@ -120,9 +120,10 @@ def rewrite(
 ) -> tuple[Term, Derivation]:
     """`term` in normal form under the rules within `contract`, and the derivation to it."""
     used = rules if isinstance(rules, Pack) else Pack("rules", as_rules(rules), "0")
-    if not isinstance(term, Term):
+    given: object = term  # whatever a user gives
+    if not isinstance(given, Term):
         message = "Only a term can be rewritten; `.module` is that of a function in Python."
-        raise RuleRefused(Diagnostic("bad-rule", message, None, "a term", repr(term)))
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a term", repr(given)))
     if contract is not None:
         found = named(contract) if isinstance(contract, str) else contract
         if not isinstance(found, Contract):

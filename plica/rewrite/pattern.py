@@ -104,7 +104,8 @@ def hole(
     allowed = None if words is None else tuple(map(dtype, words))
     sizes = None if shape is None else tuple(shape)
     ranks = None if rank is None else (rank,) if isinstance(rank, int) else tuple(rank)
-    return Hole(*_names(name), Constraint(constant, allowed, ranks, sizes, when))
+    (word,) = _names(name)
+    return Hole(word, Constraint(constant, allowed, ranks, sizes, when))
 
 
 def holes(names: str) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,22 @@ import plica
 from plica import op
 from plica.cli import main
 from plica.core.diagnostic import RuleRefused
-from plica.rewrite import approx, exact, holes, pack, reassociates, rule, signless_zero
+from plica.rewrite import (
+    Match,
+    approx,
+    exact,
+    holes,
+    index_constants,
+    index_holes,
+    pack,
+    reassociates,
+    rule,
+    signless_zero,
+)
 from plica.rewrite.check.compare import difference
-from plica.rewrite.check.verdict import Refuted, Tested
+from plica.rewrite.check.verdict import Refuted, Tested, Untested, is_good
+from plica.rewrite.make import tabled
+from plica.rewrite.packs.logic import LOGIC
 
 x, y, z = holes("x y z")
 
@@ -97,15 +111,127 @@ def test_the_command_line_lists_and_checks(
     assert "refuted" in capsys.readouterr().out
 
 
-def test_an_unknown_pack_and_an_empty_file_are_refused(
+BROKEN = {
+    "none.py": (None, "unknown-pack", None),
+    "empty.py": ("", "unknown-pack", None),
+    "syntax.py": ("x = 1\ndef f(:\n", "broken-file", 2),
+    "import.py": ("import nothing_there\n", "broken-file", 1),
+    "fails.py": ("x = 1\n\nx / 0\n", "broken-file", 3),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("command", [["rules", "check"], ["fuzz", "graph", "--rules"]])
+def test_a_file_that_is_no_pack_is_wrong_usage(
+    name: str, command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text, code, line = BROKEN[name]
+    file = tmp_path / name
+    if text is not None:
+        file.write_text(text)
+    assert main([*command, str(file)]) == 2
+    assert f"{name}:{line}" if line else name in capsys.readouterr().err
+    assert main([*command, str(file), "--json"]) == 2
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert (found["code"], found["place"]["line"]) == (code, line)
+
+
+def test_an_unknown_pack_or_contract_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "check", "algebr"]) == 2
+    assert "algebra" in capsys.readouterr().err
+    assert main(["rules", "check", "algebra", "--contract", "roughly"]) == 2
+    assert "approx(rel)" in capsys.readouterr().err
+
+
+def test_a_rule_that_is_refused_at_birth_is_a_bad_rule(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["rules", "check", "algebr"]) == 1
-    assert "algebra" in capsys.readouterr().err
-    empty = tmp_path / "empty.py"
-    empty.write_text("")
-    assert main(["rules", "check", str(empty)]) == 1
-    assert main(["rules", "check", str(tmp_path / "none.py")]) == 1
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from plica.rewrite import holes, rule\nx, y = holes('x y')\nBAD = rule('lost', -x, y)\n"
+    )
+    assert main(["rules", "check", str(file), "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert (found["code"], found["place"]["line"]) == ("unbound-hole", 3)
+
+
+def test_rules_within_a_contract_are_checked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from plica.rewrite import holes, rule\n"
+        "x, y, z = holes('x y z')\n"
+        "A = rule('a', x * y + x * z, x * (y + z), float='approx(0.02)')\n"
+        "B = rule('b', -(-x), x)\n"
+    )
+    asked = ["rules", "check", str(file), "--examples", "5", "--json", "--contract"]
+    assert main([*asked, "exact"]) == 0
+    assert [each["rule"] for each in json.loads(capsys.readouterr().out)] == ["b"]
+    assert main([*asked, "approx(0.05)"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+def test_a_rule_that_was_never_tried_is_untested_and_not_good() -> None:
+    never = rule("never", op.nn.relu(x), x, when=lambda m: False)
+    verdict = plica.check(never, examples=5)
+    assert isinstance(verdict, Untested)
+    assert not is_good(verdict)
+    assert "the guard declines" in str(verdict)
+    assert verdict.to_data()["verdict"] == "untested"
+
+
+def test_a_rule_that_fails_on_an_instance_is_refuted() -> None:
+    def fussy(m: Match) -> Any:
+        assert m.x.type.shape != (), "a scalar"
+        return m.x
+
+    made = tabled("fussy", -(-x), fussy)
+    verdict = plica.check(made, examples=50)
+    assert isinstance(verdict, Refuted)
+    assert "AssertionError: a scalar" in verdict.counterexample.reason
+
+
+def test_a_pack_is_checked_by_its_name() -> None:
+    named = plica.check("logic", examples=1)
+    assert [each.rule for each in named] == [each.rule for each in plica.check(LOGIC, examples=1)]
+    wrong: Any = 3
+    with pytest.raises(RuleRefused, match="no pack and no rules"):
+        plica.check(wrong)
+
+
+def test_verdicts_read_as_sentences() -> None:
+    i, j = index_holes("i j")
+    assert str(plica.check(rule("sum", i + j, j + i))).startswith("sum: proved, for all integers")
+    assert str(plica.check(rule("twice", -(-x), x), examples=3)) == "twice: tested on 3 instances"
+    text = str(plica.check(rule("off", i + 1, i)))
+    assert text == "off: refuted, the sides differ at i = 0: 1 on the left and 0 on the right"
+
+
+def test_predicates_of_constants_are_honoured() -> None:
+    (i,) = index_holes("i")
+    (p,) = index_constants("p", when=lambda c: c.value > 0)
+    (far,) = index_constants("p", when=lambda c: c.value > 100)
+    (no,) = index_constants("p", when=lambda c: False)
+    good = plica.check(rule("good", (i * p) // p, i))
+    assert isinstance(good, Tested)
+    assert good.cases == 12
+    assert isinstance(plica.check(rule("far", (i * far) // far, i)), Tested)
+    assert isinstance(plica.check(rule("no", (i * no) // no, i)), Untested)
+    computed = rule("computed", (i * far) // far, lambda m: m.i)
+    assert isinstance(plica.check(computed), Tested)
+    bad = plica.check(rule("bad", (i * p) // p, i + 1))
+    assert isinstance(bad, Refuted)
+    assert dict(bad.counterexample.inputs)["p"] > 0
+
+
+def test_a_counterexample_of_a_computed_index_rule_has_the_names_of_the_rule() -> None:
+    (i,) = index_holes("i")
+    c, d = index_constants("c d")
+    wrong = rule("wrong", (i + c) + d, lambda m: m.i + (m.c.value - m.d.value))
+    verdict = plica.check(wrong)
+    assert isinstance(verdict, Refuted)
+    assert [name for name, _ in verdict.counterexample.inputs] == ["c", "d", "i"]
 
 
 def test_a_pack_within_a_contract_leaves_the_freer_rules_out() -> None:

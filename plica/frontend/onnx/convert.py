@@ -59,7 +59,7 @@ class Converter:
     ) -> None:
         """Read nodes in an order in which each comes after what it uses."""
         for proto in ordered(list(nodes), scope, prefix):
-            self._left -= 1
+            self._left -= self._depth > 0  # what the file itself holds is no surprise
             if self._left < 0:
                 message = "The model has too many nodes once loops and functions are written out."
                 place = Place(node=prefix + name_of(proto))

@@ -47,10 +47,28 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
     if model.ir_version < 1 or not model.HasField("graph"):
         message = "This is no ONNX model: it has no version or no graph."
         raise Malformed(Diagnostic("bad-model", message, None, "an ONNX model"))
+    _check_text(model)
     if not model.opset_import:
         message = "The model does not say which version of the operators it uses."
         raise Malformed(Diagnostic("bad-model", message, None, "opset_import"))
     return Opened(model, folder)
+
+
+def _check_text(model: ModelProto) -> None:
+    """Refuse names that are no text: the reader hands them out as bytes."""
+    from google.protobuf.message import Message
+
+    stack: list[Message] = [model]
+    while stack:
+        for field, value in stack.pop().ListFields():
+            if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
+                continue
+            found = [value] if isinstance(value, str | bytes | Message) else list(value)
+            if field.type == field.TYPE_MESSAGE:
+                stack += found
+            elif any(isinstance(each, bytes) for each in found):
+                message = f"The model holds a {field.name!r} that is no text."
+                raise Malformed(Diagnostic("bad-model", message, None, "UTF-8", repr(found[0])))
 
 
 def _bytes(path: Path) -> bytes:

@@ -40,15 +40,15 @@ def check_index(rule: Rule) -> Verdict:
             return Tested(rule.name, instances, note=note)
         case Open(why):
             return Untested(rule.name, why)
-        case Wrong(point, None):
+        case Wrong(point, instance):
+            if instance is not None:
+                return Refuted(rule.name, _counterexample(rule, point, *instance))
             assert isinstance(rule.left, Scalar)
             assert isinstance(rule.right, Scalar)
             named = dict(point)
             holes = {h.name: h for h in post_order(rule.left) if isinstance(h, IndexHole)}
             at = [(holes[name], named[name]) for name in sorted(holes) if name in named]
             return Refuted(rule.name, _counterexample(rule, point, rule.left, rule.right, at))
-        case Wrong(point, (left, right, at)):
-            return Refuted(rule.name, _counterexample(rule, point, left, right, at))
 
 
 def _counterexample(
@@ -66,7 +66,7 @@ def as_pytest(name: str, reason: str, left: Scalar, right: Scalar, at: Values) -
     used = sorted({word for side in (left, right) for word in _classes(side)})
     classes = ", ".join([*used, "ScalarVar", "index"])
     words = {atom: f"v{number}" for number, (atom, _) in enumerate(at)}
-    words |= {atom: str(atom.name) for atom, _ in at if isinstance(atom, IndexHole | ScalarVar)}  # type: ignore[misc]  # a name or a word
+    words |= {atom: str(atom.name) for atom, _ in at if isinstance(atom, IndexHole | ScalarVar)}
     made = "".join(f'    {words[a]} = ScalarVar(Name("{words[a]}"), {_dtype(a)})\n' for a, _ in at)
     point = ", ".join(f"{words[atom]}: {number}" for atom, number in at)
     return f"""from plica.core.name import Name

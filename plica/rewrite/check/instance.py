@@ -158,7 +158,8 @@ class _Making:
     ) -> Expr:
         known = [each for each in near if isinstance(each, TensorType)]
         params = []
-        for param, of in zip(node.params, types, strict=True):
+        given: tuple[Any, ...] = node.params  # Any: in a pattern they may be holes
+        for param, of in zip(given, types, strict=True):
             wanted = param.constraint if isinstance(param, Hole) else ANYTHING
             params.append(self._bind(param, of or self._type(wanted, known)))
         body = self.part(node.body)

@@ -68,11 +68,8 @@ def _index_probe(rule: Rule, left: Scalar) -> str | None:
         return None
     for pattern in alternatives(left):
         for number in (1, 2, 3, 0, -1):
-            filling = {
-                of.name: _scalar(of, number)
-                for of in post_order(pattern)
-                if type(of).hole  # type: ignore[attr-defined]  # every hole has a name
-            }
+            holes = [node for node in post_order(pattern) if isinstance(node, IndexHole)]
+            filling = {of.name: _scalar(of, number) for of in holes}
             try:
                 after = rule.at(plan(pattern)(filling))
             except RuleRefused:
@@ -89,8 +86,7 @@ def _is_picky(node: Term) -> bool:
     return isinstance(node, IndexHole) and node.constraint.when is not None
 
 
-def _scalar(of: Term, number: int) -> Scalar:
-    assert isinstance(of, IndexHole)
+def _scalar(of: IndexHole, number: int) -> Scalar:
     if not of.constraint.constant:
         return ScalarVar(Name(of.name), of.dtype)
     return Lit(number > 1 if of.dtype is bool_ else number, of.dtype)

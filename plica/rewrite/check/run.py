@@ -161,8 +161,8 @@ def sides_differ(rule: Rule, made: Instance, after: Term) -> Counterexample | bo
     assert isinstance(after, Expr)
     loose = sorted(str(name_of(each)) for each in free_vars(after) - free_vars(made.term))
     if loose:
-        reason = f"the right side speaks of {', '.join(loose)}, which nothing binds there"
-        return _counterexample(rule, made, after, None, reason)
+        wrong = f"the right side speaks of {', '.join(loose)}, which nothing binds there"
+        return _counterexample(rule, made, after, None, wrong)
     left, heavy = _evaluate(made.term, made)
     try:
         right, heavier = _evaluate(after, made)

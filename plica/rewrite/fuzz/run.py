@@ -147,9 +147,7 @@ def _turn(focus: Sequence[Rule], number: int) -> Rule | None:
     return focus[number // 2 % len(focus)] if focus and number % 2 == 0 else None
 
 
-def _try(
-    one: Callable[[Case, bool], None], drawn: SearchStrategy[Case], seed: int, number: int
-) -> None:
+def _try(run: Run, drawn: SearchStrategy[Case], seed: int, number: int) -> None:
     """One random case, shrunk if it goes wrong.
 
     Hypothesis begins with the simplest case, the same each time: that is passed over.

@@ -189,7 +189,7 @@ def test_pools_mean_the_same(layer: Layer, word: str) -> None:
     shape = (layer.batch, 3 * layer.channels, layer.size[0] + 3, layer.size[1] + 4)
     x = Var(Name("x"), tensor(shape, "f32"))
     make = getattr(op.nn, word.removeprefix("nn."))
-    value = make(x, pool_size=layer.window, strides=layer.stride, padding=sides)
+    value = make(x, kernel=layer.window, strides=layer.stride, padding=sides)
     same(whole([x], value), numbers(3, shape))
 
 
