@@ -111,7 +111,7 @@ _compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary(
 
 @frozen
 class Lowered:
-    """Everything known before native code is made: a value, the same on every machine."""
+    """Everything known before native code is made: a value, the same wherever it is computed."""
 
     module: Module
     derivation: Derivation

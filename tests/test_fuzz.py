@@ -57,9 +57,32 @@ def test_native_code_is_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["compiled"] >= 0
 
 
-def test_an_unknown_contract_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fuzz", "graph", "--contract", "roughly"]) == 1
-    assert "does not know this float contract" in capsys.readouterr().err
+def test_an_unknown_contract_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--contract", "roughly"]) == 2
+    assert "This float contract is not known" in capsys.readouterr().err
+
+
+THREE = """
+from plica import op
+from plica.rewrite import holes, rule
+
+(x,) = holes("x")
+A = rule("own-a", op.nn.relu(op.nn.relu(x)), op.nn.relu(x))
+B = rule("own-b", op.floor(op.floor(x)), op.floor(x))
+C = rule("own-c", op.exp(x * 1), op.exp(x), float="approx(0.02)")
+"""
+
+
+def test_each_own_rule_is_tried_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(THREE)
+    asked = ["fuzz", "graph", "--rules", str(file), "--json", "--examples"]
+    assert main([*asked, "2"]) == 0
+    captured = capsys.readouterr()
+    assert {"own-a", "own-b"} <= json.loads(captured.out)["fired"].keys()
+    assert "own-c" in captured.err  # not within the contract, and that is said
+    assert main([*asked, "3", "--contract", "approx(0.02)"]) == 0
+    assert {"own-a", "own-b", "own-c"} <= json.loads(capsys.readouterr().out)["fired"].keys()
 
 
 def test_no_examples_are_refused() -> None:

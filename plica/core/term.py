@@ -100,7 +100,10 @@ class TermMeta(type):
         if normal is not None:
             args = normal(*args)
         key = args if key_of is None else key_of(args)
-        entry = table.get(key)
+        try:
+            entry = table.get(key)
+        except TypeError:  # a list, a dict: no key, so no field either
+            raise _unhashable(cls, args) from None
         if entry is not None:
             node = entry()
             if node is not None:
@@ -232,6 +235,12 @@ def leaf_key(value: Any) -> Any:
     if kind is tuple:
         return tuple([leaf_key(item) for item in value])
     return (kind, value)
+
+
+def _unhashable(cls: TermMeta, args: Iterable[Any]) -> TypeError:
+    names = zip(cls._fields, args, strict=True)
+    name = next((n for n, arg in names if isinstance(arg, list | dict | set)), "a field")
+    return TypeError(f"{cls.__name__}.{name} cannot change later: give a tuple, not a list.")
 
 
 def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:

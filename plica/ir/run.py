@@ -41,7 +41,7 @@ from plica.ir.specialise import specialise
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, InputError, Place
 
-MOST_TURNS: Final = 10_000_000
+MOST_TURNS: Final = 2_000_000
 """How many turns the while loops of a kernel may take together."""
 
 

@@ -148,6 +148,8 @@ def _matcher(pattern: Any) -> Matcher:
         return lambda term, _: is_scalar_constant(term, value) or term is pattern
     if isinstance(pattern, Apply):
         return _apply(pattern)
+    if isinstance(pattern, Term) and type(pattern).variable:
+        return lambda term, _: term is pattern
     if isinstance(pattern, Scalar) and not hole_names(pattern):
         return lambda term, _: term is pattern  # without holes, equal terms are one object
     if isinstance(pattern, Term):

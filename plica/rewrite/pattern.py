@@ -23,7 +23,7 @@ from attrs import frozen
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.dtype import DType, dtype, i64
+from plica.ir.dtype import DTYPES, DType, dtype, i64
 from plica.ir.graph import Expr
 from plica.ir.scalar import Scalar
 from plica.runtime.error import Diagnostic
@@ -101,11 +101,30 @@ def hole(
 ) -> Any:
     """A hole with demands: a constant, one of some dtypes, of some ranks, a shape (None: any)."""
     words = (dtypes,) if isinstance(dtypes, str | DType) else dtypes
-    allowed = None if words is None else tuple(map(dtype, words))
-    sizes = None if shape is None else tuple(shape)
-    ranks = None if rank is None else (rank,) if isinstance(rank, int) else tuple(rank)
+    asked = None if words is None else tuple(words)
+    ranks = None if rank is None else tuple(rank) if isinstance(rank, Iterable) else (rank,)
+    sizes = None if shape is None else tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    known = [each.name for each in DTYPES]
+    wrong = [each for each in asked or () if isinstance(each, str) and each not in known]
+    _demand(name, "the dtypes", wrong, f"some of {', '.join(known)}")
+    _demand(name, "the rank", [each for each in ranks or () if not _is_size(each)], "0 or more")
+    missing = [each for each in sizes or () if each is not None and not _is_size(each)]
+    no_tuple = [] if shape is None or isinstance(shape, Iterable) else [shape]
+    _demand(name, "the shape", missing + no_tuple, "a tuple of sizes and None")
+    _demand(name, "when", [] if when is None or callable(when) else [when], "a function")
+    allowed = None if asked is None else tuple(map(dtype, asked))
     (word,) = _names(name)
     return Hole(word, Constraint(constant, allowed, ranks, sizes, when))
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _demand(name: str, what: str, wrong: list[Any], expected: str) -> None:
+    if wrong:
+        message = f"A hole {name} cannot ask for {what} {', '.join(map(repr, wrong))}."
+        raise RuleRefused(Diagnostic("bad-rule", message, expected=expected))
 
 
 def holes(names: str) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@
 
     trace_of(tiled(16), matmul)
 
-An instruction with one result gives it, one with none gives None, otherwise a tuple.  A refused
+An instruction that always has one result gives it (`block`, `fuse`, `cache_read`), one that may
+have several always a tuple (`loops`, `split`), one that has none gives None.  A refused
 step raises `ScheduleRefused` at its `yield`, and a block that catches it goes on from before it.
 """
 
@@ -17,24 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 
 from plica.core.collector import paused
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.schedule.handle import Handle, Sort
-from plica.schedule.instruction import Decision, Instruction, Sampling, Scene
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
-from plica.schedule.trace import Step, Trace
+from plica.schedule.trace import Step, Trace, is_decision
 
 Request: TypeAlias = "Instruction | Step | Find | Block"
 # Any: what a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
-
-SINGLE: Final[frozenset[Sort]] = frozenset({"block"})
 
 
 @frozen
@@ -77,6 +76,10 @@ def do(body: Callable[..., Body]) -> Block:
 
 def decided(instruction: Sampling, *decision: int) -> Step:
     """A step whose decision is given, in a do-block: nothing is drawn."""
+    if not isinstance(instruction, Sampling):
+        raise ValueError(f"{instruction!r} samples nothing, so nothing can be decided.")
+    if not is_decision(decision):
+        raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
     return Step(instruction, decision)
 
 
@@ -104,9 +107,14 @@ def record(
     decisions: Mapping[int, Decision] | None = None,
 ) -> Recorded:
     """Run a do-block on a program; raises `ScheduleRefused` where it does not catch it."""
+    _decidable(decisions or {})
     whole, name, found = kernel_of(program, kernel)
     with paused():
         steps, state, result = run(schedule, found, seed, decisions or {})
+    for number in decisions or {}:
+        if number >= len(steps) or steps[number].decision is None:
+            kind = steps[number].instruction.kind if number < len(steps) else "there is none"
+            raise ValueError(f"Step {number} ({kind}) samples nothing, yet a decision is given.")
     return Recorded(Trace(steps), with_kernel(whole, name, state.kernel), result)
 
 
@@ -151,10 +159,20 @@ def run(
             error = ScheduleRefused(after, instruction.kind, len(steps))
             continue
         assert isinstance(step, Step)
-        answer = _given(state, after)
+        answer = _given(state, after, instruction.gives)
         steps.append(step)
         state = after
     return tuple(steps), state, answer
+
+
+def _decidable(decisions: Mapping[int, Decision]) -> None:
+    if not isinstance(decisions, Mapping):
+        raise ValueError(f"Decisions are given by the number of the step, not as {decisions!r}.")
+    for number, decision in decisions.items():
+        if type(number) is not int or number < 0:
+            raise ValueError(f"Decisions are given by the number of the step, not by {number!r}.")
+        if not isinstance(decision, tuple | list) or not is_decision(tuple(decision)):
+            raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
 
 
 def _decided(
@@ -172,11 +190,9 @@ def _decided(
     return Step(instruction, instruction.decide(scene, Random(f"{seed}/{number}")))
 
 
-def _given(before: State, after: State) -> Any:
+def _given(before: State, after: State, gives: Gives) -> Any:
     new = [handle for handle in after.outputs if handle.step == before.steps]
     handles: list[Handle] = sorted(new, key=lambda handle: handle.output)
-    if not handles:
-        return None
-    if len(handles) == 1 and handles[0].sort in SINGLE:
+    if gives == "one":
         return handles[0]
-    return tuple(handles)
+    return tuple(handles) if handles or gives == "several" else None

@@ -6,15 +6,6 @@ is cut down to steps of which each is needed, and the step that spoils the kerne
 
 >>> fuzz(examples=3).finding is None
 True
-
-# Note [Private buffers]
-A primitive puts new buffers at the root, where iterations of a parallel loop seem to share them
-until lowering gives each its own.  So each buffer is first moved into the innermost such loop that
-holds all its uses: if one iteration reads there what another wrote, that is an uninitialised read.
-Where threads race for want of barriers, which lowering inserts, or do not see what was put into
-their memory outside, where later steps will not leave it, thread loops are run as parallel ones: in
-one loop no thread may meet another, and after it all have come to its end.  Those of a reduction
-across threads, which lowering makes, run in order then.
 """
 
 from __future__ import annotations
@@ -29,21 +20,10 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Var
-from plica.ir.loop import (
-    THREADS,
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    LoopKind,
-    Stmt,
-    statements,
-    substatements,
-)
+from plica.ir.loop import Kernel
 from plica.ir.module import module
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, ScalarVar
@@ -56,19 +36,15 @@ from plica.schedule.generate.step import Refusal, untried, walk
 from plica.schedule.instruction import Instruction
 from plica.schedule.problem import Problem
 from plica.schedule.replay import State, begin, taken
-from plica.schedule.site import Above, distinct, rebuilt, with_body
+from plica.schedule.site import distinct
 from plica.schedule.trace import Step, Trace
+from plica.schedule.unlowered import private, run_unlowered
 
 CRASHES: Final = (
     PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
     ArithmeticError, RecursionError, NameError,
 )  # fmt: skip
 """What a step with a mistake in it ends with."""
-
-AT_ONCE: Final = frozenset({"parallel", "vectorized", *THREADS})
-
-AWAITING: Final = ("data-race", "uninitialised-read")
-"""What may be said of threads before lowering; see Note [Private buffers]."""
 
 Kind = Literal["meaning", "crash", "refusal"]
 
@@ -234,14 +210,9 @@ def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | No
         return f"{min(loose)} is bound nowhere"
     sizes: Mapping[Any, int] = case.sizes
     try:
-        found = run_kernel(private(kernel), case.arrays, sizes)
+        found = run_unlowered(kernel, case.arrays, sizes)
     except EvaluationError as error:
-        if error.code not in AWAITING or not _has_threads(kernel):
-            return f"it fails: {error}"
-        try:
-            found = run_kernel(private(in_turns(kernel)), case.arrays, sizes)
-        except EvaluationError as again:
-            return f"it fails: {again}"
+        return f"it fails: {error}"
     for param, one, two in zip(kernel.params[kernel.inputs :], expected, found, strict=True):
         if not np.array_equal(one, two):
             at = tuple(int(each) for each in np.argwhere(one != two)[0])
@@ -260,68 +231,6 @@ def minimal(trace: Trace, fails: Any) -> Trace:
             at = len(trace)
         at -= 1
     return trace
-
-
-def private(kernel: Kernel) -> Kernel:
-    """The kernel with each buffer where lowering will put it; see Note [Private buffers]."""
-    held: list[Alloc] = []
-    body = kernel.body
-    while isinstance(body, Alloc):
-        held.append(body)
-        body = body.body
-    for each in reversed(held):
-        body = _sunk(each, body)
-    return with_body(kernel, body)
-
-
-def in_turns(kernel: Kernel) -> Kernel:
-    """The kernel with parallel loops for threads, with serial ones where they reduce together."""
-    reducing = set[Term]()
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Block):
-            for kind, value in zip(stmt.kinds, stmt.bindings, strict=True):
-                reducing |= free_vars(value) if kind == "reduce" else frozenset()
-
-    def turned(node: Term) -> Term:
-        if isinstance(node, For) and node.kind in THREADS:
-            how: LoopKind = "serial" if node.var in reducing else "parallel"
-            return For(node.var, node.extent, how, node.body, node.annotations)
-        return node
-
-    body = map_bottom_up(turned, kernel.body)
-    assert isinstance(body, Stmt)
-    return with_body(kernel, body)
-
-
-def _has_threads(kernel: Kernel) -> bool:
-    return any(isinstance(each, For) and each.kind in THREADS for each in statements(kernel.body))
-
-
-def _sunk(alloc: Alloc, root: Stmt) -> Stmt:
-    """The statement with a buffer of its own in each iteration of the innermost loop it may."""
-    buffer = alloc.buffer
-    above: Above = ()
-    best: tuple[Above, For] | None = None
-    stmt = root
-    while True:
-        if isinstance(stmt, For) and stmt.kind in AT_ONCE:
-            best = (above, stmt)
-        if isinstance(stmt, Block) and buffer in _declared(stmt):
-            break
-        users = [at for at, each in enumerate(substatements(stmt)) if buffer in free_vars(each)]
-        if len(users) != 1:
-            break
-        above = (*above, (stmt, users[0]))
-        stmt = substatements(stmt)[users[0]]
-    if best is None or any(each in free_vars(buffer) for each in (best[1].var,)):
-        return Alloc(buffer, root)
-    place, loop = best
-    inside = For(loop.var, loop.extent, loop.kind, Alloc(buffer, loop.body), loop.annotations)
-    return rebuilt(place, inside)
-
-
-def _declared(block: Block) -> set[Term]:
-    return {each.buffer for each in (*block.reads, *block.writes)}
 
 
 def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: Case) -> str:

@@ -12,17 +12,19 @@ their modules under the entry-point group `plica.instructions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import import_module, metadata
 from random import Random
-from typing import ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
+from plica.core.encode import misfit
 from plica.core.name import Name
-from plica.core.term import Term
+from plica.core.term import Term, field_names
 from plica.ir.loop import Block, For, Kernel
 from plica.ir.scalar import ScalarVar
-from plica.schedule.handle import Handle, Output
+from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
 from plica.schedule.site import Map, Site, map_of
 
@@ -30,7 +32,24 @@ Decision: TypeAlias = tuple[int, ...]
 Number: TypeAlias = int | Handle
 """A number in an instruction: written there, or decided by an earlier one."""
 
+Gives: TypeAlias = Literal["any", "one", "several"]
+
 GROUP: Final = "plica.instructions"
+
+LARGEST: Final = 1 << 62
+"""Numbers in instructions are smaller than this, so that places can be reckoned with 64 bits."""
+
+LOOP: Final[tuple[Sort, ...]] = ("loop",)
+BLOCK: Final[tuple[Sort, ...]] = ("block",)
+NUMBER: Final[tuple[Sort, ...]] = ("number",)
+
+WANTED: Final[Mapping[str, tuple[Sort, ...]]] = {
+    "loop": LOOP, "loops": LOOP,
+    "block": BLOCK, "blocks": BLOCK, "consumers": BLOCK,
+    "parent": ("block", "loop"), "target": ("loop", "block"),
+    "number": NUMBER, "factors": NUMBER, "lengths": NUMBER,
+}  # fmt: skip
+"""What the handles in a field stand for, by the name of the field."""
 
 
 @frozen(eq=False)
@@ -65,7 +84,10 @@ class Scene:
         return found
 
     def missing(self, instruction: Instruction) -> Problem | None:
-        """The problem of an instruction that refers to something which is there no longer."""
+        """The problem of an instruction with fields that are no such things, or are gone."""
+        problem = ill_fitting(instruction)
+        if problem is not None:
+            return problem
         for handle in instruction._children:
             if not isinstance(handle, Handle):
                 continue
@@ -104,6 +126,12 @@ class Instruction(Term):
     pure: ClassVar[bool] = False
     """Whether steps of this kind only look: they change no kernel, and unused ones can go."""
 
+    gives: ClassVar[Gives] = "any"
+    """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""
+
+    wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
+    """What the handles in each field stand for; a field that is not named takes any."""
+
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""
         raise AssertionError(f"{type(self).__name__} checks nothing.")
@@ -128,6 +156,38 @@ class Sampling(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         return Edited(scene.kernel)
+
+
+@lru_cache(maxsize=4096)
+def ill_fitting(what: Instruction) -> Problem | None:
+    """The problem of an instruction whose fields no kernel could satisfy."""
+    cls = type(what)
+    names = field_names(cls)
+    values = [getattr(what, name) for name in names]
+    wrong = misfit(cls, values)
+    if wrong is not None:
+        return Problem("fields", what.kind, "fields of the types it declares", wrong)
+    for name, value in zip(names, values, strict=True):
+        sorts = cls.wants.get(name)
+        for each in _flat(value):
+            if type(each) is int and abs(each) >= LARGEST:
+                expected = f"numbers below {LARGEST}"
+                return Problem("fields", f"{what.kind}, its {name}", expected, str(each))
+            if sorts is not None and isinstance(each, Handle) and each.sort not in sorts:
+                expected, found = f"a {' or a '.join(sorts)}", f"a {each.sort}"
+                return Problem("handle-sort", f"{what.kind}, its {name}", expected, found)
+    return None
+
+
+def _flat(value: Any) -> list[Any]:  # Any: whatever the field of an instruction holds
+    found, stack = list[Any](), [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, tuple):
+            stack.extend(reversed(each))
+        else:
+            found.append(each)
+    return found
 
 
 I = TypeVar("I", bound=type[Instruction])  # noqa: E741  # an instruction class

@@ -59,7 +59,11 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             if only in (None, buffer) and not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
-                return Problem("independent", f"the loop {loop.var.name}", expected, found)
+                hint = None
+                if scope(buffer.scope).reach == "block" and loop.kind.startswith("threadIdx"):
+                    hint = f"First bind a loop of what fills it to {loop.kind}: each a part."
+                where = f"the loop {loop.var.name}"
+                return Problem("independent", where, expected, found, hint)
     for inner in _loops_inside(loop.body):
         if inner.kind == loop.kind and loop.kind != "virtual":
             problem = _shares_out(scene, scene.map.loops[inner.var], loop)
@@ -109,7 +113,9 @@ def _apart(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
         return True
     if reach == "thread":
         return is_own(scene, site, buffer)
-    return reach == "block" and is_own(scene, site, buffer) and _repeats(loop, users[0])
+    if reach != "block" or not is_own(scene, site, buffer):
+        return False
+    return _repeats(loop, users[0]) and _shared_out(loop, buffer)
 
 
 def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
@@ -128,6 +134,20 @@ def _repeats(loop: For, user: Child) -> bool:
     """Whether a block writes the same in every iteration of a loop around it."""
     written = {each.buffer for each in accesses(loop.body) if each.written}
     return complete_body(user.block) is None and written.isdisjoint(user.reads)
+
+
+def _shared_out(loop: For, buffer: Buffer) -> bool:
+    """Whether what is written of a buffer inside a loop is, in a loop over the same threads."""
+    stack: list[Stmt] = [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For) and stmt.kind == loop.kind:
+            continue
+        inside = substatements(stmt)
+        if not inside and any(e.buffer is buffer and e.written for e in accesses(stmt)):
+            return False
+        stack.extend(inside)
+    return True
 
 
 def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:

@@ -61,7 +61,9 @@ def to_python(trace: Trace, program: Program | None = None, kernel: str | None =
     for number, (step, template) in enumerate(zip(trace.steps, calls, strict=True)):
         own = {_slot(each): names[each] for each in handles(step.instruction)}
         call = template.format_map(own)
-        lines.append(f"    {_targets(given.get(number, {}), arities.get(number))}yield {call}")
+        single = step.instruction.gives == "one"
+        targets = _targets(given.get(number, {}), arities.get(number), single)
+        lines.append(f"    {targets}yield {call}")
     imports = [
         f"from {module} import {', '.join(sorted(found))}"
         for module, found in sorted(words.items())
@@ -158,11 +160,11 @@ def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _targets(names: Mapping[int, str], arity: int | None) -> str:
+def _targets(names: Mapping[int, str], arity: int | None, single: bool) -> str:
     """The left side of an assignment; without an arity, one that fits any."""
     if not names:
         return ""
-    if names.keys() == {0} and names[0].startswith("block_") and arity in (None, 1):
+    if single and names.keys() == {0}:
         return f"{names[0]} = "
     shown = [names.get(each, "_") for each in range(max(names) + 1)]
     if arity is None:

@@ -26,7 +26,7 @@ from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.site import distinct, map_of
-from plica.schedule.trace import Step, Trace
+from plica.schedule.trace import Step, Trace, is_decision
 
 Program: TypeAlias = Module | Kernel | Scripted
 """What can be scheduled: a kernel, or a module that holds one."""
@@ -59,11 +59,8 @@ def begin(kernel: Kernel) -> State:
 def taken(state: State, step: Step) -> State | Problem:
     """The state after a step, or why it cannot be taken."""
     scene, instruction = state.scene, step.instruction
-    problem = scene.missing(instruction) or instruction.check(scene)
-    if problem is None and isinstance(instruction, Sampling):
-        if step.decision is None:
-            found = "a step without one"
-            return Problem("decided", instruction.kind, "a decision in the trace", found)
+    problem = scene.missing(instruction) or instruction.check(scene) or undecided(step)
+    if problem is None and isinstance(instruction, Sampling) and step.decision is not None:
         problem = instruction.accepts(scene, step.decision)
     if problem is not None:
         return problem
@@ -73,6 +70,19 @@ def taken(state: State, step: Step) -> State | Problem:
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
     return State(edited.kernel, outputs, state.steps + 1)
+
+
+def undecided(step: Step) -> Problem | None:
+    """A step that samples without a decision, one that has it and does not, or one of no numbers."""
+    kind, decision = step.instruction.kind, step.decision
+    if isinstance(step.instruction, Sampling):
+        if decision is None:
+            return Problem("decided", kind, "a decision in the trace", "a step without one")
+        if not is_decision(decision):
+            return Problem("decided", kind, "a decision that is a tuple of integers", repr(decision))
+    elif decision is not None:
+        return Problem("decided", kind, "no decision: it samples nothing", repr(decision))
+    return None
 
 
 def buried(outputs: PMap[Handle, Output], kernel: Kernel) -> PMap[Handle, Output]:

@@ -12,7 +12,7 @@ something carries its decision.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -56,9 +56,14 @@ class Trace(Term):
 
     def with_decision(self, number: int, decision: Decision) -> Trace:
         """The trace with exactly that decision changed."""
+        if type(number) is not int or not 0 <= number < len(self.steps):
+            found = f"{len(self.steps)} steps"
+            raise ValueError(f"There is no step {number!r} in a trace of {found}.")
         step = self.steps[number]
         if step.decision is None:
             raise ValueError(f"Step {number} ({step.instruction.kind}) decides nothing.")
+        if not is_decision(decision):
+            raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
         changed = Step(step.instruction, decision)
         return Trace((*self.steps[:number], changed, *self.steps[number + 1 :]))
 
@@ -72,7 +77,6 @@ class Trace(Term):
                 return None
             steps.append(renumbered(step, place))
         return Trace(tuple(steps))
-
 
     def to_json(self) -> str:
         """The trace as versioned JSON; `Trace.from_json` reads it."""
@@ -99,6 +103,11 @@ class Trace(Term):
         from plica.schedule.python_text import from_python
 
         return from_python(text, file)
+
+
+def is_decision(what: Any) -> bool:
+    """Whether something is a decision: integers, of which a truth value is none."""
+    return type(what) is tuple and all(type(each) is int for each in what)
 
 
 def handles(instruction: Instruction) -> tuple[Handle, ...]:

@@ -186,7 +186,7 @@ def test_a_rule_that_fails_on_an_instance_is_refuted() -> None:
         assert m.x.type.shape != (), "a scalar"
         return m.x
 
-    made = tabled("fussy", -(-x), fussy)
+    made = tabled("fussy", op.negative(-x), fussy)
     verdict = plica.check(made, examples=50)
     assert isinstance(verdict, Refuted)
     assert "AssertionError: a scalar" in verdict.counterexample.reason
@@ -203,7 +203,8 @@ def test_a_pack_is_checked_by_its_name() -> None:
 def test_verdicts_read_as_sentences() -> None:
     i, j = index_holes("i j")
     assert str(plica.check(rule("sum", i + j, j + i))).startswith("sum: proved, for all integers")
-    assert str(plica.check(rule("twice", -(-x), x), examples=3)) == "twice: tested on 3 instances"
+    twice = rule("twice", op.negative(-x), x)
+    assert str(plica.check(twice, examples=3)) == "twice: tested on 3 instances"
     text = str(plica.check(rule("off", i + 1, i)))
     assert text == "off: refuted, the sides differ at i = 0: 1 on the left and 0 on the right"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plica.core.name import Name
-from plica.ir.graph import Apply, If, Tuple, Var, const
+from plica.ir.graph import Apply, If, Let, Tuple, Var, const
 from plica.ir.op import find
 from plica.ir.operator import Operator
 from plica.ir.type import tensor
@@ -99,3 +99,10 @@ def test_other_nodes_match_by_structure() -> None:
     assert match(Tuple((x, x)), Tuple((a, a))) is not None
     assert match(Tuple((x, x)), Tuple((a, b))) is None
     assert match(Tuple((x,)), Tuple((a, b))) is None
+
+
+def test_a_variable_in_a_pattern_is_that_variable() -> None:
+    assert match(x + a, b + a) is not None
+    assert match(x + a, a + b) is None
+    assert match(Let(b, x, b), Let(b, a, b)) is not None
+    assert match(Let(b, x, b), Let(a, b, a)) is None

@@ -22,7 +22,7 @@ def test_around_a_block_and_around_a_loop() -> None:
 def test_fused_with_the_loop_inside_it_is_gone() -> None:
     def schedule() -> Body:
         i, _, _ = yield loops((yield block("C")))
-        (u,) = yield add_unit_loop(i)
+        u = yield add_unit_loop(i)
         yield fuse(u, i)
 
     assert digest(after(matmul(), schedule)) == digest(matmul())

@@ -165,7 +165,7 @@ def test_the_producer_goes_before_its_reader() -> None:
     def schedule() -> Body:
         i, j, k = yield loops((yield block("C")))
         yield reorder(k, i, j)
-        (ij,) = yield fuse(i, j)
+        ij = yield fuse(i, j)
         yield compute_at((yield block("A1")), ij)
 
     found = after(product_and_relu(3, 2, 2), schedule)

@@ -104,7 +104,7 @@ def test_refusals(word: str) -> None:
         if word == "no-reduce-thread":
             yield bind(k, "threadIdx.x")
         if word == "begins":
-            (j,) = yield fuse(j, k)
+            j = yield fuse(j, k)
         if word == "starts":
             yield decompose_reduction(c, j)
         yield decompose_reduction(c, i if word == "no-reduce-outside" else j)

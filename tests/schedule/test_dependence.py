@@ -138,9 +138,9 @@ def test_the_blocks_around_are_found_in_a_trace() -> None:
     @do
     def look() -> Body:
         conv = yield named("C")
-        pad = yield producers(conv)
-        relu = yield consumers(conv)
-        last = yield output_blocks()
+        (pad,) = yield producers(conv)
+        (relu,) = yield consumers(conv)
+        (last,) = yield output_blocks()
         first = yield child_blocks(last)
         return conv, pad, relu, last, first
 

@@ -79,7 +79,7 @@ def test_a_do_block_is_an_instruction() -> None:
     @do
     def outer() -> Body:
         first, second = yield tiled(2)
-        (one,) = yield fuse(first, second)
+        one = yield fuse(first, second)
         return one
 
     recorded = record(outer, matmul())
@@ -167,7 +167,7 @@ def test_sampling_one_of_several() -> None:
     def chosen() -> Body:
         c = yield block("C")
         i, _, _ = yield loops(c)
-        (n,) = yield sample_categorical((2, 3, 6), (0.0, 1.0, 0.0))
+        n = yield sample_categorical((2, 3, 6), (0.0, 1.0, 0.0))
         yield split(i, (None, n))
 
     trace = trace_of(chosen, matmul())

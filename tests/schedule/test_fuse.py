@@ -41,7 +41,7 @@ def test_splitting_what_was_fused_gives_the_loops(
 
     def schedule() -> Body:
         around = yield loops((yield block("C")))
-        (f,) = yield fuse(*around[at : at + 2])
+        f = yield fuse(*around[at : at + 2])
         yield split(f, (None, factor))
 
     assert digest(after(kernel, schedule, **sizes)) == digest(kernel)

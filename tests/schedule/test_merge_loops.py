@@ -39,7 +39,7 @@ def test_a_chain_in_one_loop(golden: Golden) -> None:
         for name in ("B1", "B2", "B3"):
             (i,) = yield loops((yield block(name)))
             mine.append(i)
-        (one,) = yield merge_loops(*mine)
+        one = yield merge_loops(*mine)
         yield annotate(one, "pragma", "one")
 
     kernel = after(doubled(), schedule)

@@ -89,7 +89,7 @@ def test_a_split_and_its_fuse_are_nothing() -> None:
         i, j, _ = yield loops(c)
         i0, i1 = yield split(i, (2, 3))
         yield unroll(j)
-        (f,) = yield fuse(i0, i1)
+        f = yield fuse(i0, i1)
         yield annotate(f, "pragma", "x")
 
     @do
@@ -107,7 +107,7 @@ def test_a_fuse_and_another_split_are_something() -> None:
     def around() -> Body:
         c = yield block("C")
         i, j, _ = yield loops(c)
-        (f,) = yield fuse(i, j)
+        f = yield fuse(i, j)
         yield split(f, (None, 4))
 
     assert kinds_of(normal(around)) == ["block", "loops", "fuse", "split"]

@@ -40,7 +40,7 @@ def test_tiles_of_any_size_are_apart(golden: Golden) -> None:
         i, j, k = yield loops((yield block("C")))
         i0, i1 = yield split(i, (None, 4))
         yield reorder(i0, j, k, i1)
-        (f,) = yield fuse(i0, j)
+        f = yield fuse(i0, j)
         yield parallel(f)
 
     golden(show_kernel(after(matmul(dim_var("rows")), schedule, rows=6)), "parallel")

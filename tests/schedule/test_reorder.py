@@ -86,7 +86,7 @@ def test_a_sum_that_is_shared_by_two_kinds_of_variables() -> None:
 
     def schedule() -> Body:
         _, j, k = yield loops((yield block("C")))
-        (f,) = yield fuse(j, k)
+        f = yield fuse(j, k)
         f0, f1 = yield split(f, (None, 3))
         yield reorder(f1, f0)
 
@@ -141,7 +141,7 @@ def test_refusals(word: str) -> None:
             yield reorder(f, i)
         else:
             i, j = yield loops((yield block("y")))
-            (u,) = yield add_unit_loop(j)
+            u = yield add_unit_loop(j)
             yield reorder(j, u, i)
 
     kernel = matmul() if word in ("count", "once") else triangle()

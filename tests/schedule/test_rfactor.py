@@ -120,7 +120,7 @@ def test_refusals(word: str) -> None:
         if word == "no-reduce-thread":
             yield bind(k0, "threadIdx.x")
         if word == "begins":
-            (j,) = yield fuse(j, k0)
+            j = yield fuse(j, k0)
         target = {"reduce-kinds": i2, "reduce-loop": i}.get(word, k1)
         yield rfactor(target, 3 if word == "axis" else 0)
 

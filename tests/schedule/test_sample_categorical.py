@@ -16,7 +16,7 @@ from tests.schedule.kernel import matmul
 @do
 def chosen(candidates: tuple[int, ...], odds: tuple[float, ...] | None = None) -> Body:
     i, _, _ = yield loops((yield block("C")))
-    (n,) = yield sample_categorical(candidates, odds)
+    n = yield sample_categorical(candidates, odds)
     yield split(i, (None, n))
 
 

@@ -28,8 +28,8 @@ def somewhere() -> Body:
     b, c = (yield block("B")), (yield block("C"))
     (j,) = yield loops(c)
     yield split(j, (None, 2, 2))
-    (n,) = yield sample_compute_location(b)
-    (loop,) = yield reader_loop(b, n)
+    n = yield sample_compute_location(b)
+    loop = yield reader_loop(b, n)
     yield compute_at(b, loop)
 
 

@@ -53,15 +53,15 @@ def tuned() -> Body:
     yield reorder(n, o0, i0, j0, c0, di, dj, c1, i1, j1, o1)
     yield unroll(j1)
     yield vectorize(o1)
-    (f,) = yield fuse(n, o0)
+    f = yield fuse(n, o0)
     yield parallel(f)
     a, b, h, w = yield loops(relu)
     _, w1 = yield split(w, (None, 8))
     yield vectorize(w1)
-    (f,) = yield fuse(a, b, h)
+    f = yield fuse(a, b, h)
     yield parallel(f)
     a, b, *_ = yield loops(pad)
-    (f,) = yield fuse(a, b)
+    f = yield fuse(a, b)
     yield parallel(f)
 
 
@@ -146,7 +146,7 @@ def test_other_decisions_are_the_nearest() -> None:
     def chosen() -> Body:
         c = yield block("C")
         i, _, _ = yield loops(c)
-        (n,) = yield sample_categorical((2, 8))
+        n = yield sample_categorical((2, 8))
         yield split(i, (None, n))
 
     trace = trace_of(chosen, matmul(), decisions={2: (8,)})

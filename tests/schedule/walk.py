@@ -46,7 +46,7 @@ def walk(name: str, choices: Sequence[tuple[int, int]]) -> Body:
             elif kind == 2:
                 around[at : at + 1] = yield split(loop, sample_tile(2, max_inner=4))
             elif kind in (3, 4):
-                around[at : at + 2] = yield fuse(loop, following)
+                around[at : at + 2] = [(yield fuse(loop, following))]
             elif kind == 5:
                 yield reorder(following, loop)
                 around[at : at + 2] = [following, loop]

@@ -2,6 +2,14 @@
 
 Such a kernel may want some of its inputs packed, which is done once if they are constants, and may
 need scratch memory.  Where no rule applies there is none, and the plain nest of `fused` is used.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Apply, Var
+>>> from plica.ir.type import tensor
+>>> x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
+>>> function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
+>>> scheduled(function, (False, True), Machine(512, 32), False).packings
+(Packing(input=1, axis=1, lanes=16, order=(1, 0, 2)),)
 """
 
 from __future__ import annotations
@@ -57,7 +65,6 @@ def work_of(of: Fused) -> Work:
     return Work(of.compute, end.reduced, end.shape, end.indices, end.value)
 
 
-@lru_cache(maxsize=256)
 def packed(of: Const, packing: Packing) -> Const:
     """A constant as a kernel wants it."""
     return const(packing.apply(of.numpy()), of.dtype)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +43,21 @@ def shape_arithmetic(node: Node, value: Value) -> Value:
     if value.type.dtype.kind == "bool":
         return Value(const(np.asarray(found, bool)))
     return of_terms(found, value.expr, value.type.dtype)
+
+
+def split_arithmetic(node: Node, values: list[Value]) -> list[Value]:
+    """The parts of a vector of index terms, where a node splits one."""
+    first = node.inputs[0] if node.inputs else None
+    if node.proto.op_type != "Split" or first is None or first.dims is None:
+        return values
+    sizes = [known(each.type.shape[0]) for each in values if len(each.type.shape) == 1]
+    if len(sizes) != len(values) or None in sizes:
+        return values
+    starts = accumulate((size or 0 for size in sizes), initial=0)
+    return [
+        of_terms(first.dims[start : start + (size or 0)], each.expr, each.type.dtype)
+        for start, size, each in zip(starts, sizes, values, strict=False)
+    ]
 
 
 def _any_terms(node: Node) -> bool:
@@ -128,7 +144,11 @@ def _unsqueeze(node: Node, data: Array, axes: Array | None = None) -> Array:
 
 
 def _slice(
-    node: Node, data: Array, starts: Array | None = None, ends: Array | None = None, *more: Array
+    node: Node,
+    data: Array,
+    starts: Array | None = None,
+    ends: Array | None = None,
+    *more: Array | None,
 ) -> Array | None:
     if starts is None or ends is None:
         low, high = node.integers("starts") or (), node.integers("ends") or ()
@@ -139,8 +159,9 @@ def _slice(
                for one in a.flat):  # fmt: skip
             return None
         low, high = tuple(starts.flat), tuple(ends.flat)
-        axes = tuple(range(len(low))) if not more or more[0] is None else tuple(more[0].flat)
-        steps = (1,) * len(low) if len(more) < 2 else tuple(more[1].flat)
+        given, strides = (*more, None, None)[:2]
+        axes = tuple(range(len(low))) if given is None else tuple(given.flat)
+        steps = (1,) * len(low) if strides is None else tuple(strides.flat)
     cut: list[slice] = [slice(None)] * data.ndim
     for start, stop, axis, step in zip(low, high, axes, steps, strict=True):
         last = None if step < 0 and stop < -data.shape[axis] else stop

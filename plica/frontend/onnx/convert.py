@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import EvaluationError, IllTyped, Malformed
-from plica.frontend.onnx.arithmetic import shape_arithmetic
+from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.expand import bound_nodes, definition
 from plica.frontend.onnx.node import Node, name_of
 from plica.frontend.onnx.order import ordered
@@ -24,7 +24,7 @@ from plica.frontend.onnx.table import TABLE
 from plica.frontend.onnx.value import SMALL, Value, settled, size_of
 from plica.ir.graph import Const, Expr, const
 from plica.ir.infer import type_of
-from plica.ir.type import TensorType, static_shape
+from plica.ir.type import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ class Converter:
         if any(value is None for name, value in zip(proto.input, given, strict=True) if name):
             return ()  # what it needs was refused already
         domain = domain_of(proto)
-        node = Node(
-            proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix
-        )
+        node = Node(proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix)
         try:
             return self._converted(node, domain)
         except Unknown:
@@ -113,7 +111,7 @@ class Converter:
             type_of(each.expr)  # an ill-typed term is refused here, where the node is known
         if len(values) == 1 and not isinstance(values[0].expr, Const):
             return [shape_arithmetic(node, values[0])]
-        return values
+        return split_arithmetic(node, values)
 
     def _expanded(
         self, node: Node, function: FunctionProto, around: Mapping[str, int]
@@ -214,7 +212,7 @@ def placed(error: PlicaError, node: Node) -> PlicaError:
         for each in error.diagnostics
     ]
     types = [each.type for each in node.inputs if each is not None]
-    numeric = all(static_shape(of) is not None for of in types if isinstance(of, TensorType))
+    numeric = all(static_shape(of) is not None for of in types)
     blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")
     return (Malformed if blamed else UnsupportedError)(*listed)
 

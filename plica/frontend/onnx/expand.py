@@ -7,7 +7,7 @@ no row, that definition is read instead.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.schema import schema_of
@@ -20,38 +20,61 @@ if TYPE_CHECKING:
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
+class Defined(Protocol):
+    """What a schema has besides, and the type stubs of the onnx package do not say."""
+
+    has_function: bool
+    function_opset_versions: list[int]
+    has_context_dependent_function: bool
+    context_dependent_function_opset_versions: list[int]
+
+    def get_function_with_opset_version(self, version: int) -> bytes:
+        """The function of a version, serialised."""
+
+    def get_context_dependent_function_with_opset_version(
+        self, version: int, node: bytes, types: list[bytes]
+    ) -> bytes:
+        """The function that a node with inputs of these types stands for, serialised."""
+
+
+def _schema(name: str, version: int, domain: str) -> Defined | None:
+    # Any: see `Defined`.
+    found: Any = schema_of(name, version, domain)
+    schema: Defined | None = found
+    return schema
+
+
 def has_definition(name: str, version: int, domain: str) -> bool:
     """Whether the standard defines an operator by others."""
-    schema = schema_of(name, version, domain)
-    return schema is not None and (
-        schema.has_function or schema.has_context_dependent_function
-    )
+    schema = _schema(name, version, domain)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def definition(node: Node, domain: str) -> FunctionProto | None:
     """The standard's definition of a node's operator, None where it has none."""
-    from onnx import FunctionProto
-
-    schema = schema_of(node.proto.op_type, node.opset, domain)
+    schema = _schema(node.proto.op_type, node.opset, domain)
     if schema is None:
         return None
-    if schema.has_function:
-        versions = [each for each in schema.function_opset_versions if each <= node.opset]
-        if versions:
-            data = schema.get_function_with_opset_version(max(versions))
-            return FunctionProto.FromString(data)
-    if schema.has_context_dependent_function:
-        versions = [
-            each
-            for each in schema.context_dependent_function_opset_versions
-            if each <= node.opset
-        ]
-        if versions:
-            data = schema.get_context_dependent_function_with_opset_version(
-                max(versions), node.proto.SerializeToString(), _types(node)
-            )
-            return FunctionProto.FromString(data) if data else None
-    return None
+    plain = [each for each in schema.function_opset_versions if each <= node.opset]
+    if schema.has_function and plain:
+        return _function(schema.get_function_with_opset_version(max(plain)))
+    versions = [
+        each for each in schema.context_dependent_function_opset_versions if each <= node.opset
+    ]
+    if not schema.has_context_dependent_function or not versions:
+        return None
+    data = schema.get_context_dependent_function_with_opset_version(
+        max(versions), node.proto.SerializeToString(), _types(node)
+    )
+    return _function(data) if data else None
+
+
+def _function(data: bytes) -> FunctionProto:
+    from onnx import FunctionProto
+
+    function = FunctionProto()
+    function.ParseFromString(data)
+    return function
 
 
 def _types(node: Node) -> list[bytes]:
@@ -74,9 +97,7 @@ def _types(node: Node) -> list[bytes]:
     return found
 
 
-def bound_nodes(
-    function: FunctionProto, call: Node, absent: Collection[str]
-) -> list[NodeProto]:
+def bound_nodes(function: FunctionProto, call: Node, absent: Collection[str]) -> list[NodeProto]:
     """The nodes of a function with the attributes of a call in place of those it refers to."""
     from onnx import NodeProto
 

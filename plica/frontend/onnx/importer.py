@@ -28,7 +28,6 @@ import re
 from collections import ChainMap
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -144,9 +143,7 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     main = Var(Name("main"), None)
     attrs = (("outputs", tuple(names)),)
-    return infer(
-        module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main)
-    )
+    return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
 
 
 def _check_output(info: ValueInfoProto, value: Value) -> None:

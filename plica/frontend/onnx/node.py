@@ -280,9 +280,7 @@ class Node:
 
     def malformed(self, message: str, expected: str, found: str) -> NoReturn:
         """The model breaks the format."""
-        raise Malformed(
-            Diagnostic("bad-model", message, Place(node=self.place), expected, found)
-        )
+        raise Malformed(Diagnostic("bad-model", message, Place(node=self.place), expected, found))
 
     def unsupported(
         self, message: str, expected: str | None = None, found: str | None = None,

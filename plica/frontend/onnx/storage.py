@@ -49,7 +49,7 @@ def dtype_of(number: int, place: str) -> DType:
     from onnx import TensorProto
 
     known = number in TensorProto.DataType.values()
-    name = TensorProto.DataType.Name(number) if known else str(number)  # type: ignore[arg-type]
+    name = TensorProto.DataType.Name(number) if known else str(number)
     message = f"The element type {name} is not one of Plica's."
     expected = ", ".join(str(each) for each in DTYPES.values())
     kind = UnsupportedError if known and number else Malformed
@@ -135,7 +135,8 @@ def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -
         _refuse(place, message, f"{offset + length} bytes", f"{there} bytes")
     with path.open("rb") as file:
         file.seek(offset)
-        return file.read(length)
+        found: bytes = file.read(length)
+        return found
 
 
 def _natural(text: str, key: str, place: str) -> int:

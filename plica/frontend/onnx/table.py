@@ -19,6 +19,7 @@ from plica.frontend.onnx.row import (
     recurrent,
     reduction,
     resize,
+    sample,
     shape,
     signal,
     window,
@@ -39,4 +40,5 @@ TABLE: Final[dict[str, Row]] = {
     **recurrent.TABLE,
     **control.TABLE,
     **signal.TABLE,
+    **sample.TABLE,
 }

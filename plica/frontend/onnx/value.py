@@ -19,10 +19,11 @@ import attrs
 import numpy as np
 
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.dim import known, normal_dim
 from plica.ir.dtype import DType
-from plica.ir.graph import Const, Expr, Function, Var, const
+from plica.ir.graph import Apply, Const, Expr, Function, Var, const
 from plica.ir.infer import infer, type_of
 from plica.ir.interpret import interpret
 from plica.ir.module import module
@@ -102,6 +103,10 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
     """The constant an expression without variables is, if it has no more elements than `most`."""
     count = size_of(expr)
     if isinstance(expr, Const) or count is None or count > most or free_vars(expr):
+        return expr
+    # A small result may be cut out of what no memory holds.
+    parts = [size_of(each) for each in post_order(expr) if isinstance(each, Apply)]
+    if any(size is not None and size > LARGE for size in parts):
         return expr
     main = Var(Name("main"), None)
     whole = infer(module({main: Function((), (), (), None, expr)}, main))

@@ -4,7 +4,7 @@
 >>> from plica.ir.type import tensor
 >>> spec = find("sum").attributes[0]
 >>> spec.name, attribute_values(spec, [tensor((2, 3), "f32")])[:3]
-('axis', (0, 1, -1))
+('axis', ((0,), (1,), (-1,)))
 """
 
 from __future__ import annotations

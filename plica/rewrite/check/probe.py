@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from plica.core.diagnostic import IllTyped, RuleRefused
@@ -50,8 +51,8 @@ def probe(rule: Rule) -> str | None:
         try:
             made = instance(rule.left, choose, data=False)
             after = None if made is None else rule.at(made.term)
-        except RuleRefused:
-            raise
+        except RuleRefused as refused:
+            raise _named(rule, refused) from None
         except FAILURES as error:
             shown = "" if made is None else text(closed(made.term, made))
             raise failing(rule, error, shown) from error
@@ -72,14 +73,23 @@ def _index_probe(rule: Rule, left: Scalar) -> str | None:
             filling = {of.name: _scalar(of, number) for of in holes}
             try:
                 after = rule.at(plan(pattern)(filling))
-            except RuleRefused:
-                raise
+            except RuleRefused as refused:
+                raise _named(rule, refused) from None
             except FAILURES as error:
                 shown = ", ".join(f"{name} = {value!r}" for name, value in filling.items())
                 raise failing(rule, error, shown) from error
             if after is not None and not isinstance(after, Scalar):
                 return f"the right side is no index term but {after!r}"
     return None
+
+
+def _named(rule: Rule, refused: RuleRefused) -> RuleRefused:
+    """The refusal with the rule it is about: a predicate does not know in which it is asked."""
+    first, *rest = refused.diagnostics
+    if first.place is not None:
+        return refused
+    message = f"In {rule.name}: {first.message}"
+    return RuleRefused(replace(first, message=message, place=rule.place), *rest)
 
 
 def _is_picky(node: Term) -> bool:

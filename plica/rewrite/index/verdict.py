@@ -164,9 +164,11 @@ def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
     match answer:
         case Proved(certificate):
             return ForAll(EVERYWHERE, certificate)
-        case _ if any(_is_picky(hole) and not hole.constraint.constant for hole in _holes(left)):
+        case _ if any(map(_declines_unknowns, _holes(left))):
             return _by_instances(rule)
-        case Refuted() if any(map(_is_picky, _holes(left))):
+        case Refuted() if any(
+            _is_picky(each) and each.constraint.constant for each in _holes(left)
+        ):
             return _in_window(rule, left, right, "a predicate is a function")
         case Refuted() if rule.when is not None and not isinstance(rule.when, Given):
             return _in_window(rule, left, right, "the guard is a function")
@@ -225,6 +227,14 @@ def _numbers(hole: IndexHole) -> list[int]:
 
 def _is_picky(hole: IndexHole) -> bool:
     return hole.constraint.when is not None
+
+
+def _declines_unknowns(hole: IndexHole) -> bool:
+    """Whether a predicate does not take a plain variable, which may have any value."""
+    when = hole.constraint.when
+    if when is None or hole.constraint.constant:
+        return False
+    return not when(ScalarVar(Name(hole.name), hole.dtype))
 
 
 def _by_instances(rule: Rule) -> RuleVerdict:

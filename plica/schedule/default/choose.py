@@ -2,6 +2,14 @@
 
 `formed` says which kernel to begin with, `default_trace` how to schedule it: an ordinary trace,
 whose decisions come from what is known of the machine.  Both give None where no rule applies.
+
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
+>>> dense = compute((x, w), (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> machine = Machine(vector=512, registers=32)
+>>> form = formed(Work(dense), (False, True), machine)
+>>> "reverse_compute_at" in default_trace(form.kernel, machine).to_python()
+True
 """
 
 from __future__ import annotations
@@ -15,7 +23,7 @@ from plica.ir.dim import known, polynomial
 from plica.ir.dtype import DType, f32, f64
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import ScalarVar, Select
-from plica.schedule.default.contraction import Contraction, Work, contraction, merged
+from plica.schedule.default.contraction import Contraction, Work, bared, contraction, merged
 from plica.schedule.default.form import Formed, blocked, rowed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import row_form, row_schedule
@@ -54,6 +62,7 @@ def formed(
 
     Terms of sums are joined in the order in which they come, unless it `reassociates`.
     """
+    of = bared(of)
     found = contraction(of)
     along_rows = row_form(of, machine) if reassociates else None
     if found is None or (found.weight is None and along_rows is not None):

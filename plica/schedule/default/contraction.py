@@ -24,7 +24,7 @@ from typing import TypeAlias
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known, polynomial
@@ -118,6 +118,34 @@ class Contraction:
         """What is read besides the sum, once it is known."""
         found = [node for node in post_order(self.value) if isinstance(node, Load)]
         return [node for node in found if node.buffer is not self.reduced]
+
+
+def bared(of: Work) -> Work:
+    """The same work with a reduction as the tensor, and what is done to it in the value.
+
+    out[i] = (sum over k of x[i, k]) / 3  -->  reduced[i] = sum over k of x[i, k]
+                                               out[i] = reduced[i] / 3
+    """
+    compute = of.compute
+    found = [node for node in post_order(compute.body) if isinstance(node, Reduce)]
+    if len(found) != 1 or found[0] is compute.body:
+        return of
+    taken = {each.name for each in compute.inputs}
+    if of.reduced is not None:
+        taken.add(of.reduced.name)
+    held = Buffer(fresh(Name("held"), taken), compute.shape, dtype_of(found[0]))
+    read = Load(held, compute.axes)
+    body = map_top_down(lambda node: read if node is found[0] else node, compute.body)
+    assert isinstance(body, Scalar)
+    bare = Compute(compute.inputs, compute.axes, compute.shape, found[0])
+    if of.value is None:
+        return Work(bare, held, compute.shape, compute.axes, body)
+    old = of.reduced
+    value = map_top_down(
+        lambda node: body if isinstance(node, Load) and node.buffer is old else node, of.value
+    )
+    assert isinstance(value, Scalar)
+    return Work(bare, held, of.shape, of.indices, value)
 
 
 def contraction(of: Work) -> Contraction | None:

@@ -9,6 +9,17 @@ that has room for that, so that no guard is left inside the loops of the sum.  T
 `pad` and `packed` where they are needed, `sum`, and `out`.
 
 Scratch memory is given to the kernel: its parameters are inputs, scratch buffers, the result.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.schedule.default.contraction import Work, contraction
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 32), f32)
+>>> times = compute((x, w), (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> found = blocked(contraction(Work(times)), lanes=16, tile=4, constant=True)
+>>> [[known(size) for size in each.shape] for each in found.kernel.params]
+[[4, 8], [2, 8, 16], [4, 2, 16]]
+>>> found.packings[0].apply(np.zeros((8, 32))).shape
+(2, 8, 16)
 """
 
 from __future__ import annotations

@@ -8,6 +8,14 @@
            out[i]         = total[i] + rest[i]
 
 Terms are joined in another order than they come: only for those who allow that.
+
+>>> from plica.ir.loop import Block, statements
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x = buffer("x", (4, 100), f32)
+>>> total = compute((x,), (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
+>>> kernel = row_form(Work(total), Machine(512, 32)).kernel
+>>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
+['rest', 'part', 'joined', 'total', 'out']
 """
 
 from __future__ import annotations

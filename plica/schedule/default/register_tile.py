@@ -4,6 +4,16 @@ for …, tiles of lanes, tiles of the other axis:
     sum[tile] = 0                                  registers
     for terms: sum[tile] += data * weight          vectors x single elements
     out[tile] = f(sum[tile])
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.schedule.default.form import blocked
+>>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
+>>> dense = compute((x, w), (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> found = roles(blocked(contraction(Work(dense)), lanes=16, tile=14, constant=True).kernel)
+>>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
+((4, 56, 16, 8), True, Tile(vectors=2, steps=14))
 """
 
 from __future__ import annotations
@@ -203,7 +213,7 @@ def scheduled(
         elif of.steps is not None:
             outer, inner = yield split(every[of.steps], (None, tile.steps))
             step, behind = [inner], [outer]
-        if of.sliding:
+        if not of.blocked:
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in of.around]
         terms = [every[at] for at in of.terms]
@@ -240,7 +250,7 @@ def shared(outer: Sequence[Handle]) -> Body:
     """Cores share the iterations of nested loops."""
     whole = outer[0]
     if len(outer) > 1:
-        (whole,) = yield fuse(*outer)
+        whole = yield fuse(*outer)
     yield parallel(whole)
 
 

@@ -26,6 +26,8 @@ from plica.schedule.site import fresh_names, rebuilt, with_body
 class AddUnitLoop(Instruction):
     """A loop or a block; gives the new loop around it."""
 
+    gives = "one"
+
     target: Handle
 
     def check(self, scene: Scene) -> Problem | None:

@@ -23,6 +23,8 @@ from plica.schedule.problem import Problem
 class GetBlock(Instruction):
     """The block at a place; gives it."""
 
+    gives = "one"
+
     pure = True
     number: int
     role: str

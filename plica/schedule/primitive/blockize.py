@@ -52,6 +52,8 @@ from plica.schedule.site import Site, fresh_label, fresh_names, replace, with_in
 class Blockize(Instruction):
     """A loop; gives the block it becomes."""
 
+    gives = "one"
+
     loop: Handle
 
     def check(self, scene: Scene) -> Problem | None:

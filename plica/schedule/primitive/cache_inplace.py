@@ -56,6 +56,8 @@ from plica.schedule.site import Site, allocate, fresh_label, map_of
 class CacheInplace(Instruction):
     """A buffer that a block reads and writes; gives the blocks that copy in and out."""
 
+    gives = "several"
+
     block: Handle
     index: int
     scope: str

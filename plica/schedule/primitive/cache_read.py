@@ -64,6 +64,8 @@ class Spot:
 class CacheRead(Instruction):
     """A buffer that a block reads, by number; gives the block that copies."""
 
+    gives = "one"
+
     block: Handle
     index: int
     scope: str

@@ -54,6 +54,8 @@ from plica.schedule.site import allocate, fresh_label
 class CacheWrite(Instruction):
     """A buffer that a block writes, by number; gives the block that copies out."""
 
+    gives = "one"
+
     block: Handle
     index: int
     scope: str

@@ -21,6 +21,8 @@ from plica.schedule.problem import Problem
 class GetChildBlocks(Instruction):
     """The outermost blocks inside a block or a loop; gives them."""
 
+    gives = "several"
+
     pure = True
     parent: Handle
 

@@ -1,6 +1,6 @@
 """consumers: the blocks of the same scope that read what a block writes, in the order of the text.
 
-    relu = yield consumers(conv)        several where there are several
+    (relu,) = yield consumers(conv)     a tuple, of several where there are several
 
 No precondition.
 """
@@ -20,6 +20,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class GetConsumers(Instruction):
     """The blocks of its scope that read from a block; gives them."""
+
+    gives = "several"
 
     pure = True
     block: Handle

@@ -53,6 +53,8 @@ from plica.schedule.site import (
 class DecomposePadding(Instruction):
     """A block that pads, and the loop before which it is to be filled; gives the filling block."""
 
+    gives = "one"
+
     block: Handle
     loop: Handle
 

@@ -41,6 +41,8 @@ from plica.schedule.site import Site, fresh_label, fresh_names, replace
 class DecomposeReduction(Instruction):
     """A reduction block, and the loop its init is to run before; gives the block of the init."""
 
+    gives = "one"
+
     block: Handle
     loop: Handle
 

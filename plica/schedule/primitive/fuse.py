@@ -40,6 +40,8 @@ from plica.schedule.tidy import mapped, tidied, trimmed
 class Fuse(Instruction):
     """Loops, outermost first; gives the one they become."""
 
+    gives = "one"
+
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:

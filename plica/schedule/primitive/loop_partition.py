@@ -36,6 +36,8 @@ from plica.schedule.site import distinct, fresh_names, replace
 class LoopPartition(Instruction):
     """A loop, and the lengths of its parts; gives the new loops."""
 
+    gives = "several"
+
     loop: Handle
     lengths: tuple[Number | None, ...]
 

@@ -19,6 +19,8 @@ from plica.schedule.problem import Problem
 class GetLoops(Instruction):
     """The loops around a block; gives them."""
 
+    gives = "several"
+
     pure = True
     block: Handle
 

@@ -47,6 +47,8 @@ class Nests:
 class MergeLoops(Instruction):
     """The innermost loop of each nest, in the order of the text; gives the one they become."""
 
+    gives = "one"
+
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:

@@ -1,6 +1,6 @@
 """output_blocks: the blocks that write what the kernel gives back, in the order of the text.
 
-    last = yield output_blocks()        several where there are several
+    (last,) = yield output_blocks()     a tuple, of several where there are several
 
 No precondition.
 """
@@ -18,6 +18,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class GetOutputBlocks(Instruction):
     """The outermost blocks that write a parameter of the kernel; gives them."""
+
+    gives = "several"
 
     pure = True
 

@@ -57,6 +57,8 @@ from plica.schedule.site import Site, allocate, fresh_label, fresh_names, replac
 class PadEinsum(Instruction):
     """A block that sums products, and what each extent is to be a multiple of."""
 
+    gives = "several"
+
     block: Handle
     padding: tuple[int, ...]
 

@@ -1,6 +1,6 @@
 """producers: the blocks of the same scope that write what a block reads, in the order of the text.
 
-    pad = yield producers(conv)         several where there are several
+    (pad,) = yield producers(conv)      a tuple, of several where there are several
 
 No precondition.
 """
@@ -20,6 +20,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class GetProducers(Instruction):
     """The blocks of its scope that a block reads from; gives them."""
+
+    gives = "several"
 
     pure = True
     block: Handle

@@ -36,6 +36,8 @@ COPY = Handle(-1, 0, "block")
 class ReadAt(Instruction):
     """A loop, a block inside it, and a buffer that it reads; gives the block that copies."""
 
+    gives = "one"
+
     loop: Handle
     block: Handle
     index: int

@@ -1,7 +1,7 @@
 """reader_loop: a loop around the first block that reads what a block writes, by number.
 
-    n, = yield sample_compute_location(b)
-    i, = yield reader_loop(b, n)
+    n = yield sample_compute_location(b)
+    i = yield reader_loop(b, n)
     yield compute_at(b, i)
 
 Preconditions: `has-consumers` (some block of the scope reads it), `number` (there are so many loops
@@ -23,6 +23,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class ReaderLoop(Instruction):
     """A block, and the number of a loop around its first reader, from outside; gives the loop."""
+
+    gives = "one"
 
     block: Handle
     number: Number

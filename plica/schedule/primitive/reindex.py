@@ -65,6 +65,8 @@ from plica.schedule.site import Site, allocate, fresh_label, fresh_names
 class Reindex(Instruction):
     """A buffer of a block, by side and number; gives the block that copies."""
 
+    gives = "one"
+
     block: Handle
     side: str
     index: int

@@ -59,6 +59,8 @@ from plica.schedule.site import (
 class Rfactor(Instruction):
     """A loop of a reduction, and where its dimension goes; gives the block of partial results."""
 
+    gives = "one"
+
     loop: Handle
     axis: int
 

@@ -21,6 +21,8 @@ from plica.schedule.problem import Problem
 class SampleCategorical(Sampling):
     """Numbers to choose from, and how often each; gives the one chosen."""
 
+    gives = "one"
+
     candidates: tuple[int, ...]
     probabilities: tuple[float, ...]
 
@@ -48,5 +50,7 @@ def sample_categorical(
     candidates: tuple[int, ...], probabilities: tuple[float, ...] | None = None
 ) -> SampleCategorical:
     """One of several numbers; all are equally likely where nothing is said."""
+    if not isinstance(candidates, tuple | list):
+        raise TypeError(f"sample_categorical takes a tuple of numbers, not {candidates!r}.")
     odds = (1.0,) * len(candidates) if probabilities is None else probabilities
     return SampleCategorical(tuple(candidates), tuple(map(float, odds)))

@@ -1,7 +1,7 @@
 """sample_compute_location: a loop of its readers where a block may be computed, at random.
 
-    n, = yield sample_compute_location(b)
-    i, = yield reader_loop(b, n)
+    n = yield sample_compute_location(b)
+    i = yield reader_loop(b, n)
     yield compute_at(b, i)
 
 The decision is the number of a loop around the block's first reader, from outside, at which
@@ -29,6 +29,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class SampleComputeLocation(Sampling):
     """A block that is to be computed inside a loop of its readers; gives the loop's number."""
+
+    gives = "one"
 
     block: Handle
 

@@ -4,13 +4,14 @@
     i0, i1 = yield split(i, sample_tile(2, max_inner=16))      the same, in one
 
 The decision is a tuple of positive numbers whose product is the extent, the last of them at most
-`max_inner`.  Preconditions: `constant-extent`, `parts` (at least one factor).
+`max_inner`.  Preconditions: `constant-extent`, `parts` (1 to 64 factors).
 """
 
 from __future__ import annotations
 
 from math import prod
 from random import Random
+from typing import Final
 
 from attrs import frozen
 
@@ -20,10 +21,15 @@ from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.problem import Problem
 
 
+MOST: Final = 64  # parts: no extent has more prime factors
+
+
 @primitive("sample_perfect_tile")
 @frozen(eq=False)
 class SamplePerfectTile(Sampling):
     """Factors of a loop's extent; gives them."""
+
+    gives = "several"
 
     loop: Handle
     parts: int
@@ -35,9 +41,9 @@ class SamplePerfectTile(Sampling):
         if not known(loop.extent):
             found = "an extent that is symbolic or 0"
             return Problem("constant-extent", where, "a positive constant extent", found)
-        if self.parts < 1 or self.max_inner < 1:
+        if not 1 <= self.parts <= MOST or self.max_inner < 1:
             found = f"{self.parts} parts of which the last is at most {self.max_inner}"
-            return Problem("parts", where, "at least one part, of at least 1", found)
+            return Problem("parts", where, f"1 to {MOST} parts, of at least 1", found)
         return None
 
     def decide(self, scene: Scene, random: Random) -> Decision:

@@ -30,7 +30,7 @@ from plica.schedule.do import Block as Do
 from plica.schedule.do import Body
 from plica.schedule.guard import guarded, unguardable
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.instruction import LARGEST, Edited, Instruction, Number, Scene, primitive
 from plica.schedule.pose import plain_loop
 from plica.schedule.primitive.sample_tile import Tile
 from plica.schedule.problem import Problem
@@ -43,6 +43,8 @@ from plica.schedule.tidy import tidied
 class Split(Instruction):
     """A loop by factors, outermost first; gives the new loops."""
 
+    gives = "several"
+
     loop: Handle
     factors: tuple[Number | None, ...]
 
@@ -54,12 +56,12 @@ class Split(Instruction):
             return problem
         factors = self.numbers(scene)
         positive = all(each is None or each > 0 for each in factors)
-        if len(factors) < 2 or not positive or factors.count(None) > 1:
-            expected = "at least two positive factors, one of which may be None"
+        product = prod(each for each in factors if each is not None)
+        if len(factors) < 2 or not positive or factors.count(None) > 1 or product >= LARGEST:
+            expected = "two or more positive factors of a product in range, one may be None"
             return Problem("factors", where, expected, str(factors))
         extent = known(loop.extent)
         if None not in factors:
-            product = prod(each for each in factors if each is not None)
             if extent is None or product < extent:
                 expected = f"factors whose product is at least {extent or 'the extent'}"
                 hint = "Leave one factor open: None."
@@ -111,8 +113,10 @@ class Split(Instruction):
 
 def split(loop: Handle, factors: Tile | tuple[Number | None, ...]) -> Instruction | Do:
     """A loop by factors, or by factors that are sampled."""
-    if not isinstance(factors, Tile):
+    if isinstance(factors, tuple | list):
         return Split(loop, tuple(factors))
+    if not isinstance(factors, Tile):
+        raise TypeError(f"split takes a tuple of factors or sample_tile(…), not {factors!r}.")
     tile = factors
 
     def sampled() -> Body:

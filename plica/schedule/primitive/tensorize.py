@@ -45,6 +45,8 @@ from plica.schedule.site import Above, replace, with_parts
 class Tensorize(Instruction):
     """A loop or a block, and the name of an intrinsic; gives the block that invokes it."""
 
+    gives = "one"
+
     target: Handle
     intrinsic: str
 

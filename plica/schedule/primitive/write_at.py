@@ -34,6 +34,8 @@ from plica.schedule.problem import Problem
 class WriteAt(Instruction):
     """A loop, a block inside it, and a buffer that it writes; gives the block that copies out."""
 
+    gives = "one"
+
     loop: Handle
     block: Handle
     index: int

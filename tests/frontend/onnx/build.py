@@ -68,10 +68,10 @@ def runtime(of: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
 
 def agrees(of: onnx.ModelProto, given: Mapping[str, Array], rtol: float = 1e-4) -> None:
     """Assert that the interpreter gives what onnxruntime gives."""
-    found = interpret(from_onnx(of), **given)
+    found = interpret(from_onnx(of), **dict[str, Any](given))
     mine = found if isinstance(found, tuple) else (found,)
     for a, b in zip(mine, runtime(of, given), strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, a.shape, b.dtype, b.shape)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_allclose(
             a.astype(np.float64), b.astype(np.float64), rtol=rtol, atol=rtol * 1e-1
         )

@@ -81,7 +81,7 @@ def specialised(model: onnx.ModelProto, given: dict[str, Array]) -> tuple[Module
 
 
 def _same(mine: Array, other: Array, case: Case) -> None:
-    assert mine.dtype == other.dtype and mine.shape == other.shape, (mine.dtype, other.dtype)
+    assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
     if mine.dtype.kind in "iub":
         assert np.array_equal(mine, other), case.name
         return
@@ -101,7 +101,8 @@ def _opened(case: Case) -> tuple[onnx.ModelProto, list[Any], list[Any]]:
     ports = (*model.graph.input, *model.graph.output)
     if not all(each.type.HasField("tensor_type") for each in ports):
         return model, [], []  # sequences, which are refused before any data is looked at
-    return model, *(_stored(folder / "test_data_set_0", kind) for kind in ("input", "output"))
+    data = folder / "test_data_set_0"
+    return model, _stored(data, "input"), _stored(data, "output")
 
 
 def _array(value: Any) -> Any:

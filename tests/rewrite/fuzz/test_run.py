@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.ir.graph import Apply, Function
 from plica.ir.infer import infer
@@ -16,9 +17,9 @@ from plica.ir.op import find
 from plica.ir.passes import Pass
 from plica.ir.script import from_text
 from plica.rewrite import Pack, exact, hole, holes, pack, reassociates, rule
+from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz import Finding, fuzz
 from plica.rewrite.fuzz.difference import Meaning, unlike
-from plica.rewrite.fuzz.report import literal
 from plica.rewrite.graph import find_pass
 from plica.rewrite.packs.algebra import ALGEBRA
 
@@ -143,6 +144,31 @@ def test_native_code_that_differs_is_a_finding() -> None:
 def test_the_same_seed_gives_the_same_report() -> None:
     packs: tuple[Pack, ...] = (ALGEBRA.within(exact), WRONG["relu-is-absolute"])
     assert fuzz(packs, 30, seed=3) == fuzz(packs, 30, seed=3)
+
+
+def test_fewer_examples_are_the_first_of_more() -> None:
+    met: list[list[str]] = []
+    for examples in (4, 9):
+        seen: list[str] = []
+
+        def note(module: Module, seen: list[str] = seen) -> Module:
+            seen.append(digest(module))
+            return module
+
+        fuzz((Pass("note", "Remembers.", note),), examples, seed=5, focus=(RULES[1],))
+        met.append(seen)
+    assert met[0] == met[1][:4]
+    assert len(set(met[1])) > 4
+
+
+def test_every_rule_in_focus_has_its_turn() -> None:
+    right = [rule(f"right-{i}", op(name)(op(name)(f)), op(name)(f)) for i, name in enumerate(TWICE)]
+    report = fuzz([pack("right", right, version="0")], len(right), focus=right)
+    assert report.finding is None
+    assert report.fired.keys() >= {each.name for each in right}
+
+
+TWICE = ("floor", "ceil", "nn.relu", "absolute", "sign")
 
 
 def test_results_are_compared_part_by_part() -> None:

@@ -18,9 +18,11 @@ from plica.core.name import Name
 from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
+from plica.ir.show import show_kernel
 from plica.ir.type import tensor
 from plica.schedule import replay
 from plica.schedule.default import Machine, default_schedule, default_trace, formed
+from tests.conftest import Golden
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -237,6 +239,20 @@ def test_every_form_has_a_schedule(machine: Machine, cores: int) -> None:
         for constant in (True, False):
             form = formed(work_of(fused(function)), (False, constant), shares)
             assert form is None or default_schedule(form.kernel, shares) is not None, layer
+
+
+@pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise 2"])
+def test_golden(name: str, golden: Golden) -> None:
+    layer = LAYERS[name]
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=False, bias=False)
+    function = infer(whole([x, *more], value)).main_function()
+    form = formed(work_of(fused(function)), (False, True), WIDE)
+    assert form is not None
+    made = default_schedule(form.kernel, WIDE)
+    assert made is not None
+    text = made[0].to_python() + "\n" + show_kernel(made[1], "convolution")
+    golden(text, name.replace(" ", "_"))
 
 
 def test_what_is_no_contraction_has_no_form() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
+from plica import op
 from plica.codegen.lower.fused import fused
 from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
@@ -62,6 +63,16 @@ def test_columns_are_no_rows() -> None:
     x = Var(Name("x"), tensor((100, 4), "f32"))
     function = infer(whole([x], reduced(x, "sum", 0))).main_function()
     assert formed(work_of(fused(function)), (False,), WIDE, reassociates=True) is None
+
+
+def test_averages_are_sums_that_are_divided() -> None:
+    x = Var(Name("x"), tensor((1, 4, 20, 32), "f32"))
+    value = op.nn.avg_pool(x, kernel=(3, 3), strides=2, padding=1)
+    function = infer(whole([x], value)).main_function()
+    form = formed(work_of(fused(function)), (False,), WIDE)
+    assert form is not None
+    assert default_schedule(form.kernel, WIDE) is not None
+    same(whole([x], value), numbers(3, (1, 4, 20, 32)))
 
 
 def test_softmax_sums_to_one() -> None:

@@ -55,12 +55,14 @@ from plica.ir.op.reduction import argmax
 from plica.ir.op.shape import flatten, reshape
 from plica.ir.operator import Operator, find
 
-_SPECIAL: Final = frozenset(
-    "Div Mod Pow Max Min Shape Size Where IsInf Selu Swish MatMul Identity Dropout".split()
-)
+# Their inputs or meaning differ from those of the record that has their name.
+_SPECIAL: Final = (
+    "Div", "Mod", "Pow", "Max", "Min", "Shape", "Size", "Where", "IsInf", "Selu", "Swish",
+    "MatMul", "Identity", "Dropout",
+)  # fmt: skip
 
 
-_ALIGNED: Final = frozenset("Add Sub Mul And Or Xor Equal Greater Less".split())
+_ALIGNED: Final = frozenset(["Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "Less"])
 
 
 def _directly() -> dict[str, Row]:

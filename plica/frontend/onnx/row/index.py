@@ -113,17 +113,12 @@ def _check_pairs(node: Node, *sizes: Scalar | int) -> None:
         node.unsupported(message, f"at most {MOST_PAIRS} pairs", str(count))
 
 
-def _scattered(
-    node: Node, kind: str, data: Expr, hit: Expr, updates: Expr, pick: Expr
-) -> Expr:  # fmt: skip
-    """`data` with updates: `hit` and `updates` have one axis more, the candidates, in front.
-
-    `pick` has, for each place of the result, the number of the last candidate or -1.
-    """
+def _scattered(kind: str, data: Expr, hit: Expr, updates: Expr) -> Expr:
+    """`data` with updates: `hit` and `updates` have one axis more, the candidates, in front."""
     if kind == "none":
-        chosen = maximum(pick, like(0, pick))
-        found = reshape(take_along_axis(updates, expand_dims(chosen, axis=(0,)), axis=0),
-                        shape(pick))  # fmt: skip
+        pick = _last(hit)
+        chosen = expand_dims(maximum(pick, like(0, pick)), axis=(0,))
+        found = reshape(take_along_axis(updates, chosen, axis=0), shape(pick))
         return where(greater_equal(pick, like(0, pick)), found, data)
     fold, join, neutral = _COMBINE[kind]
     nothing = neutral
@@ -138,9 +133,8 @@ def _scatter_elements(node: Node) -> Expr:
     axis = axis_in(node, node.integer("axis", 0), rank(data))
     kind = _reduction(node)
     sizes, given = node.sizes(0), node.sizes(1)
-    if given != node.sizes(2) or len(given) != len(sizes) or any(
-        mine > whole for at, (mine, whole) in enumerate(zip(given, sizes, strict=False)) if at != axis
-    ):  # fmt: skip
+    fits = given == node.sizes(2) and len(given) == len(sizes)
+    if not fits or any(given[at] > sizes[at] for at in range(len(sizes)) if at != axis):
         expected, found = str(node.type(1)), str(node.type(2))
         node.malformed("Indices and updates do not fit the data.", expected, found)
     if 0 in given:
@@ -156,12 +150,12 @@ def _scatter_elements(node: Node) -> Expr:
     order = (axis, *(at for at in range(len(sizes)) if at != axis))
     front = expand_dims(transpose(indices, order), axis=(axis + 1,))
     updates = expand_dims(transpose(updates, order), axis=(axis + 1,))
-    places = reshape(iota(shape=(sizes[axis],), dtype=i64),
-                     tuple(sizes[axis] if at == axis + 1 else 1 for at in range(len(sizes) + 1)))  # fmt: skip
+    form = tuple(sizes[axis] if at == axis + 1 else 1 for at in range(len(sizes) + 1))
+    places = reshape(iota(shape=(sizes[axis],), dtype=i64), form)
     whole = (given[axis], *sizes)
     hit = broadcast_to(equal(front, places), whole)
     updates = broadcast_to(updates, whole)
-    return _scattered(node, kind, data, hit, updates, _last(hit))
+    return _scattered(kind, data, hit, updates)
 
 
 def _zero(x: Expr) -> bool | int | float:
@@ -199,7 +193,7 @@ def _scatter_nd(node: Node) -> Expr:
     hit = broadcast_to(equal(reshape(linear, (count, 1, 1)), places), whole)
     candidates = broadcast_to(reshape(updates, (count, 1, inner)), whole)
     table = reshape(data, (outer, inner))
-    return reshape(_scattered(node, kind, table, hit, candidates, _last(hit)), sizes)
+    return reshape(_scattered(kind, table, hit, candidates), sizes)
 
 
 # --- ranking -------------------------------------------------------------------------------------

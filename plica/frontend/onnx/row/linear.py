@@ -69,7 +69,6 @@ def _without_dots(node: Node, equation: str) -> str:
     return ",".join(whole) + "->" + result.replace("...", letters)
 
 
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "MatMul": _matmul,

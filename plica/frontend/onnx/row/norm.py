@@ -164,7 +164,6 @@ def _mean_variance(node: Node) -> Expr:
     return to(divide(subtract(inner, middle), below), dtype(x))
 
 
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "BatchNormalization":        _batch_norm,

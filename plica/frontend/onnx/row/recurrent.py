@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from plica.frontend.onnx.node import Node
-from plica.frontend.onnx.row.word import Made, Row, dtype, like, shape, to
+from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.graph import Expr, Project, const
@@ -25,18 +25,17 @@ from plica.ir.op.index import where
 from plica.ir.op.join import split, stack
 from plica.ir.op.linear import dense
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.scalar import Scalar
 
 MOST_STEPS: Final = 4096
 """Longer sequences are not written out."""
 
 # fmt: off
 _ACTIVATIONS: Final[dict[str, Callable[[Expr], Expr]]] = {
-    "sigmoid":     lambda x: sigmoid(x),
-    "tanh":        lambda x: tanh(x),
-    "relu":        lambda x: relu(x),
-    "softsign":    lambda x: softsign(x),
-    "softplus":    lambda x: softplus(x),
+    "sigmoid":     sigmoid,
+    "tanh":        tanh,
+    "relu":        relu,
+    "softsign":    softsign,
+    "softplus":    softplus,
     "hardsigmoid": lambda x: hard_sigmoid(x, alpha=0.2, beta=0.5),
     "leakyrelu":   lambda x: leaky_relu(x, alpha=0.01),
     "elu":         lambda x: elu(x, alpha=1.0),
@@ -150,11 +149,14 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         functions = _functions(node, len(default), default, ways)
         lengths = node.maybe(4)
         starts = [node.maybe(5 + at) for at in range(states)]
+        if any(each is not None and rank(each) != 3 for each in starts):
+            node.malformed("A state has three axes.", "rank 3", str(node.type(5)))
+        nothing = zeros(shape=(batch, hidden), dtype=dtype(x))
         all_steps: list[list[Expr]] = []
         ends: list[State] = []
         for way in range(ways):
             cell = _cell(node, way, gates, hidden, x, functions[way])
-            state = tuple(_start(each, way, batch, hidden, x, batch_first) for each in starts)
+            state = tuple(_start(each, way, batch_first, nothing) for each in starts)
             backwards = direction == "reverse" or way == 1
             outputs, state = _unrolled(node, cell, step, steps, state, lengths, backwards)
             all_steps.append(outputs)
@@ -170,7 +172,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
     return row
 
 
-def _cell(
+def _cell(  # noqa: PLR0917  # what a direction is made of
     node: Node, way: int, gates: int, hidden: int, x: Expr,
     functions: Sequence[Callable[[Expr], Expr]],
 ) -> Cell:  # fmt: skip
@@ -197,11 +199,9 @@ def _way(x: Expr, way: int) -> Expr:
     return reshape(slice_(x, (way,), (way + 1,)), shape(x)[1:])
 
 
-def _start(
-    given: Expr | None, way: int, batch: Scalar, hidden: int, x: Expr, batch_first: bool
-) -> Expr:
+def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> Expr:
     if given is None:
-        return zeros(shape=(batch, hidden), dtype=dtype(x))
+        return otherwise
     return _way(transpose(given, (1, 0, 2)) if batch_first else given, way)
 
 

@@ -62,6 +62,11 @@ def _plain(record: Operator) -> Fold:
     return lambda node, x, axes, keep: record(x, axis=axes, keepdims=keep)
 
 
+def _after(first: Operator) -> Fold:
+    """The sum of what another operator makes of each element."""
+    return lambda node, x, axes, keep: sum_(first(x), axis=axes, keepdims=keep)
+
+
 def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
     def fold(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
         of = dtype(x)
@@ -133,9 +138,9 @@ TABLE: Final[dict[str, Row]] = {
     "ReduceMean":      _reduction(_mean),
     "ReduceMax":       _reduction(_extreme(max_, any_, True)),
     "ReduceMin":       _reduction(_extreme(min_, all_, False)),
-    "ReduceL1":        _reduction(lambda n, x, axes, k: sum_(absolute(x), axis=axes, keepdims=k), absolute),
+    "ReduceL1":        _reduction(_after(absolute), absolute),
     "ReduceL2":        _reduction(_norm2, absolute),
-    "ReduceSumSquare": _reduction(lambda n, x, axes, k: sum_(square(x), axis=axes, keepdims=k), square),
+    "ReduceSumSquare": _reduction(_after(square), square),
     "ReduceLogSum":    _reduction(_log_sum, log),
     "ReduceLogSumExp": _reduction(_log_sum_exp),
     "ArgMax":          _position(argmax),

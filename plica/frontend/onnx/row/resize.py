@@ -20,7 +20,7 @@ import numpy as np
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
 from plica.ir.graph import Expr, const
-from plica.ir.op.elementwise import add, cast, clip, multiply, round_
+from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.index import take, where
 from plica.ir.op.linear import matmul
 from plica.ir.op.shape import swapaxes
@@ -90,7 +90,8 @@ _NEAREST: Final[dict[str, Callable[[Array], Array]]] = {
 def _falloff(kernel: Kernel, distance: Array) -> Array:
     x = np.abs(distance)
     if kernel.mode == "linear":
-        return np.clip(1 - x, 0, None)
+        line: Array = np.maximum(1 - x, 0.0)
+        return line
     a = kernel.cubic
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -142,23 +143,23 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
 
 def _resampled(node: Node, grids: dict[int, Grid], kernel: Kernel, outside: float) -> Expr:
     x = node.x()
-    for axis, grid in grids.items():
+    for grid in grids.values():
         if grid.before > LONGEST or grid.after > LONGEST:
             node.unsupported("An axis is too long to resample.", str(LONGEST), str(grid.after))
         if grid.before == 0 and grid.after:
             node.malformed("An empty axis cannot be resized.", "1 or more", "0")
     of = dtype(x)
     exact = kernel.mode == "nearest"
-    whole = x if exact else (in_f32(x) if of.is_float else cast(x, "f32"))
+    if not exact and not of.is_float:
+        message = "Integers are resized to their nearest only: the standard says no rounding."
+        node.unsupported(message, "nearest", str(of))
+    whole = x if exact else in_f32(x)
     for axis, grid in grids.items():
         plain = grid.before == grid.after and np.array_equal(
             weights(grid, kernel), np.eye(grid.before)
         )
         if not plain:
             whole = _along(whole, axis, weights(grid, kernel))
-    if not exact and not of.is_float:
-        low, high = of.bounds
-        whole = clip(round_(whole), min=float(low), max=float(high))
     whole = to(whole, of)
     for axis, grid in grids.items():
         if grid.mode == "tf_crop_and_resize":
@@ -177,7 +178,7 @@ def _kernel(node: Node) -> Kernel:
     return Kernel("linear" if mode.endswith("linear") else mode)
 
 
-def _grids(
+def _grids(  # noqa: PLR0917  # every way to say where the places lie
     node: Node, axes: tuple[int, ...], scales: list[float] | None, sizes: list[int] | None,
     mode: str, region: list[float] | None,
 ) -> dict[int, Grid]:  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
 from plica.frontend.onnx.value import Value, as_objects, of_terms
@@ -18,8 +17,8 @@ from plica.ir.op.elementwise import copy
 from plica.ir.op.join import concat, split
 from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
-from plica.ir.op.repeat import broadcast_to, tile
 from plica.ir.op.relation import Shape
+from plica.ir.op.repeat import broadcast_to, tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
 from plica.ir.scalar import Scalar, index
 
@@ -29,7 +28,7 @@ def _reshape(node: Node) -> Expr:
     keep_zero = node.flag("allowzero")
     sizes: list[Scalar | int] = []
     for at, each in enumerate(wanted):
-        if each == 0 and isinstance(each, int) and not keep_zero:
+        if isinstance(each, int) and each == 0 and not keep_zero:
             if at >= rank(x):
                 node.malformed("Reshape copies a size that is not there.", str(rank(x)), str(at))
             sizes.append(shape(x)[at])
@@ -225,21 +224,16 @@ def _pad(node: Node) -> Expr:
         node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
     cuts = {at: pair for at, pair in pairs.items() if min(pair) < 0}
     if cuts:
-        stops = {}
-        for at, (low, high) in cuts.items():
-            stops[at] = None if high >= 0 else high
         x = slice_(
             x,
-            tuple(max(0, -cuts[at][0]) for at in cuts),
-            tuple(stops[at] for at in cuts),
+            tuple(max(0, -low) for low, _ in cuts.values()),
+            tuple(None if high >= 0 else high for _, high in cuts.values()),
             None,
             tuple(cuts),
         )
         if mode != "constant":
             node.unsupported("Pad cuts off only in the mode constant.", "constant", mode)
-    positive = tuple(
-        tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x))
-    )
+    positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
     if mode == "reflect":
         for at, pair in enumerate(positive):
             extent = known(shape(x)[at])
@@ -318,7 +312,6 @@ def _center_crop_pad(node: Node) -> Expr:
             before = (size_ - sizes[axis]) // 2
             widths[axis] = (before, size_ - sizes[axis] - before)
     return pad(slice_(x, tuple(starts), tuple(stops)), tuple(widths))
-
 
 
 # fmt: off

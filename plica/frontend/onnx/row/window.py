@@ -224,9 +224,16 @@ def _windows(node: Node, x: Expr, window: Slide, ceil: bool) -> Expr:
     )
 
 
+def _power(node: Node) -> int:
+    p = node.integer("p", 2)
+    if p < 1:
+        node.malformed("The power of a norm is 1 or more.", "1 or more", str(p))
+    return p
+
+
 def _lp_pool(node: Node) -> Expr:
     window = _pool_window(node, node.opset >= 18)
-    p = node.integer("p", 2)
+    p = _power(node)
     x = in_f32(node.x())
     border = ((0, 0), (0, 0), *window.padding)
     powers = power(absolute(pad(x, border)), like(p, x))
@@ -235,11 +242,10 @@ def _lp_pool(node: Node) -> Expr:
 
 
 def _global_lp_pool(node: Node) -> Expr:
-    x, p = in_f32(node.x()), node.integer("p", 2)
+    x, p = in_f32(node.x()), _power(node)
     axes = tuple(range(2, rank(x)))
     total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)
     return to(power(total, like(1.0 / p, x)), node.type().dtype)
-
 
 
 # fmt: off

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from plica.core.diagnostic import IllTyped
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.value import Value
 from plica.ir.dim import known
@@ -23,6 +24,7 @@ from plica.ir.op.relation import Shape
 from plica.ir.op.shape import reshape
 from plica.ir.operator import Operator
 from plica.ir.scalar import index
+from plica.runtime.error import Diagnostic
 
 Made: TypeAlias = Expr | Value | Sequence[Expr | Value]
 Row: TypeAlias = Callable[[Node], Made]
@@ -60,6 +62,10 @@ def in_f32(x: Expr) -> Expr:
 
 def along(vector: Expr, axis: int, of: int) -> Expr:
     """A vector as a tensor of rank `of` that broadcasts along an axis."""
+    if rank(vector) != 1 or not 0 <= axis < of:
+        message = "A vector is needed, with an element for each place of an axis."
+        found = str(tensor_of(vector))
+        raise IllTyped(Diagnostic("shape-conflict", message, None, "rank 1", found))
     (size,) = shape(vector)
     return reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
 

@@ -1,0 +1,199 @@
+"""Rows of sampling: images read at places that other tensors give, and patches put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, to
+from plica.ir.dtype import i64
+from plica.ir.graph import Expr, const
+from plica.ir.op.comparison import less_equal, logical_and
+from plica.ir.op.convolution import conv_transpose
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import (
+    absolute,
+    add,
+    floor,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    round_,
+    subtract,
+)
+from plica.ir.op.index import gather_nd, where
+from plica.ir.op.join import stack
+from plica.ir.op.shape import expand_dims, moveaxis, reshape
+
+_CUBIC: Final = -0.75
+_MODES: Final = {
+    "nearest": "nearest", "linear": "linear", "bilinear": "linear",
+    "cubic": "cubic", "bicubic": "cubic",
+}  # fmt: skip
+
+
+def _mirrored(at: Expr, low: float, high: float) -> Expr:
+    """A place outside of an interval, folded back into it as often as it takes."""
+    span = max(high - low, 0.0)
+    if span == 0.0:
+        return multiply(at, like(0, at))
+    away = mod(absolute(subtract(at, like(low, at))), like(2 * span, at))
+    return add(minimum(away, subtract(like(2 * span, at), away)), like(low, at))
+
+
+def _cubic(distance: Expr, near: bool) -> Expr:
+    """The weight of a place within one step, or between one and two."""
+    a, x = _CUBIC, absolute(distance)
+    factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
+    total: Expr = like(factors[0], x)
+    for each in factors[1:]:
+        total = add(multiply(total, x), like(each, x))
+    return total
+
+
+def _taps(mode: str, at: Expr) -> list[tuple[Expr, Expr | None]]:
+    """The places that count along an axis, and how much."""
+    if mode == "nearest":
+        return [(round_(at), None)]
+    low = floor(at)
+    part = subtract(at, low)
+    one = like(1, at)
+    if mode == "linear":
+        return [(low, subtract(one, part)), (add(low, one), part)]
+    steps = [
+        (add(low, like(step, low)), subtract(part, like(step, part))) for step in (-1, 0, 1, 2)
+    ]
+    return [
+        (place, _cubic(distance, near))
+        for (place, distance), near in zip(steps, (False, True, True, False), strict=True)
+    ]
+
+
+def _grid_sample(node: Node) -> Expr:
+    x, grid = node.x(0), in_f32(node.x(1))
+    mode = node.text("mode", "linear" if node.opset >= 20 else "bilinear")
+    padding = node.text("padding_mode", "zeros")
+    align = node.flag("align_corners")
+    sizes, places = node.sizes(0)[2:], node.sizes(1)
+    count = len(sizes)
+    if mode not in _MODES or padding not in ("zeros", "border", "reflection"):
+        node.malformed("There is no such way to sample.", ", ".join(_MODES), f"{mode}, {padding}")
+    if count < 1 or len(places) != count + 2 or places[-1] != count or 0 in sizes:
+        node.malformed("The grid does not fit the images.", str(node.type(0)), str(node.type(1)))
+    if _MODES[mode] == "cubic" and count != 2:
+        node.unsupported("Cubic sampling is of two axes.", "2", str(count))
+    if not dtype(x).is_float and _MODES[mode] != "nearest":
+        node.unsupported("Only floats are sampled between places.", "a float", str(node.type(0)))
+    axes: list[list[tuple[Expr, Expr | None]]] = []
+    for number, size in enumerate(sizes):
+        # The last axis of the grid names the axes of the images backwards.
+        start = (0,) * (count + 1) + (count - 1 - number,)
+        stop = (*places[:-1], count - number)
+        at = reshape(slice_(grid, start, stop), places[:-1])
+        one = like(1, at)
+        if align:
+            at = multiply(add(at, one), like((size - 1) / 2, at))
+        else:
+            at = multiply(subtract(multiply(add(at, one), like(size, at)), one), like(0.5, at))
+        bounds = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
+        axes.append(_inside(at, _MODES[mode], padding, size, bounds))
+    return to(_summed(x, axes, sizes, padding == "zeros"), dtype(x))
+
+
+def _inside(
+    at: Expr, mode: str, padding: str, size: int, bounds: tuple[float, float]
+) -> list[tuple[Expr, Expr | None]]:
+    """Places along an axis with weights; only those of zeros may lie outside of it."""
+    last = like(size - 1, at)
+    if padding == "border" and mode != "cubic":
+        at = minimum(maximum(at, like(0, at)), last)
+    if padding == "reflection" and mode != "cubic":
+        at = _mirrored(round_(at) if mode == "nearest" else at, *bounds)
+    taps = _taps(mode, at)
+    if padding == "zeros":
+        return taps
+    fold: Callable[[Expr], Expr] = (
+        (lambda place: _mirrored(place, *bounds)) if padding == "reflection" else (lambda p: p)
+    )
+    return [(minimum(maximum(fold(p), like(0, p)), last), weight) for p, weight in taps]
+
+
+def _summed(
+    x: Expr,
+    axes: list[list[tuple[Expr, Expr | None]]],
+    sizes: tuple[int, ...],
+    zeros: bool,
+) -> Expr:
+    """The weighted sum over the places of all axes together."""
+    images = moveaxis(in_f32(x), (1,), (rank(x) - 1,))
+    total: Expr | None = None
+    for taps in product(*axes):
+        places, whole, valid = [], None, None
+        for (place, weight), size in zip(taps, sizes, strict=True):
+            if zeros:
+                fits = logical_and(
+                    less_equal(like(0, place), place), less_equal(place, like(size - 1, place))
+                )
+                valid = fits if valid is None else logical_and(valid, fits)
+            inside = minimum(maximum(place, like(0, place)), like(size - 1, place))
+            places.append(to(inside, i64))
+            if weight is not None:
+                whole = weight if whole is None else multiply(whole, weight)
+        found = gather_nd(images, stack(tuple(places), axis=-1), batch_dims=1)
+        if whole is not None:
+            found = multiply(found, to(expand_dims(whole, axis=(-1,)), dtype(found)))
+        if valid is not None:
+            found = where(expand_dims(valid, axis=(-1,)), found, like(0, found))
+        total = found if total is None else add(total, found)
+    assert total is not None
+    return moveaxis(total, (rank(total) - 1,), (1,))
+
+
+def _col2im(node: Node) -> Expr:
+    """Patches added up where they lie: the transpose of cutting them out."""
+    x, image, block = node.x(0), node.whole(1), node.whole(2)
+    count = len(image)
+    strides = node.integers("strides") or (1,) * count
+    dilations = node.integers("dilations") or (1,) * count
+    pads = node.integers("pads") or (0,) * (2 * count)
+    sizes = node.sizes(0)
+    inner = math.prod(block)
+    if len(sizes) != 3 or not inner or sizes[1] % inner or len(block) != count:
+        node.malformed("The patches do not fit.", f"{block} times channels", str(node.type()))
+    if min((*strides, *dilations)) < 1 or min(pads) < 0 or len(pads) != 2 * count:
+        node.malformed("Strides are above 0, and padding is not below.", "numbers", str(pads))
+    padding = [(pads[at], pads[at + count]) for at in range(count)]
+    reach = [(size - 1) * step + 1 for size, step in zip(block, dilations, strict=True)]
+    rooms = [image[at] + sum(padding[at]) - reach[at] for at in range(count)]
+    steps = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
+    if min(rooms) < 0 or math.prod(steps) != sizes[2]:
+        node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
+    channels = sizes[1] // inner
+    single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
+    weight = np.tile(single, (channels, *(1,) * (count + 1)))
+    return conv_transpose(
+        reshape(x, (sizes[0], sizes[1], *steps)),
+        const(weight, dtype(x)),
+        strides=strides,
+        padding=tuple(padding),
+        dilation=dilations,
+        groups=channels,
+        output_padding=tuple(
+            room - (step - 1) * stride
+            for room, step, stride in zip(rooms, steps, strides, strict=True)
+        ),
+    )
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "GridSample": _grid_sample,
+    "Col2Im":     _col2im,
+}
+# fmt: on
