@@ -175,8 +175,8 @@ def test_every_mistake_can_be_asked_for(code: str) -> None:
 
 
 def test_scalars_and_statements_are_all_covered() -> None:
-    loops: list[Kernel] = [*collect(kernels(), 300), *collect(block_kernels(), 300)]
-    nodes = {node for each in (*loops, *collect(computes(), 300)) for node in post_order(each)}
+    loops: list[Kernel] = [*collect(kernels(), 150), *collect(block_kernels(), 200)]
+    nodes = {node for each in (*loops, *collect(computes(), 200)) for node in post_order(each)}
     seen = {type(node) for node in nodes}
     assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}
     own = {each for each in Scalar.__subclasses__() if "__attrs_attrs__" in each.__dict__}

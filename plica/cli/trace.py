@@ -9,7 +9,9 @@ import argparse
 import json
 import runpy
 import sys
+import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -31,6 +33,12 @@ examples:
   plica trace minimise best.json matmul.py -o small.json
   plica trace transport best.json other.py -o other.json
 """
+
+RAISED: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, OSError,
+    RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What a function of the user may raise by mistake."""
 
 COLOURS: Final = {
     "same": "green", "adapted": "cyan", "dropped": "yellow", "refused": "red",
@@ -177,7 +185,7 @@ def bisect(arguments: argparse.Namespace) -> int:
     _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")
     _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
     kernels = (kernel_of(each, str(name.name))[2] for each in (found.before, found.after))
-    for line in _difference(*kernels):
+    for line in _difference(*kernels, str(name.name)):
         _line(f"    {line}", COLOURS.get(line[:1]))
     return 1
 
@@ -231,8 +239,7 @@ def read_trace(name: str) -> Trace:
 def write_trace(trace: Trace, name: str) -> int:
     """Write a trace, by the suffix of the file; 0 as an exit code."""
     text = trace.to_python() if name.endswith(".py") else f"{trace.to_json()}\n"
-    Path(name).write_text(text, encoding="utf-8", newline="\n")
-    return 0
+    return _write(text, name)
 
 
 def read_program(name: str) -> Module:
@@ -245,13 +252,35 @@ def read_program(name: str) -> Module:
 def read_function(name: str) -> Callable[[Module], bool]:
     """The function that `FILE.py:NAME` means."""
     file, _, word = name.rpartition(":")
+    if not file:
+        _refuse(name, "The name of the function is missing.", "FILE.py:NAME")
     if not Path(file).is_file():
         _refuse(name, "There is no such file.", "FILE.py:NAME")
     # The user's own file, named on the user's command line, is run as Python runs it.
     found: Callable[[Module], bool] | None = runpy.run_path(file).get(word)
     if not callable(found):
         _refuse(name, f"The file has no function {word!r}.", "FILE.py:NAME")
-    return found
+    return partial(_asked, found, name)
+
+
+def _asked(predicate: Callable[[Module], bool], name: str, module: Module) -> bool:
+    """What the user's function says; what it raises is its own mistake, and is said to be."""
+    try:
+        return bool(predicate(module))
+    except RAISED as error:
+        lines = traceback.extract_tb(error.__traceback__)
+        at = next((each for each in reversed(lines) if name.startswith(each.filename)), lines[-1])
+        message = f"The function raises {type(error).__name__}: {error}"
+        place = Place(at.filename, at.lineno or 1, 1)
+        raise InputError(Diagnostic("input-unknown", message, place, "True or False")) from error
+
+
+def _write(text: str, name: str) -> int:
+    try:
+        Path(name).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        _refuse(name, f"The file cannot be written: {error.strerror}.", "a file to write")
+    return 0
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -287,16 +316,15 @@ def _write_program(module: Module, output: str | None) -> int:
         return _code(source.text, "python")
     if source.constants:
         _refuse(output, "The program has constants too large for its text.", "small constants")
-    Path(output).write_text(source.text, encoding="utf-8", newline="\n")
-    return 0
+    return _write(source.text, output)
 
 
-def _difference(before: Kernel, after: Kernel) -> list[str]:
+def _difference(before: Kernel, after: Kernel, name: str) -> list[str]:
     from difflib import unified_diff
 
     from plica.ir.show.kernel import show_kernel
 
-    old, new = (show_kernel(each).splitlines() for each in (before, after))
+    old, new = (show_kernel(each, name).splitlines() for each in (before, after))
     return list(unified_diff(old, new, "before", "after", lineterm="", n=2))
 
 

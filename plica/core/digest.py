@@ -13,7 +13,7 @@ Laws: `digest(a) == digest(b)` iff `a` and `b` differ only in the names of bound
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pyrsistent import PMap, pmap
 
@@ -24,9 +24,17 @@ from plica.core.term import Term, field_names
 Path = tuple[str | int, ...]
 
 
-def digest(term: Term) -> str:
-    """The content hash of `term`, 32 hexadecimal digits."""
-    term = term.canonical()
+class Meant(Protocol):
+    """A term, or something that means one: a script."""
+
+    def canonical(self) -> Term: ...
+
+
+def digest(of: Meant) -> str:
+    """The content hash of a term, or of what a script means: 32 hexadecimal digits."""
+    if not hasattr(of, "canonical"):
+        raise TypeError(f"Terms and scripts have a digest, not {type(of).__name__}.")
+    term = of.canonical()
     found = summary(term)
     # A free variable has no binder: its name is all it has.
     return finish(found, {v: plain(tuple(name_of(v))) for v in found[1]})

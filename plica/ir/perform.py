@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, name_of
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.invocation import find_intrinsic, kept, misfit, sizes_for, unknown_intrinsic
@@ -155,7 +155,7 @@ class Machine:
             elif kind is While:
                 (condition,) = self.values(item, (item.condition,))
                 if condition:
-                    self.take_turn()
+                    self.take_turn(item)
                     push(item)
                     push(item.body)
             elif kind is Invoke:
@@ -231,12 +231,17 @@ class Machine:
         for at in range(0, len(values), rank + 1):
             target.store(values[at : at + rank], values[at + rank])
 
-    def take_turn(self) -> None:
+    def take_turn(self, loop: While) -> None:
         """One more turn of a while loop."""
         self.turns -= 1
         if self.turns < 0:
             message = "The while loops of a kernel take more turns than the limit that was set."
-            raise EvaluationError(Diagnostic("endless-loop", message))
+            names = sorted(str(name_of(each)) for each in free_vars(loop.condition))
+            place = Place(node=f"the while loop over {', '.join(names) or 'a constant'}")
+            found, hint = "its condition still holds", "run_kernel(…, turns=…) sets the limit."
+            raise EvaluationError(
+                Diagnostic("endless-loop", message, place, "it to end", found, hint)
+            )
 
     # --- memory ----------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ returns the buffers it wrote, whole.
 # Note [Sweeps]
 Loops that do one store are run at once over arrays where that gives the same bits
 (`plica.ir.sweep`).  Whenever a run with sweeps is refused, the kernel runs again without: what is
-wrong is always said by the plain machine.
+wrong is always said by the plain machine.  Only a while loop that does not end is not waited for
+twice.
 
 Not here: how scalar terms are put into order (`plica.ir.line`), what they do (`plica.ir.number`).
 """
@@ -41,7 +42,7 @@ from plica.ir.specialise import specialise
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, InputError, Place
 
-MOST_TURNS: Final = 2_000_000
+MOST_TURNS: Final = 500_000
 """How many turns the while loops of a kernel may take together."""
 
 
@@ -84,8 +85,9 @@ def _run(
     if sweeping:
         try:
             return _run_once(sized, sizes, arrays, True, turns)
-        except EvaluationError:
-            pass  # see Note [Sweeps]
+        except EvaluationError as error:
+            if error.code == "endless-loop":  # sweeps take no turns: it would only be so again
+                raise
     return _run_once(sized, sizes, arrays, False, turns)
 
 

@@ -103,18 +103,26 @@ def hole(
     words = (dtypes,) if isinstance(dtypes, str | DType) else dtypes
     asked = None if words is None else tuple(words)
     ranks = None if rank is None else tuple(rank) if isinstance(rank, Iterable) else (rank,)
-    sizes = None if shape is None else tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    sizes = _sizes(name, shape)
     known = [each.name for each in DTYPES]
-    wrong = [each for each in asked or () if isinstance(each, str) and each not in known]
+    spelled = {*known, *(each.numpy.name for each in DTYPES)}
+    wrong = [each for each in asked or () if isinstance(each, str) and each not in spelled]
     _demand(name, "the dtypes", wrong, f"some of {', '.join(known)}")
     _demand(name, "the rank", [each for each in ranks or () if not _is_size(each)], "0 or more")
-    missing = [each for each in sizes or () if each is not None and not _is_size(each)]
-    no_tuple = [] if shape is None or isinstance(shape, Iterable) else [shape]
-    _demand(name, "the shape", missing + no_tuple, "a tuple of sizes and None")
-    _demand(name, "when", [] if when is None or callable(when) else [when], "a function")
+    predicate: object = when  # whatever a user gives
+    refused = [] if predicate is None or callable(predicate) else [predicate]
+    _demand(name, "when", refused, "a function")
     allowed = None if asked is None else tuple(map(dtype, asked))
-    (word,) = _names(name)
-    return Hole(word, Constraint(constant, allowed, ranks, sizes, when))
+    return Hole(_names(name, 1)[0], Constraint(constant, allowed, ranks, sizes, when))
+
+
+def _sizes(name: str, shape: Any) -> tuple[int | None, ...] | None:  # Any: what a user gives
+    if shape is None:
+        return None
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    wrong = [each for each in sizes if each is not None and not _is_size(each)]
+    _demand(name, "the shape", wrong if isinstance(shape, Iterable) else [shape], "(2, None)")
+    return sizes
 
 
 def _is_size(value: object) -> bool:
@@ -137,11 +145,11 @@ def constants(names: str) -> tuple[Any, ...]:
     return tuple(hole(name, constant=True) for name in _names(names))
 
 
-def _names(words: str) -> list[str]:
+def _names(words: str, most: int | None = None) -> list[str]:
     """The names in a text, apart by blanks or commas; each can be written as `m.name`."""
     names = words.replace(",", " ").split()
     wrong = [name for name in names if not name.isidentifier()]
-    if wrong or not names:
+    if wrong or not names or (most is not None and len(names) > most):
         message = "The name of a hole must be an identifier."
         found = ", ".join(map(repr, wrong)) or repr(words)
         raise RuleRefused(Diagnostic("bad-rule", message, expected="as in 'x y'", found=found))

@@ -17,7 +17,8 @@ from pyrsistent import PMap, pmap
 from plica.core.collector import paused
 from plica.core.name import Name
 from plica.ir.graph import Var
-from plica.ir.loop import Kernel
+from plica.ir.loop import Alloc, Kernel, statements
+from plica.ir.memory import scope
 from plica.ir.module import Module, module
 from plica.ir.scalar import ScalarVar
 from plica.ir.script import Scripted, as_module
@@ -52,7 +53,12 @@ class State:
 
 
 def begin(kernel: Kernel) -> State:
-    """The state before the first step."""
+    """The state before the first step; memory scopes that nobody declared are refused."""
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Alloc):
+            scope(stmt.buffer.scope)
+    for each in kernel.params:
+        scope(each.scope)
     return State(distinct(kernel))
 
 

@@ -17,7 +17,7 @@ TEXT = "define i64 @plica_main(ptr %table) {\n  ret i64 7\n}\n"
 
 def test_the_host_is_a_target() -> None:
     host = find_target("cpu")
-    assert host is toolchain.host()
+    assert host == toolchain.host()
     assert host.name == "cpu"
     assert host.architecture in host.triple
     assert str(host) == f"cpu ({host.triple}, {host.cpu})"

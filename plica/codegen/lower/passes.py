@@ -30,7 +30,9 @@ from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
 from plica.codegen.lower.virtual_thread import virtual_threads
+from plica.core.diagnostic import did_you_mean
 from plica.ir.loop import Kernel
+from plica.runtime.error import Diagnostic, InputError
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")
@@ -72,6 +74,12 @@ LOWER: Final[tuple[Lowering, ...]] = (
 
 def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
     """The kernel after all passes of a target."""
+    if target not in EVERY:
+        message, expected = "Kernels are not lowered for this target.", f"one of {', '.join(EVERY)}"
+        hint = did_you_mean(str(target), EVERY)
+        raise InputError(
+            Diagnostic("input-unknown", message, None, expected, repr(target), hint)
+        )
     for each in LOWER:
         if target in each.targets:
             kernel = each.run(kernel)

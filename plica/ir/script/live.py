@@ -72,6 +72,10 @@ class Scripted:
                 self._module = _Program().of(self)
         return self._module
 
+    def canonical(self) -> Term:
+        """The term that the script means, for `digest`."""
+        return self.module.canonical()
+
     def __call__(self, *args: object, **named: object) -> NoReturn:
         """A script is not Python: it is interpreted or compiled."""
         message = f"{self.name} is {self.what}; Python cannot call it."

@@ -13,7 +13,7 @@ import numpy as np
 from plica.core.name import Name
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, is_one, rank, shape
-from plica.frontend.onnx.value import Value
+from plica.frontend.onnx.value import Array, Value
 from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.graph import Call, Expr, Function, If, Let, Project, Tuple, Var, const
@@ -64,9 +64,9 @@ def _loop(node: Node) -> Made:
         node.malformed("The body does not fit the loop.", str(len(state) + 2), str(len(body.input)))
     turns = None if count is None else count.numbers()
     start = np.ones(1, bool) if going is None else going.numbers()
-    if start is not None and not start.reshape(-1)[0]:
+    if start is not None and not _first(node, start):
         turns = np.zeros(1, np.int64)
-    most = None if turns is None else int(turns.reshape(-1)[0])
+    most = None if turns is None else int(_first(node, turns))
     if most is not None or (count is None and start is not None):
         found = _written_out(node, most, state, scans)
         if found is not None:
@@ -78,6 +78,14 @@ def _loop(node: Node) -> Made:
             node.numbers(1)
         node.unsupported("A loop of unknown length gives no tensor of known length.")
     return _recursive(node, count, going, state)
+
+
+def _first(node: Node, numbers: Array) -> int | bool:
+    """The one number that a count or a condition is."""
+    if numbers.size != 1:
+        node.malformed("A count or a condition is one number.", "one", str(numbers.shape))
+    found: int | bool = numbers.reshape(-1)[0].item()
+    return found
 
 
 def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -> Made | None:
@@ -99,7 +107,7 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
         for row, value in zip(rows, found[1 + len(state) :], strict=True):
             row.append(value.expr)
         turn += 1
-        if not going.reshape(-1)[0]:
+        if not _first(node, going):
             break
     if scans and not turn:
         node.unsupported("A loop without turns gives tensors of unknown shape.")

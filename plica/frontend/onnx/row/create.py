@@ -91,7 +91,7 @@ def _window(kind: str) -> Row:
         of = dtype_of(node.integer("output_datatype", 1), node.place)
         if not 0 < size <= 1 << 24:
             node.malformed("A window has a size.", "1 or more", str(size))
-        whole = size if node.flag("periodic", True) else size - 1
+        whole = max(1, size if node.flag("periodic", True) else size - 1)
         angle = 2 * np.pi * np.arange(size) / whole
         values = {
             "hann": lambda: 0.5 - 0.5 * np.cos(angle),
@@ -108,9 +108,10 @@ def _mel(node: Node) -> Expr:
     bins, size, rate = (int(node.scalar(at)) for at in range(3))
     low, high = float(node.scalar(3)), float(node.scalar(4))
     of = dtype_of(node.integer("output_datatype", 1), node.place)
-    if not (0 < bins <= 1 << 16 and 0 < size <= 1 << 20 and rate > 0):
-        node.malformed("MelWeightMatrix has sizes.", "sizes above 0", f"{bins}, {size}, {rate}")
     spectrum = size // 2 + 1
+    fits = 0 < bins and 0 < size and rate > 0 and bins * size <= 1 << 22
+    if not fits or not 0 <= low < high <= rate / 2:
+        node.malformed("MelWeightMatrix has sizes.", "sizes above 0", f"{bins}, {size}, {rate}")
     edges = np.arange(bins + 2, dtype=np.float64)
     low_mel, high_mel = (2595 * np.log10(1 + each / 700) for each in (low, high))
     edges = edges * ((high_mel - low_mel) / edges.shape[0]) + low_mel

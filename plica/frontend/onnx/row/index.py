@@ -75,7 +75,7 @@ def _non_zero(node: Node) -> Expr:
 
 def _unique(node: Node) -> Made:
     x = node.numbers(0)
-    axis = node.integer("axis") if node.has("axis") else None
+    axis = axis_in(node, node.integer("axis"), x.ndim) if node.has("axis") else None
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )

@@ -30,8 +30,11 @@ Array = np.ndarray[Any, Any]
 MOST_TAPS: Final = 8
 """With more places than this under a weight, a product with the whole matrix costs less."""
 
-LONGEST: Final = 1 << 16
-"""An axis of more places is not resampled: its weights alone would fill the memory."""
+LONGEST: Final = 1 << 24
+"""An axis of more places is not made."""
+
+MOST_WEIGHTS: Final = 1 << 24
+"""An axis is not resampled if its matrix of weights would have more elements."""
 
 
 @attrs.frozen
@@ -144,8 +147,8 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
 def _resampled(node: Node, grids: dict[int, Grid], kernel: Kernel, outside: float) -> Expr:
     x = node.x()
     for grid in grids.values():
-        if grid.before > LONGEST or grid.after > LONGEST:
-            node.unsupported("An axis is too long to resample.", str(LONGEST), str(grid.after))
+        if grid.before * grid.after > MOST_WEIGHTS:
+            node.unsupported("An axis is too long to resample.", str(MOST_WEIGHTS), str(grid))
         if grid.before == 0 and grid.after:
             node.malformed("An empty axis cannot be resized.", "1 or more", "0")
     of = dtype(x)
@@ -193,7 +196,7 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
     ]  # fmt: skip
     if any(not math.isfinite(each) or each < 0 for each in factors):
         node.malformed("A scale is no positive number.", "above 0", str(factors))
-    if scales is None and policy != "stretch":
+    if scales is None and policy != "stretch" and factors:
         if policy not in ("not_larger", "not_smaller"):
             node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
         factors = [min(factors) if policy == "not_larger" else max(factors)] * count

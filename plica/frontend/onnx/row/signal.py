@@ -18,8 +18,12 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import expand_dims, moveaxis, reshape, transpose
 
-LONGEST: Final = 1 << 13
+LONGEST: Final = 1 << 11
 """The matrix of a longer transform would be too large."""
+
+
+MOST_PLACES: Final = 1 << 24
+"""The frames of a signal may have so many places together."""
 
 
 def transform(x: Expr, length: int, bins: int, inverse: bool) -> list[Expr]:
@@ -78,6 +82,8 @@ def _stft(node: Node) -> Expr:
     step = int(node.scalar(1))
     window = node.maybe(2)
     sizes = node.sizes(0)
+    if len(sizes) not in (2, 3) or (window is not None and node.rank(2) != 1):
+        node.malformed("STFT takes signals and a window.", "rank 2 or 3", str(node.type(0)))
     if len(sizes) == 2:
         x, sizes = expand_dims(x, axis=(2,)), (*sizes, 1)
     if node.value(3) is not None:
@@ -89,6 +95,8 @@ def _stft(node: Node) -> Expr:
     if not 0 < length <= min(LONGEST, sizes[1]) or step < 1:
         node.malformed("The frames do not fit the signal.", str(sizes[1]), f"{length} by {step}")
     frames = (sizes[1] - length) // step + 1
+    if frames * length > MOST_PLACES:
+        node.unsupported("There are too many frames.", f"{MOST_PLACES} places", str(frames))
     places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
     inner = transpose(in_f32(x), (2, 0, 1))
     cut = take(inner, const(places.astype(np.int64)), axis=2)  # (parts, batch, frames, length)
