@@ -34,6 +34,7 @@ class Files:
         self.write("matmul.py", show_module(kernel_of(matmul(), "matmul")[0]).text)
         self.write("small.py", show_module(kernel_of(matmul(4, 3, 2), "matmul")[0]).text)
         self.write("ask.py", "def always(module): return True\nnumber = 3\n")
+        self.write("raise.py", "def asked(module):\n    return {}['size']\n")
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -135,6 +136,10 @@ def test_transport(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
         (["bisect", "a.json", "matmul.py", "--bad", "ask.py:number"], "no function"),
         (["minimise", "bad.json", "small.py", "--good", "ask.py:none"], "no function"),
         (["replay", "a.json", "matmul.py", "--kernel", "x"], "no kernel"),
+        (["replay", "a.json", "matmul.py", "-o", "nowhere/x.py"], "cannot be written"),
+        (["show", "a.json", "-o", "nowhere/x.json"], "cannot be written"),
+        (["bisect", "a.json", "matmul.py", "--bad", "asked"], "function is missing"),
+        (["bisect", "a.json", "matmul.py", "--bad", "raise.py:asked"], "raises KeyError: 'size'"),
     ],
 )
 def test_refusals(

@@ -151,8 +151,9 @@ def _names(words: str, most: int | None = None) -> list[str]:
     wrong = [name for name in names if not name.isidentifier()]
     if wrong or not names or (most is not None and len(names) > most):
         message = "The name of a hole must be an identifier."
+        expected = "one name" if most == 1 else "names apart by blanks, as in 'x y'"
         found = ", ".join(map(repr, wrong)) or repr(words)
-        raise RuleRefused(Diagnostic("bad-rule", message, expected="as in 'x y'", found=found))
+        raise RuleRefused(Diagnostic("bad-rule", message, expected=expected, found=found))
     return names
 
 

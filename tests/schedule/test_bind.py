@@ -10,6 +10,7 @@ from plica.ir.dim import dim_var
 from plica.ir.loop import Kernel
 from plica.ir.show import show_kernel
 from plica.schedule import (
+    ScheduleRefused,
     bind,
     block,
     cache_read,
@@ -17,13 +18,17 @@ from plica.schedule import (
     do,
     loops,
     parallel,
-    record,
+    read_at,
+    reindex,
     reorder,
     set_scope,
     split,
+    trace_of,
+    write_at,
 )
 from plica.schedule.do import Body
-from plica.schedule.replay import kernel_of
+from plica.schedule.oracle import agree
+from plica.schedule.replay import scheduled
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
 from tests.schedule.kernel import chain, matmul
@@ -75,8 +80,8 @@ def test_a_reduction_across_threads() -> None:
 
 
 @do
-def shared() -> Body:
-    """Tiles of A fetched by all threads of a block together."""
+def shared(shares: bool = True) -> Body:
+    """Tiles of A fetched by all threads of a block together, each a part if it is shared out."""
     c = yield block("C")
     i, j, k = yield loops(c)
     i0, i1 = yield split(i, (None, 2))
@@ -85,22 +90,47 @@ def shared() -> Body:
     copy = yield cache_read(c, 0, "shared")
     yield compute_at(copy, k0)
     yield bind(i0, "blockIdx.x")
+    if shares:
+        around = yield loops(copy)
+        yield bind(around[-1], "threadIdx.x")
     yield bind(j, "threadIdx.x")
-    return copy
 
 
 def test_cooperative_fetching() -> None:
-    kernel = kernel_of(record(shared(), matmul(4, 2, 4)).module)[2]
-    assert show_kernel(kernel).count("threadIdx.x") == 1
-
-    @do
-    def both() -> Body:
-        copy = yield shared()
-        around = yield loops(copy)
-        yield bind(around[-1], "threadIdx.x")
-
-    kernel = kernel_of(record(both(), matmul(4, 2, 4)).module)[2]
+    trace = trace_of(shared(), matmul(4, 2, 4))
+    kernel = scheduled(trace, matmul(4, 2, 4))
     assert show_kernel(kernel).count("threadIdx.x") == 2
+    assert agree(matmul(4, 2, 4), kernel)
+
+
+def test_threads_that_all_fill_the_same_memory() -> None:
+    with pytest.raises(ScheduleRefused, match="independent") as refused:
+        trace_of(shared(False), matmul(4, 2, 4))
+    assert "First bind a loop of what fills it" in str(refused.value)
+
+
+@pytest.mark.parametrize("step", ["read_at", "compute_at", "reindex", "write_at"])
+def test_memory_that_threads_around_share_is_not_filled_by_each(step: str) -> None:
+    def schedule() -> Body:
+        c = yield block("C")
+        i, j, k = yield loops(c)
+        yield bind(i, "blockIdx.x")
+        yield bind(j, "threadIdx.x")
+        if step == "read_at":
+            yield read_at(k, c, 0, "shared")
+        elif step == "compute_at":
+            copy = yield cache_read(c, 0)
+            yield compute_at(copy, k)
+            yield set_scope(copy, 0, "shared")
+        elif step == "reindex":
+            copy = yield reindex(c, "read", 0)
+            yield compute_at(copy, k)
+            yield set_scope(copy, 0, "shared")
+        else:
+            i0, _ = yield split(k, (None, 2))
+            yield write_at(i0, c, 0, "shared")
+
+    assert refusal(matmul(), schedule) != "accepted"
 
 
 @pytest.mark.parametrize(

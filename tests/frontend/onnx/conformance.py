@@ -50,7 +50,7 @@ def recorded() -> dict[str, Verdict]:
 
 def verdict_of(case: Case) -> Verdict:
     """What becomes of a case; an assertion fails where its result is wrong."""
-    model, inputs, outputs = _opened(case)
+    model, inputs, outputs = opened(case)
     stored = {each.name for each in model.graph.initializer}
     names = [each.name for each in model.graph.input if each.name not in stored]
     given = dict(zip(names, inputs, strict=False))
@@ -90,7 +90,8 @@ def _same(mine: Array, other: Array, case: Case) -> None:
     np.testing.assert_allclose(*wide, rtol=loose, atol=max(case.atol, 1e-6), err_msg=case.name)
 
 
-def _opened(case: Case) -> tuple[onnx.ModelProto, list[Any], list[Any]]:
+def opened(case: Case) -> tuple[onnx.ModelProto, list[Any], list[Any]]:
+    """The model of a case, with its inputs and outputs."""
     if case.model is not None:
         assert case.data_sets is not None
         inputs, outputs = case.data_sets[0]

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
+from hypothesis import settings
 
-from tests.frontend.onnx.conformance import PAGE, Verdict, cases, recorded, verdict_of
+from plica.runtime.error import PlicaError
+from tests.frontend.onnx.conformance import (
+    PAGE,
+    Verdict,
+    cases,
+    opened,
+    recorded,
+    specialised,
+    verdict_of,
+)
+from tests.frontend.onnx.damage import damaged
 
 SAMPLE = 400
+DAMAGED = 10 * settings().max_examples
 
 
 def checked(names: list[str]) -> dict[str, Verdict]:
@@ -36,6 +49,17 @@ def test_every_case_passes_or_is_refused(request: pytest.FixtureRequest) -> None
         PAGE.write_text("\n".join(kept) + "\n")
     new = [name for name, word in checked(names).items() if word != "refused"]
     assert set(new) == set(recorded()), "new cases pass: write them down with --update-golden"
+
+
+def test_damaged_models_are_refused_or_read_but_never_crash() -> None:
+    draw = random.Random(1)
+    found = [each for name, each in sorted(cases().items()) if name.startswith("node/")]
+    for _ in range(DAMAGED):
+        case = draw.choice(found)
+        model, inputs, _ = opened(case)
+        given = dict(zip([each.name for each in model.graph.input], inputs, strict=False))
+        with suppress(PlicaError):
+            specialised(damaged(model, draw), given)
 
 
 def test_the_figures_are_no_less_than_promised() -> None:

@@ -109,7 +109,7 @@ def _mel(node: Node) -> Expr:
     low, high = float(node.scalar(3)), float(node.scalar(4))
     of = dtype_of(node.integer("output_datatype", 1), node.place)
     spectrum = size // 2 + 1
-    fits = 0 < bins and 0 < size and rate > 0 and bins * size <= 1 << 22
+    fits = bins > 0 and size > 0 and rate > 0 and bins * size <= 1 << 22
     if not fits or not 0 <= low < high <= rate / 2:
         node.malformed("MelWeightMatrix has sizes.", "sizes above 0", f"{bins}, {size}, {rate}")
     edges = np.arange(bins + 2, dtype=np.float64)

@@ -1,0 +1,49 @@
+"""docs/schedule.md lists every primitive, and every key of an annotation."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from plica.schedule.instruction import Instruction, kinds
+from plica.schedule.primitive.annotate import KEYS
+from plica.schedule.python_text import function_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
+HEAD = "| primitive | gives | what it does |\n| --- | --- | --- |\n"
+TABLE = re.compile(r"^\| primitive \|.*?\n\n|^TABLE\n\n", re.DOTALL | re.MULTILINE)
+GIVES = {"one": "one", "several": "a tuple", "any": ""}
+
+
+def row(kind: str, cls: type[Instruction]) -> str:
+    parameters = inspect.signature(function_of(cls)).parameters.values()
+    asked = [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+    first = (sys.modules[cls.__module__].__doc__ or "").split("\n")[0]
+    about = first.partition(": ")[2].replace("|", "\\|")
+    return f"| `{kind}({', '.join(asked)})` | {GIVES[cls.gives]} | {about} |"
+
+
+def test_the_page_lists_every_primitive(request: pytest.FixtureRequest) -> None:
+    own = {
+        kind: cls
+        for kind, cls in sorted(kinds().items())
+        if cls.__module__.startswith("plica.schedule.primitive.")
+    }
+    text = HEAD + "".join(f"{row(kind, cls)}\n" for kind, cls in own.items()) + "\n"
+    page = PAGE.read_text(encoding="utf-8")
+    if request.config.getoption("--update-golden"):
+        page = TABLE.sub(lambda _: text, page)
+        PAGE.write_text(page, encoding="utf-8")
+    assert text in page
+
+
+def test_the_page_lists_every_key() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    own = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
+    assert {(key, of.__name__) for key, of in KEYS.items() if "." not in key} >= own
+    listed = {key for key, _ in own}
+    assert [key for key in KEYS if key not in listed and not key.startswith("test")] == []
