@@ -8,12 +8,13 @@ PY     := $(BIN)/python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test lint types imports pytest demo fuzz bench setup clean
+.PHONY: conformance help test lint types imports pytest demo fuzz bench setup clean
 
 help:
 	@echo 'make demo    set up and run the main job: compile a small model, check it, time it'
 	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
 	@echo 'make fuzz    the property tests with thousands of examples (long)'
+	@echo 'make conformance  the backend tests of the onnx package (long)'
 	@echo 'make bench   the benchmarks'
 	@echo 'make clean   remove the virtual environment and all caches'
 
@@ -70,6 +71,9 @@ demo: $(VENV)/.runtime-stamp
 fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz graph --examples 2000
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
+
+conformance: $(VENV)/.dev-stamp
+	$(BIN)/pytest -n0 tests/frontend/onnx/test_conformance.py --slow
 
 bench: $(VENV)/.bench-stamp
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

@@ -42,7 +42,7 @@ from plica.codegen.target import Target, parse
 from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
-from plica.ir.graph import Const, Function
+from plica.ir.graph import Const, Function, attr
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.passes import Pass, Pipeline
@@ -335,8 +335,14 @@ def interface(main: Function, program: Program) -> Interface:
         params.append((str(param.name), _ports(str(param.name), param.type, slots, inputs)))
     assert main.ret is not None
     outputs: list[Port] = []
-    _ports("output", main.ret, program.space("output"), outputs)
+    space, names = program.space("output"), attr(main, "outputs")
     single = not isinstance(main.ret, TupleType)
+    if names is None:
+        _ports("output", main.ret, space, outputs)
+    else:  # a model that was read has names for what it gives
+        parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
+        for each, of in zip(names, parts, strict=True):
+            _ports(each, of, space, outputs)
     return Interface(tuple(params), tuple(inputs), tuple(outputs), single)
 
 

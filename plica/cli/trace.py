@@ -184,8 +184,8 @@ def bisect(arguments: argparse.Namespace) -> int:
         return 0
     _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")
     _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
-    kernels = (kernel_of(each, str(name.name))[2] for each in (found.before, found.after))
-    for line in _difference(*kernels, str(name.name)):
+    before, after = (kernel_of(each, str(name.name))[2] for each in (found.before, found.after))
+    for line in _difference(before, after, str(name.name)):
         _line(f"    {line}", COLOURS.get(line[:1]))
     return 1
 

@@ -21,14 +21,13 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.graph import Var
 from plica.ir.loop import Kernel
 from plica.ir.module import module
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.ir.value import Array
-from plica.rewrite.fuzz.report import literal
+from plica.rewrite.check.report import literal
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import Case

@@ -59,8 +59,9 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             if only in (None, buffer) and not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
+                each_fills = scope(buffer.scope).reach == "block" and is_own(scene, site, buffer)
                 hint = None
-                if scope(buffer.scope).reach == "block" and loop.kind.startswith("threadIdx"):
+                if each_fills and loop.kind.startswith("threadIdx"):
                     hint = f"First bind a loop of what fills it to {loop.kind}: each a part."
                 where = f"the loop {loop.var.name}"
                 return Problem("independent", where, expected, found, hint)

@@ -79,13 +79,15 @@ def taken(state: State, step: Step) -> State | Problem:
 
 
 def undecided(step: Step) -> Problem | None:
-    """A step that samples without a decision, one that has it and does not, or one of no numbers."""
+    """A step that samples without a decision, or one that does not and has it."""
     kind, decision = step.instruction.kind, step.decision
     if isinstance(step.instruction, Sampling):
         if decision is None:
             return Problem("decided", kind, "a decision in the trace", "a step without one")
         if not is_decision(decision):
-            return Problem("decided", kind, "a decision that is a tuple of integers", repr(decision))
+            return Problem(
+                "decided", kind, "a decision that is a tuple of integers", repr(decision)
+            )
     elif decision is not None:
         return Problem("decided", kind, "no decision: it samples nothing", repr(decision))
     return None

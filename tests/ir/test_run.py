@@ -408,6 +408,7 @@ def test_while() -> None:
     with pytest.raises(EvaluationError) as caught:
         run_kernel(endless, (), turns=1000)
     assert caught.value.code == "endless-loop"
+    assert "the while loop over" in str(caught.value)
 
 
 # --- memory --------------------------------------------------------------------------------------

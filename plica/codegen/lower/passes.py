@@ -77,9 +77,7 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
     if target not in EVERY:
         message, expected = "Kernels are not lowered for this target.", f"one of {', '.join(EVERY)}"
         hint = did_you_mean(str(target), EVERY)
-        raise InputError(
-            Diagnostic("input-unknown", message, None, expected, repr(target), hint)
-        )
+        raise InputError(Diagnostic("input-unknown", message, None, expected, repr(target), hint))
     for each in LOWER:
         if target in each.targets:
             kernel = each.run(kernel)

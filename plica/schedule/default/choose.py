@@ -113,6 +113,8 @@ def _blocked(of: Contraction, machine: Machine) -> tuple[float, int, Tile, str] 
 
 def _rowed(of: Contraction, machine: Machine) -> tuple[float, int, Tile, str] | None:
     """What lanes over a row of the result would cost."""
+    if not of.axes:
+        return None
     row = of.axes[-1]
     if row in of.lanes or of.sizes[row] < NARROW or row not in of.pixels:
         return None

@@ -20,7 +20,6 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.problem import Problem
 
-
 MOST: Final = 64  # parts: no extent has more prime factors
 
 

@@ -61,11 +61,10 @@ class Split(Instruction):
             expected = "two or more positive factors of a product in range, one may be None"
             return Problem("factors", where, expected, str(factors))
         extent = known(loop.extent)
-        if None not in factors:
-            if extent is None or product < extent:
-                expected = f"factors whose product is at least {extent or 'the extent'}"
-                hint = "Leave one factor open: None."
-                return Problem("covers", where, expected, f"{factors}: {product}", hint)
+        if None not in factors and (extent is None or product < extent):
+            expected = f"factors whose product is at least {extent or 'the extent'}"
+            hint = "Leave one factor open: None."
+            return Problem("covers", where, expected, f"{factors}: {product}", hint)
         if not self.exact(loop, factors):
             return unguardable(loop)
         return None

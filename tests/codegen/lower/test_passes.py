@@ -11,6 +11,7 @@ from plica.codegen.lower.tidy import tidy
 from plica.ir.loop import Alloc, Block, Branch, For, Kernel, statements
 from plica.ir.show import show_kernel
 from plica.ir.verify import well_formed
+from plica.runtime.error import InputError
 from tests.codegen.lower.kernels import assert_same, matmul, scheduled
 from tests.conftest import Golden
 
@@ -53,3 +54,8 @@ def test_a_lowered_matmul_asks_no_guard_in_its_middle() -> None:
     lowered = lower(matmul(8, 6, 5))
     assert not any(isinstance(each, Branch) for each in statements(lowered.body))
     assert any(isinstance(each, For) for each in statements(lowered.body))
+
+
+def test_a_target_nobody_lowers_for() -> None:
+    with pytest.raises(InputError, match="one of cpu, gpu, accel"):
+        lower(matmul(4), "cuda")  # type: ignore[arg-type]
