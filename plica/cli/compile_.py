@@ -1,7 +1,7 @@
 """`plica compile MODEL -o M.plica`: from a model to an artefact.
 
-The model is a script: a Python file, or the text of a module.  `--target` takes the triple of
-another machine as well; then the artefact is made, but cannot be run here.
+The model is an ONNX file or a script: a Python file, or the text of a module.  `--target` takes the
+triple of another machine as well; then the artefact is made, but cannot be run here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from plica.cli.command import Command
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from plica.codegen.target import Target
     from plica.ir.module import Module
 
@@ -22,22 +24,32 @@ USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
 """The features of machines that nobody builds without."""
 
 
-def read_model(path: Path) -> Module:
-    """The module in a file."""
+def read_model(path: Path, dims: Sequence[str] = ()) -> Module:
+    """The module in a file; `dims` are words such as `batch=1`, for ONNX files."""
     from plica.ir.script import from_text
 
+    sizes = dict(map(_sized, dims))
     if path.suffix == ".onnx":
-        message = "ONNX files cannot be read yet."
-        hint = "Give a script: a Python file with a function main."
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, Place(file=str(path)), suggestion=hint)
-        )
+        from plica.frontend.onnx import from_onnx
+
+        return from_onnx(path, dims=sizes)
+    if sizes:
+        message = "Only the dims of an ONNX file are given numbers here."
+        raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         message = f"The model cannot be read: {error}."
         raise UnsupportedError(Diagnostic("no-source", message, Place(file=str(path)))) from error
     return from_text(source, str(path))
+
+
+def _sized(word: str) -> tuple[str, int]:
+    name, _, size = word.partition("=")
+    if not name or not size.isdecimal():
+        message = "A dim is given a number as in batch=1."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "NAME=SIZE", word))
+    return name, int(size)
 
 
 def find_machine(arguments: argparse.Namespace) -> str | Target:
@@ -61,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime.artefact import to_members
     from plica.runtime.host import cores
 
-    module = read_model(arguments.model)
+    module = read_model(arguments.model, arguments.dim)
     machine = find_target(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
     if machine.triple == toolchain.host().triple:
@@ -83,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a script with a function main")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
     parser.add_argument(
         "-o",
         "--output",
@@ -92,6 +104,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the artefact to write (M.plica), or a library for C (libm.so)",
     )
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
+                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
     parser.add_argument("--target", default="cpu", help="cpu, or the triple of another machine")
     parser.add_argument("--cpu", help="LLVM's name of the processor, with a triple")
     parser.add_argument("--features", help="LLVM's features, with a triple: +neon,+dotprod")

@@ -283,6 +283,9 @@ def test_live_kernels_run_and_are_called_by_functions() -> None:
     assert isinstance(body.args[0], Call)
     text = str(live.scaled)
     assert digest(from_text(text)) == digest(live.scaled.module)
+    assert digest(live.scaled) == digest(live.scaled.module)
+    with pytest.raises(TypeError, match="Terms and scripts have a digest, not int"):
+        digest(3)  # type: ignore[arg-type]
     with pytest.raises(ScriptError, match="scale is a kernel; Python cannot call it"):
         live.scale(x)
     with pytest.raises(TypeError, match="marks functions"):

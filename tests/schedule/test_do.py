@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from plica.core.binding import rename, substitute
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.loop import For, Kernel
+from plica.ir.loop import NOTHING, For, Kernel
+from plica.runtime.error import PlicaError
 from plica.schedule import (
     Handle,
     ScheduleRefused,
@@ -178,6 +180,8 @@ def test_sampling_one_of_several() -> None:
 
 def test_a_scope_that_nobody_declared_is_not_scheduled() -> None:
     kernel = matmul()
-    misspelt = Kernel((), (evolve(kernel.params[0], scope="sharde"), *kernel.params[1:]), 2, NOTHING)
+    misspelt = Kernel(
+        (), (evolve(kernel.params[0], scope="sharde"), *kernel.params[1:]), 2, NOTHING
+    )
     with pytest.raises(PlicaError, match="Did you mean 'shared'"):
         trace_of(tiled, misspelt)

@@ -58,4 +58,4 @@ def test_a_lowered_matmul_asks_no_guard_in_its_middle() -> None:
 
 def test_a_target_nobody_lowers_for() -> None:
     with pytest.raises(InputError, match="one of cpu, gpu, accel"):
-        lower(matmul(4), "cuda")  # type: ignore[arg-type]
+        lower(matmul(4, 4, 4), "cuda")  # type: ignore[arg-type]
