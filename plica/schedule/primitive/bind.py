@@ -8,8 +8,10 @@ is shared out: each of those threads does one part of what all of them did.
 
 Preconditions: `known-thread` (blockIdx or threadIdx with .x .y .z, or virtual), `plain-loop`
 (serial; annotations may stay), `independent` (threads do not meet in memory, but in buffers of a
-scope where each has its own, or in the result of a reduction across threadIdx), `cooperative` (a
-loop that is shared out fills shared memory, the same for all, with as many parts as threads),
+scope where each has its own, in shared memory of which each fills a part, or in the result of a
+reduction across threadIdx: so the loops of a copy are bound before the threads around it),
+`cooperative` (a loop that is shared out fills shared memory, the same for all, with as many parts
+as threads),
 `handed-over` (what threads of one loop write and those of another use is in shared memory, where
 lowering puts barriers; shared and private memory is not used outside the threads that have it).
 """
