@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import plica
 from plica.cli import main
 from plica.runtime.archive import read
 from plica.runtime.elf import header
@@ -113,8 +114,28 @@ def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["compile", str(folder / "nothing.py"), "-o", out]) == 1
     assert "cannot be read" in capsys.readouterr().err
     assert main(["compile", str(folder / "m.onnx"), "-o", out]) == 1
-    assert "ONNX" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
+    assert main(["compile", str(folder / "m.py"), "-o", out, "--dim", "n=2"]) == 1
+    assert "dims of an ONNX file" in capsys.readouterr().err
+    assert main(["compile", str(folder / "m.onnx"), "-o", out, "--dim", "n"]) == 1
+    assert "NAME=SIZE" in capsys.readouterr().err
     assert main(["compile", str(folder / "m.py"), "-o", out, "--target", "no-such-machine"]) == 1
     assert "no code for no-such-machine" in capsys.readouterr().err
     assert main(["compile", str(folder / "m.py"), "-o", out, "--contract", "loose"]) == 1
     assert not Path(out).exists()
+
+
+def test_a_model_file_becomes_an_artefact(folder: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    given = helper.make_tensor_value_info("x", floats, ["batch", 3])
+    made = helper.make_tensor_value_info("y", floats, ["batch", 3])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [given], [made])
+    onnx.save(helper.make_model(graph), folder / "relu.onnx")
+    out = folder / "relu.plica"
+    model = str(folder / "relu.onnx")
+    assert main(["compile", model, "-o", str(out), "--dim", "batch=2"]) == 0
+    np.save(folder / "relu_x.npy", np.array([[-1, 0, 2], [3, -4, 5]], np.float32))
+    assert main(["run", str(out), "--input", f"x={folder / 'relu_x.npy'}"]) == 0
+    exe = plica.load(out)
+    assert [each.name for each in exe.outputs] == ["y"]
