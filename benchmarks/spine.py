@@ -166,7 +166,7 @@ def main() -> None:
             continue
         of = module_of(case)
         start = perf_counter()
-        lowered = lower(of)
+        lowered = lower(of, target=target)
         middle = perf_counter()
         exe = build(lowered, target)
         end = perf_counter()

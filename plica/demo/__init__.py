@@ -64,7 +64,7 @@ def study() -> Study:
     module: Module = as_module(cnn)
     target = find_target("cpu")
     start = perf_counter()
-    lowered = lower(module)
+    lowered = lower(module, target=target)
     middle = perf_counter()
     executable = build(lowered, target)
     end = perf_counter()
