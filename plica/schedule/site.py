@@ -213,41 +213,45 @@ def _renamed(stmt: Stmt, used: set[Name], labels: set[Name]) -> Stmt:
     """The statement with new names for what it binds itself, where they are used already."""
     match stmt:
         case For(var, extent, kind, body, annotations):
-            var, (body,) = _moved(var, (body,), used)
+            (var,), (body,) = _moved((var,), (body,), used)
             return For(var, extent, kind, body, annotations)
         case Bind(var, value, body):
-            var, (body,) = _moved(var, (body,), used)
+            (var,), (body,) = _moved((var,), (body,), used)
             return Bind(var, value, body)
         case Alloc(buffer, body):
-            buffer, (body,) = _moved(buffer, (body,), used)
+            (buffer,), (body,) = _moved((buffer,), (body,), used)
             return Alloc(buffer, body)
         case Block():
             label = fresh(stmt.label, labels)
             labels.add(label)
-            scoped: tuple[Any, ...] = (stmt.init, stmt.body, stmt.reads, stmt.writes)
-            variables = []
-            for var in stmt.vars:
-                new, scoped = _moved(var, scoped, used)
-                variables.append(new)
+            # All at once: a new name may be the old one of the next variable.
+            variables, scoped = _moved(
+                stmt.vars, (stmt.init, stmt.body, stmt.reads, stmt.writes), used
+            )
             init, body, reads, writes = scoped
             return with_parts(
-                stmt, label=label, vars=tuple(variables), init=init, body=body,
+                stmt, label=label, vars=variables, init=init, body=body,
                 reads=reads, writes=writes,
             )  # fmt: skip
         case _:
             return stmt
 
 
-def _moved(var: Any, scoped: tuple[Any, ...], used: set[Name]) -> tuple[Any, tuple[Any, ...]]:
-    name = fresh(var.name, used)
-    used.add(name)
-    if name == var.name:
-        return var, scoped
-    new = rename(var, name)
-    return new, tuple(_substituted(each, var, new) for each in scoped)
+def _moved(
+    variables: tuple[Any, ...], scoped: tuple[Any, ...], used: set[Name]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Variables under names of their own, and what they are bound in."""
+    moved: dict[Term, Term] = {}
+    for var in variables:
+        name = fresh(var.name, used)
+        used.add(name)
+        if name != var.name:
+            moved[var] = rename(var, name)
+    new = tuple([moved.get(var, var) for var in variables])
+    return new, tuple([_substituted(each, moved) for each in scoped]) if moved else scoped
 
 
-def _substituted(what: Any, old: Term, new: Term) -> Any:
+def _substituted(what: Any, moved: dict[Term, Term]) -> Any:
     if isinstance(what, tuple):
-        return tuple(_substituted(each, old, new) for each in what)
-    return None if what is None else substitute(what, {old: new})
+        return tuple([_substituted(each, moved) for each in what])
+    return None if what is None else substitute(what, moved)
