@@ -143,7 +143,7 @@ def _free_here(node: Term) -> frozenset[Any]:
         for name, kid in fields_of_children(node):
             if kid._free is LARGE:
                 return LARGE
-            free = kid._free | {kid} if kid.__class__.variable else kid._free  # type: ignore[operator]
+            free = kid._free | {kid} if kid.__class__.variable else kid._free  # type: ignore[operator]  # no plan: a function
             parts.append(free - hidden[name] if name in hidden else free)
         return NOTHING.union(*parts)
     result: frozenset[Any] = NOTHING

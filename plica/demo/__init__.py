@@ -75,7 +75,7 @@ def study() -> Study:
     interpret(module, images[0])  # the interpreter prepares its operators once, too
     difference, interpreted = 0.0, float("inf")
     for image in images:
-        took, expected = _timed(lambda image=image: interpret(module, image))  # type: ignore[misc]
+        took, expected = _timed(lambda image=image: interpret(module, image))  # type: ignore[misc]  # a default binds the turn of the loop
         interpreted = min(interpreted, took)
         found = executable(image)
         difference = max(difference, float(np.abs(found - expected).max()))

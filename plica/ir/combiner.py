@@ -132,7 +132,7 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
         ),
     )
     for law, left, right in laws:
-        for ours, theirs in zip(values(left), values(right), strict=True):  # type: ignore[arg-type]
+        for ours, theirs in zip(values(left), values(right), strict=True):  # type: ignore[arg-type]  # each law has its own arity
             if not np.array_equal(ours, theirs):
                 at = int(np.argmax(ours != theirs))
                 shown = ", ".join(str(each[at]) for each in arrays)

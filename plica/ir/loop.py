@@ -250,10 +250,10 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
     if cls is Store or cls is Invoke or cls is Barrier:
         return ()
     if cls is Branch:
-        return (stmt.then, stmt.orelse)  # type: ignore[union-attr]
-    if cls is Block and stmt.init is not None:  # type: ignore[union-attr]
-        return (stmt.init, stmt.body)  # type: ignore[union-attr]
-    return (stmt.body,)  # type: ignore[union-attr]
+        return (stmt.then, stmt.orelse)  # type: ignore[union-attr]  # the class was just seen
+    if cls is Block and stmt.init is not None:  # type: ignore[union-attr]  # the class was just seen
+        return (stmt.init, stmt.body)  # type: ignore[union-attr]  # the class was just seen
+    return (stmt.body,)  # type: ignore[union-attr]  # the class was just seen
 
 
 def statements(root: Stmt) -> Iterator[Stmt]:

@@ -256,7 +256,7 @@ def diff(old: Pipeline, new: Pipeline) -> str:
     width = max((len(each.name) for each in (*old, *new)), default=0)
     a, b = [_line(each, width) for each in old], [_line(each, width) for each in new]
     lines: list[str] = []
-    for kind, i, j, k, l in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():  # noqa: E741
+    for kind, i, j, k, l in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():  # noqa: E741  # lines of b from k to l, as difflib names them
         if kind == "equal":
             lines += [f"  {line}" for line in a[i:j]]
         else:

@@ -271,9 +271,9 @@ def _index_demands(of: IndexHole) -> tuple[Predicate, ...]:
     """A scalar of the hole's dtype: a law of integers says nothing of floats."""
     dtype, when = of.dtype, of.constraint.when
     if of.constraint.constant:
-        kind: Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731
+        kind: Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731  # two forms of one predicate
     else:
-        kind = lambda value: isinstance(value, Scalar) and dtype_of(value) is dtype  # noqa: E731
+        kind = lambda value: isinstance(value, Scalar) and dtype_of(value) is dtype  # noqa: E731  # as above
     return (kind,) if when is None else (kind, _answering(when, of.name))
 
 

@@ -45,7 +45,7 @@ def reached(
             values, inner = {}, tuple(zip(block.vars, block.extents, strict=True))
         for access in inside(block):
             if access.buffer is buffer and access.written is written:
-                box = relaxed(access, values, inner, context)  # type: ignore[arg-type]
+                box = relaxed(access, values, inner, context)  # type: ignore[arg-type]  # an empty map fits every key
                 found = box if found is None else hull(found, box, context)
     assert found is not None, f"nobody touches {buffer.name}"
     return _trimmed(found, context)

@@ -77,9 +77,9 @@ def update(store: Store) -> Scalar | None:
     left, right = value.left, value.right  # type: ignore[attr-defined]  # every operation has both
     old = Load(store.buffer, store.indices)
     if left is old:
-        return right  # type: ignore[no-any-return]
+        return right  # type: ignore[no-any-return]  # a field of a node that is known
     if right is old and not (isinstance(value, And | Or) and dtype_of(left) is bool_):
-        return left  # type: ignore[no-any-return]
+        return left  # type: ignore[no-any-return]  # a field of a node that is known
     return None
 
 

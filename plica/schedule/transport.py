@@ -110,7 +110,7 @@ def _travelled(
             here, state=after, steps=here.steps.append(candidate), now=lead, roles=roles
         )
         verdict = "adapted" if said else "same"
-        return onward, Fate(number, step, verdict, said, candidate)  # type: ignore[arg-type]
+        return onward, Fate(number, step, verdict, said, candidate)  # type: ignore[arg-type]  # one of the two words
     if first is None:
         wanted = getattr(step.instruction, "role", "")
         why = f"there is no block of a role like {wanted!r}"

@@ -58,7 +58,7 @@ def allreduce(kernel: Kernel) -> Kernel:
     def down(stmt: Stmt, around: tuple[For, ...]) -> tuple[Stmt, tuple[tuple[For, ...], ...]]:
         lane = isinstance(stmt, For) and stmt.kind.startswith("threadIdx")
         inner = (*around, stmt) if lane else around
-        return stmt, (inner,) * len(substatements(stmt))  # type: ignore[return-value]
+        return stmt, (inner,) * len(substatements(stmt))  # type: ignore[return-value]  # a lane is a loop
 
     def up(stmt: Stmt, parts: tuple[Stmt, ...], around: tuple[For, ...]) -> Stmt:
         new = with_substatements(stmt, parts)

@@ -104,7 +104,7 @@ def _named(body: Stmt) -> tuple[Stmt, dict[str, ScalarVar]]:
             variables[loop.kind] = ScalarVar(name, loop.var.dtype)
         var = variables[loop.kind]
         inside = substitute(loop.body, {loop.var: var})
-        one = For(var, loop.extent, loop.kind, inside, loop.annotations)  # type: ignore[arg-type]
+        one = For(var, loop.extent, loop.kind, inside, loop.annotations)  # type: ignore[arg-type]  # a term keeps its sort
         body = _exchanged(body, loop, one)
 
 
@@ -137,7 +137,7 @@ def _run(walk: Walk) -> tuple[Stmt, Pending]:
         except StopIteration as end:
             stack.pop()
             answer = end.value
-    return answer  # type: ignore[no-any-return]
+    return answer  # type: ignore[no-any-return]  # a field of a node that is known
 
 
 class _Inserting:
@@ -233,7 +233,7 @@ def _before(access: Access, var: ScalarVar) -> Access:
     moved: dict[Term, Term] = {var: other}
     indices = access.indices
     if indices is not None:
-        indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]
+        indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]  # a term keeps its sort
     context = substitute(access.context, moved)
     assert isinstance(context, Context)
     return evolve(access, indices=indices, context=context)

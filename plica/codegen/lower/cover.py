@@ -205,8 +205,8 @@ def _reaches(write: Touch, read: Touch, way: Sequence[Step], context: Context) -
     ]
     for var, extent in loops:
         value = found[var]
-        conditions += [Le(index(0), value), Lt(value, _in_loops(extent, found))]  # type: ignore[list-item]
-    conditions += [_in_loops(step.guard, found) for step in way if step.guard is not None]  # type: ignore[misc]
+        conditions += [Le(index(0), value), Lt(value, _in_loops(extent, found))]  # type: ignore[list-item]  # a term keeps its sort
+    conditions += [_in_loops(step.guard, found) for step in way if step.guard is not None]  # type: ignore[misc]  # a term keeps its sort
     return not any(_is_unclear(step) for step in way) and all(
         _proved(each, context) for each in conditions
     )

@@ -120,7 +120,7 @@ def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
     new = substitute(buffer, forms.casts)
     if new is buffer:
         return Alloc(buffer, body)
-    return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]
+    return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
 
 
 def _small(var: ScalarVar) -> ScalarVar:
@@ -174,7 +174,7 @@ class _Forms:
             case _ if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
                 kids = [self.narrows[kid] for kid in node._children]
                 if None not in kids and _fits(node, self.context):
-                    return rebuild(node, tuple(kids))  # type: ignore[arg-type]
+                    return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
         return None
 
     def wide_node(self, node: Term) -> Term:
@@ -187,7 +187,7 @@ class _Forms:
         if isinstance(node, COMPARISON):
             kids = [self.narrows[kid] for kid in node._children]
             if None not in kids:
-                return rebuild(node, tuple(kids))  # type: ignore[arg-type]
+                return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
         return rebuild(node, tuple([self.wides[kid] for kid in node._children]))
 
     def chosen(self, term: Scalar) -> Scalar:

@@ -93,7 +93,7 @@ def _parts(loop: For, cut: Cut) -> tuple[Stmt, ...]:
         if count is None or count > 0:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
             here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
-            found.append(For(loop.var, extent, loop.kind, here, loop.annotations))  # type: ignore[arg-type]
+            found.append(For(loop.var, extent, loop.kind, here, loop.annotations))  # type: ignore[arg-type]  # a term keeps its sort
     return tuple(found)
 
 

@@ -81,7 +81,7 @@ def _simpler(stmt: Stmt, context: Context) -> Stmt:
                 if count is not None and count <= 0:
                     return NOTHING
                 if count == 1 and kind not in THREADS and not notes:
-                    stmt = substitute(body, {var: Lit(0, var.dtype)})  # type: ignore[assignment]
+                    stmt = substitute(body, {var: Lit(0, var.dtype)})  # type: ignore[assignment]  # a term keeps its sort
                     continue
                 return For(var, size, kind, body, notes)
             case Branch(condition, then, orelse):

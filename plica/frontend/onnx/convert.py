@@ -225,7 +225,7 @@ def domain_of(proto: NodeProto) -> str:
 def opset_versions(imports: Iterable[object]) -> dict[str, int]:
     """The version of each domain that is imported."""
     # The entries are OperatorSetIdProto, which only exists where onnx is imported.
-    pairs = [(getattr(each, "domain"), getattr(each, "version")) for each in imports]  # noqa: B009
+    pairs = [(getattr(each, "domain"), getattr(each, "version")) for each in imports]  # noqa: B009  # protobuf has no types
     return {("" if domain == "ai.onnx" else domain): int(version) for domain, version in pairs}
 
 

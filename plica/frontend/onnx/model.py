@@ -56,7 +56,7 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
 
 def _check_text(model: ModelProto) -> None:
     """Refuse names that are no text: the reader hands them out as bytes."""
-    from google.protobuf.message import Message  # type: ignore[import-untyped]
+    from google.protobuf.message import Message  # type: ignore[import-untyped]  # protobuf has no types
 
     stack: list[Message] = [model]
     while stack:

@@ -143,7 +143,7 @@ class CallReader(NumberReader):
 
     def _opaque(self, nodes: list[ast.expr], name: str, kids: list[Value]) -> Value:
         args = [self.settle(at, kid) for at, kid in zip(nodes, kids, strict=True)]
-        return None if None in args else Intrinsic(name, tuple(args))  # type: ignore[arg-type]
+        return None if None in args else Intrinsic(name, tuple(args))  # type: ignore[arg-type]  # None was just ruled out
 
     def _ramp(self, node: ast.Call, lanes: int, kids: list[Value]) -> Value:
         sides = self.agree(node, kids)
@@ -158,7 +158,7 @@ class CallReader(NumberReader):
             case [ast.Tuple(vectors), ast.Tuple(numbers)] if vectors and all(
                 isinstance(each, ast.Constant) and type(each.value) is int for each in numbers
             ):
-                picked = tuple([each.value for each in numbers])  # type: ignore[attr-defined]
+                picked = tuple([each.value for each in numbers])  # type: ignore[attr-defined]  # the class was just seen
 
                 def shuffle(kids: list[Value]) -> Value:
                     sides = self.agree(node, kids)

@@ -169,7 +169,7 @@ class RegionReader(ScalarReader):
                 return named_float(text)  # type: ignore[no-any-return]  # a float
             case ast.Tuple(items):
                 inside = [self._plain(each) for each in items]
-                return None if None in inside else tuple(inside)  # type: ignore[arg-type]
+                return None if None in inside else tuple(inside)  # type: ignore[arg-type]  # None was just ruled out
         self.bad(node, "numbers, strings, bools, tuples of them", "This is no plain data.")
         return None
 

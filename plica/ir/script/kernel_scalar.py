@@ -191,7 +191,7 @@ class ScalarReader(CallReader):
 
         def load(kids: list[Value]) -> Value:
             found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            return None if None in found else Load(buffer, tuple(found))  # type: ignore[arg-type]
+            return None if None in found else Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
 
         work.append((load, len(items)))
         work += reversed(items)

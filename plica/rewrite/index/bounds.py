@@ -79,7 +79,7 @@ def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
     low: int | None = of.constant
     high: int | None = of.constant
     for key, coefficient in of.terms.items():
-        below, above = memo.get(key) or of_key(key, known)  # type: ignore[arg-type]
+        below, above = memo.get(key) or of_key(key, known)  # type: ignore[arg-type]  # a map of atoms may be asked for any key
         if coefficient < 0:
             below, above = above, below
         low = None if low is None or below is None else low + coefficient * below
@@ -169,8 +169,8 @@ def _arithmetic_parts(node: Scalar) -> tuple[Scalar, ...]:
     if kind is None or dtype_of(node) is not i64:
         return ()
     if kind == "select":
-        return node.condition, node.then, node.orelse  # type: ignore[attr-defined]
-    return node.left, node.right  # type: ignore[attr-defined]
+        return node.condition, node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
+    return node.left, node.right  # type: ignore[attr-defined]  # the class was just seen
 
 
 def _power(base: Interval, power: int) -> Interval:
@@ -192,7 +192,7 @@ def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
         if node not in of.terms:
             return of.atoms()
     elif kind == "select":
-        return node.then, node.orelse  # type: ignore[attr-defined]
+        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
     return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
@@ -246,7 +246,7 @@ def _exact(node: Scalar, known: Knowledge) -> Interval:
         return _remainder(node, memo[node.left], memo[node.right], known)
     of = known.polynomial(node)
     if node in of.terms:  # a product too big to multiply out
-        return memo[node.left].times(memo[node.right])  # type: ignore[attr-defined]
+        return memo[node.left].times(memo[node.right])  # type: ignore[attr-defined]  # the class was just seen
     return of_polynomial(of, known)
 
 

@@ -95,7 +95,7 @@ def _test(condition: Scalar) -> Test:
         if all(type(key).hole for key in difference.terms if isinstance(key, Term)) and all(
             isinstance(key, Term) for key in difference.terms
         ):
-            parts = tuple((key.name, c) for key, c in difference.terms.items())  # type: ignore[union-attr]
+            parts = tuple((key.name, c) for key, c in difference.terms.items())  # type: ignore[union-attr]  # the class was just seen
             decide = not_zero if isinstance(condition, Ne) else not_negative
             return _linear(parts, difference.constant, decide)
     return _general(condition)
@@ -119,7 +119,7 @@ def _linear(
 
 def _general(condition: Scalar) -> Test:
     """Any condition: by its value where the holes hold numbers, by proof otherwise."""
-    names = {node.name: node for node in post_order(condition) if type(node).hole}  # type: ignore[attr-defined]
+    names = {node.name: node for node in post_order(condition) if type(node).hole}  # type: ignore[attr-defined]  # every variable and hole has a name
     build = plan(condition)
 
     def test(filling: Filling, known: Knowledge) -> bool:

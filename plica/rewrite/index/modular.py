@@ -89,9 +89,9 @@ def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
         if node not in of.terms:
             return of.atoms()
     elif kind == "division":
-        return (node.left,) if isinstance(node.right, Lit) else ()  # type: ignore[attr-defined]
+        return (node.left,) if isinstance(node.right, Lit) else ()  # type: ignore[attr-defined]  # the class was just seen
     elif kind == "select":
-        return node.then, node.orelse  # type: ignore[attr-defined]
+        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
     return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
@@ -123,7 +123,7 @@ def _of_sum(node: Scalar, known: Knowledge) -> Residue:
     of = known.polynomial(node)
     if node in of.terms:  # a product too big to multiply out
         memo = known.residue_of
-        found = _times(memo[node.left], memo[node.right])  # type: ignore[attr-defined]
+        found = _times(memo[node.left], memo[node.right])  # type: ignore[attr-defined]  # the class was just seen
     else:
         found = residue_of_polynomial(of, known)
     if mentions_data(node, known):  # it may wrap

@@ -148,11 +148,11 @@ def polynomial(term: Scalar, memo: MutableMapping[Term, Polynomial] | None = Non
         if node in known:
             continue
         cls = node.__class__
-        if cls is Lit and node.dtype is i64:  # type: ignore[attr-defined]
-            known[node] = Polynomial(node.value, {})  # type: ignore[attr-defined]
+        if cls is Lit and node.dtype is i64:  # type: ignore[attr-defined]  # the class was just seen
+            known[node] = Polynomial(node.value, {})  # type: ignore[attr-defined]  # the class was just seen
         elif cls is Add or cls is Sub or cls is Mul:
-            left: Scalar = node.left  # type: ignore[attr-defined]
-            right: Scalar = node.right  # type: ignore[attr-defined]
+            left: Scalar = node.left  # type: ignore[attr-defined]  # the class was just seen
+            right: Scalar = node.right  # type: ignore[attr-defined]  # the class was just seen
             if not leaving:
                 stack.append((node, True))
                 stack.append((right, False))

@@ -152,7 +152,7 @@ def _rebuilt(node: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
     if not kids or cls is ScalarVar or cls is Lit or cls is Reduce:
         return node
     if cls is Select or cls is And or cls is Or:
-        return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]
+        return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]  # a term keeps its sort
     return rebuild(node, tuple([memo[k] if isinstance(k, Scalar) else k for k in kids]))
 
 
@@ -199,7 +199,7 @@ def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
         if missing:
             stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
             continue
-        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]
+        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]  # a term keeps its sort
     return made[root]
 
 

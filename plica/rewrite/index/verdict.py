@@ -272,7 +272,7 @@ def _right_side(rule: Rule, filling: dict[str, Any], context: Context) -> Scalar
         return None
     if isinstance(rule.right, Within):
         return rule.right.run(Match(filling), known)
-    after = rule.right(Match(filling)) if rule.build is None else rule.build(filling)  # type: ignore[operator]
+    after = rule.right(Match(filling)) if rule.build is None else rule.build(filling)  # type: ignore[operator]  # no plan: a function
     return after if isinstance(after, Scalar) else None
 
 

@@ -81,7 +81,7 @@ class Candidates:
         cls = pattern.__class__
         op = pattern.op if isinstance(pattern, Apply) else None
         for key, term in self.graph.classes[number].nodes.items():
-            if term.__class__ is cls and (op is None or term.op == op):  # type: ignore[attr-defined]
+            if term.__class__ is cls and (op is None or term.op == op):  # type: ignore[attr-defined]  # the class was just seen
                 yield from self._filled(pattern, key[1], term)
 
     def _filled(self, pattern: Term, kids: tuple[int, ...], term: Term) -> Iterable[Term]:

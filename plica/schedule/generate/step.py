@@ -79,7 +79,7 @@ def opening(kernel: Kernel, known: Mapping[str, type[Instruction]]) -> tuple[lis
 
     for number, site in enumerate(map_of(state.kernel).blocks.values()):
         take(known["block"](number, role_of(site.node)))  # type: ignore[call-arg]  # its fields
-        take(known["loops"](Handle(len(steps) - 1, 0, "block")))  # type: ignore[call-arg]
+        take(known["loops"](Handle(len(steps) - 1, 0, "block")))  # type: ignore[call-arg]  # the kind `loops` takes a handle
     return steps, state
 
 

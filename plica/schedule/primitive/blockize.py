@@ -206,7 +206,7 @@ class _Division:
         label = fresh_label(self.kernel, f"{self.inside.label}_o")
         kinds = tuple([part.kind for part in divided])
         return Block(
-            label, tuple(own), extents, kinds, values, outer_predicate, init, body,  # type: ignore[arg-type]
+            label, tuple(own), extents, kinds, values, outer_predicate, init, body,  # type: ignore[arg-type]  # the kinds are those of a block
         )  # fmt: skip
 
     def divided(self, kind: IterKind, extent: Scalar, value: Scalar) -> _Part | None:

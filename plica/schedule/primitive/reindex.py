@@ -179,7 +179,7 @@ class Reindex(Instruction):
         if self.map is not None:
             kinds = dict(zip(self.map.vars, block.kinds, strict=True))
             for each in self.map.results:
-                if any(kinds.get(v) == "reduce" for v in free_vars(each)):  # type: ignore[call-overload]
+                if any(kinds.get(v) == "reduce" for v in free_vars(each)):  # type: ignore[call-overload]  # another variable is in no map
                     expected, found = "a map of spatial variables", "one of reduce variables"
                     return Problem("spatial-only", where, expected, found)
         return None

@@ -145,4 +145,4 @@ def _invocation(
     name: str, found: Match, params: tuple[object, ...], dims: tuple[object, ...]
 ) -> Invoke:
     regions = [found.regions[each] for each in params]  # type: ignore[index]  # names
-    return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]
+    return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]  # names

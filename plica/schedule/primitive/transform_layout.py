@@ -105,7 +105,7 @@ def unfit(of: IndexMap, kernel: Kernel, rank: int, where: str) -> Problem | None
     """Why a map is not one of so many indices, in terms of the kernel."""
     if of.rank != rank:
         return Problem("rank", where, f"a map of {rank} indices", f"one of {of.rank}")
-    strange = sorted(str(v.name) for v in free_vars(of) if v not in kernel.dims)  # type: ignore[attr-defined]
+    strange = sorted(str(v.name) for v in free_vars(of) if v not in kernel.dims)  # type: ignore[attr-defined]  # every variable and hole has a name
     if strange:
         expected = "a map that speaks of dims of the kernel at most"
         return Problem("map-dims", where, expected, ", ".join(strange))
@@ -171,7 +171,7 @@ def _padded(
     store = Store(buffer, variables, lit(value, buffer.dtype))
     spatial = ("spatial",) * len(variables)
     label = fresh_label(kernel, f"{buffer.name}_pad")
-    block = Block(label, variables, buffer.shape, spatial, variables, TRUE, None, store)  # type: ignore[arg-type]
+    block = Block(label, variables, buffer.shape, spatial, variables, TRUE, None, store)  # type: ignore[arg-type]  # the kinds are a literal, repeated
     nest = nest_of(kernel, block, [None] * len(variables), EMPTY)
     loops: list[For] = []
     inner: Stmt = nest
