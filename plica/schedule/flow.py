@@ -87,11 +87,6 @@ def touched(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     return tuple(found[0]), tuple(found[1])
 
 
-def scope_body(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
-    """The statement in which the stages around a block or a loop stand."""
-    return scope_of(kernel, site)
-
-
 def common(a: Stage, b: Stage) -> tuple[For, ...]:
     """The loops around both."""
     found = []
@@ -207,7 +202,7 @@ def users(kernel: Kernel, site: Site[Block], buffer: Buffer) -> Problem | None:
         if not isinstance(stmt, Block):
             continue
         around = map_of(kernel).blocks[stmt.label]
-        for label, stage in stages(scope_body(kernel, around)).items():
+        for label, stage in stages(scope_of(kernel, around)).items():
             if label != stmt.label and buffer in stage.reads + stage.writes:
                 expected = f"{buffer.name} to be used in one scope"
                 return Problem("same-scope", f"the block {site.node.label}", expected, f"{label}")

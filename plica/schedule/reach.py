@@ -25,7 +25,8 @@ from plica.rewrite.index import EMPTY, Context
 from plica.schedule.access import inside
 from plica.schedule.around import shown, simple
 from plica.schedule.cover import reaches
-from plica.schedule.flow import Stage, common, scope_body, stages
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import Stage, common, stages
 from plica.schedule.region import Box, hull, relaxed
 from plica.schedule.rework import Span
 from plica.schedule.site import Site, map_of
@@ -116,7 +117,7 @@ def is_filled(kernel: Kernel, site: Site[Block], buffer: Buffer) -> bool:
     for stmt, _ in site.above:
         if not isinstance(stmt, Block):
             continue
-        around = stages(scope_body(kernel, map_of(kernel).blocks[stmt.label]))
+        around = stages(scope_of(kernel, map_of(kernel).blocks[stmt.label]))
         for label, stage in around.items():
             if label == stmt.label:
                 break

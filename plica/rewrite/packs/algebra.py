@@ -77,7 +77,7 @@ def joined(match: Match) -> bool:
 
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 SUMS: Final = (
     rule("add-zero",                 x + 0,                           x,                            float=signless_zero),
     rule("integer-add-zero",         n + 0,                           n),

@@ -214,7 +214,7 @@ def lowered_then_raised(match: Match) -> Term | None:
 
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 COMPOSITES: Final = (
     *(rule(f"{spoken(name)}-unfolded",          *unfolded(name))                             for name in UNFOLDED),
     rule("copy-is-itself",                    copy(x),                                     x),

@@ -62,7 +62,7 @@ def joined(match: Match) -> Term | None:
 
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 CAST: Final[Pack] = pack(
     "cast",
     rule("cast-to-own-dtype",      cast(x, dtype=p),                     lambda match: match.x if tensor(match.x).dtype is match.p else None),

@@ -168,7 +168,7 @@ def at_known_place(match: Match) -> Term | None:
 
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 CUT: Final[Pack] = pack(
     "cut",
     rule("slice-whole",           slice_(x, i, j, s, a),                        x, when=whole),

@@ -42,7 +42,7 @@ always = {"value": True, "dtype": bool_}
 never = {"value": False, "dtype": bool_}
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 COMPARISONS: Final = (
     rule("greater-is-less",            greater(x, y),                       less(y, x)),
     rule("greater-equal-is-less",      greater_equal(x, y),                 less_equal(y, x)),

@@ -99,7 +99,7 @@ def binary(name: str) -> Iterator[Rule]:
         return done
 
     # fmt: off
-    # ruff: noqa: E501
+    # ruff: noqa: E501  # a rule is one line
     yield rule(f"{part}-of-transposes",         of(transpose(x, p), transpose(y, p)),       transpose(of(x, y), p))
     yield rule(f"{part}-of-reshapes",           of(reshape(x, r), reshape(y, r)),           reshape(of(x, y), r), when=from_one_shape)
     yield rule(f"{part}-of-broadcasts",         of(broadcast_to(x, t), broadcast_to(y, t)), broadcast_to(of(x, y), t))

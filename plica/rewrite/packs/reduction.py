@@ -174,7 +174,7 @@ def laws(name: str) -> Iterator[Rule]:
         return done
 
     # fmt: off
-    # ruff: noqa: E501
+    # ruff: noqa: E501  # a rule is one line
     yield rule(f"{name}-axes-explicit",     of(x, hole("a", when=is_open), u),                explicit)
     yield rule(f"{name}-over-nothing",      of(x, (), u),                                     x)
     yield rule(f"{name}-of-ones",           *shaped(of(x, a, u), lambda match, wanted: reshape(match.x, wanted) if folds_ones(match) else None), float=alone)
@@ -189,7 +189,7 @@ def laws(name: str) -> Iterator[Rule]:
 
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 REDUCTION: Final[Pack] = pack(
     "reduction",
     *map(laws, ("sum", "prod", "max", "min", "all", "any")),

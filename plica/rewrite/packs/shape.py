@@ -213,7 +213,7 @@ three: Final = (0, 2, 1)
 first_, second_ = (hole(name, rank=2) for name in ("first", "second"))
 
 # fmt: off
-# ruff: noqa: E501
+# ruff: noqa: E501  # a rule is one line
 ARRANGEMENTS: Final = (
     rule("transpose-axes-explicit",     transpose(x, o),                              with_axes, when=lambda match: not is_order(match.o)),
     rule("transpose-identity",          transpose(x, hole("p", when=is_identity)),    x),

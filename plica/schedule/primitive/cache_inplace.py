@@ -28,11 +28,11 @@ from plica.ir.loop import Block, Kernel, Stmt
 from plica.ir.scalar import Buffer
 from plica.rewrite.index import EMPTY
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import stranger
-from plica.schedule.flow import common, scope_body, stages
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import common, stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope
+from plica.schedule.pose import known_scope, only_loops
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.problem import Problem
 from plica.schedule.reach import is_written, reached
@@ -64,12 +64,11 @@ class CacheInplace(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = stranger(scope)
+        odd = only_loops(scene, site)
         if odd is not None:
-            found = f"a {type(odd).__name__} outside any block"
-            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+            return odd
         every = list(stages(scope).values())
         mine = next(each for each in every if each.block is site.node)
         if not 0 <= self.index < len(mine.writes):
@@ -97,7 +96,7 @@ class CacheInplace(Instruction):
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)
         label = site.node.label
-        buffer = stages(scope_body(kernel, site))[label].writes[self.index]
+        buffer = stages(scope_of(kernel, site))[label].writes[self.index]
         cache, box = staged_buffer(kernel, buffer, self.scope), _box(site.node, buffer)
         kernel = allocate(kernel, (cache,))
         kernel, out = _with_copy(kernel, map_of(kernel).blocks[label], (buffer, cache), box, 1)
@@ -107,7 +106,7 @@ class CacheInplace(Instruction):
         def change(block: Block) -> Stmt:
             return with_buffer(block, buffer, cache) if block is here.node else block
 
-        new = reworked(scope_body(kernel, here), change)
+        new = reworked(scope_of(kernel, here), change)
         return Edited(with_scope(kernel, here, new), (into, out))
 
 
@@ -128,7 +127,7 @@ def _with_copy(
     sizes = zip(variables, target.shape, strict=True)
     copy = copy_block(label, (target, variables), (source, variables), sizes)
     nest = nest_of(kernel, copy, spans_over(box), EMPTY)
-    scope = scope_body(kernel, site)
+    scope = scope_of(kernel, site)
     place = after_all(stages(scope)[site.node.label])
     place = place if after else Place(place.host, place.at - 1)
     new = reworked(scope, lambda block: block, place, nest)

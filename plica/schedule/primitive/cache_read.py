@@ -27,11 +27,11 @@ from plica.ir.loop import Block, For, Seq, Stmt
 from plica.ir.scalar import Buffer
 from plica.schedule.around import context_of
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import stranger
-from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, steady
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import Stage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope
+from plica.schedule.pose import known_scope, only_loops
 from plica.schedule.problem import Problem
 from plica.schedule.reach import is_filled, is_written, reached
 from plica.schedule.region import Box
@@ -77,12 +77,11 @@ class CacheRead(Instruction):
     def wrong(self, scene: Scene) -> Problem | None:
         """Why the step is illegal even where all loops are serial."""
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = stranger(scope)
+        odd = only_loops(scene, site)
         if odd is not None:
-            found = f"a {type(odd).__name__} outside any block"
-            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+            return odd
         inputs = stages(scope)[site.node.label].inputs
         if not 0 <= self.index < len(inputs):
             found = f"number {self.index} of {len(inputs)}"
@@ -113,14 +112,14 @@ class CacheRead(Instruction):
         def change(block: Block) -> Stmt:
             return with_buffer(block, buffer, cache) if block.label in names else block
 
-        scope = scope_body(kernel, site)
+        scope = scope_of(kernel, site)
         new = reworked(scope, change, spot.place, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
     def meant(self, scene: Scene) -> tuple[Buffer, list[Stage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
         site = scene.block(self.block)
-        every = stages(scope_body(scene.kernel, site))
+        every = stages(scope_of(scene.kernel, site))
         buffer = every[site.node.label].inputs[self.index]
         if not self.consumers:
             return buffer, [each for each in every.values() if buffer in each.inputs]
@@ -137,7 +136,7 @@ class CacheRead(Instruction):
     def spot(self, scene: Scene) -> Spot | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         buffer, readers = self.meant(scene)
         if isinstance(readers, Problem):
             return readers

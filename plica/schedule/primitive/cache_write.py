@@ -27,11 +27,11 @@ from plica.ir.loop import Alloc, Block, Seq, Stmt
 from plica.ir.scalar import Buffer
 from plica.schedule.around import context_of
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import stranger
-from plica.schedule.flow import Stage, common, depth_of, scope_body, stages, steady
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import Stage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope
+from plica.schedule.pose import known_scope, only_loops
 from plica.schedule.primitive.cache_read import Spot, after_writer
 from plica.schedule.problem import Problem
 from plica.schedule.reach import is_written, reached
@@ -67,12 +67,11 @@ class CacheWrite(Instruction):
     def wrong(self, scene: Scene) -> Problem | None:
         """Why the step is illegal even where all loops are serial."""
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = stranger(scope)
+        odd = only_loops(scene, site)
         if odd is not None:
-            found = f"a {type(odd).__name__} outside any block"
-            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+            return odd
         writes = stages(scope)[site.node.label].writes
         if not 0 <= self.index < len(writes):
             found = f"number {self.index} of {len(writes)}"
@@ -101,13 +100,13 @@ class CacheWrite(Instruction):
         def change(block: Block) -> Stmt:
             return with_buffer(block, buffer, cache) if block.label in names else block
 
-        new = reworked(scope_body(kernel, site), change, spot.place, nest)
+        new = reworked(scope_of(kernel, site), change, spot.place, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
     def meant(self, scene: Scene) -> tuple[Buffer, list[Stage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
         site = scene.block(self.block)
-        every = stages(scope_body(scene.kernel, site))
+        every = stages(scope_of(scene.kernel, site))
         buffer = every[site.node.label].writes[self.index]
         found: list[Stage] = []
         for handle in self.consumers:
@@ -122,7 +121,7 @@ class CacheWrite(Instruction):
     def spot(self, scene: Scene) -> Spot | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         buffer, readers = self.meant(scene)
         if isinstance(readers, Problem):
             return readers

@@ -32,7 +32,8 @@ from plica.ir.scalar import Scalar, ScalarVar
 from plica.schedule.access import inside
 from plica.schedule.around import context_of
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.flow import common, depth_of, scope_body, stages, unfinished, users
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
@@ -72,7 +73,7 @@ class ComputeAt(Instruction):
         def change(block: Block) -> Stmt | None:
             return None if block is site.node else block
 
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         new = reworked(scope, change, plan.place, plan.nest)
         return Edited(with_scope(scene.kernel, site, new))
 
@@ -86,7 +87,7 @@ class ComputeAt(Instruction):
 def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | Problem:
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
-    scope = scope_body(kernel, site)
+    scope = scope_of(kernel, site)
     problem = movable(scope, site, target)
     if problem is not None:
         return problem

@@ -35,7 +35,8 @@ from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
 from plica.schedule.around import context_of
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.flow import common, depth_of, scope_body, stages, unsettled, users
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import common, depth_of, stages, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import intermediate
@@ -53,7 +54,7 @@ class ComputeInline(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         kernel, site = scene.kernel, scene.block(self.block)
-        block, scope = site.node, scope_body(scene.kernel, site)
+        block, scope = site.node, scope_of(scene.kernel, site)
         where = f"the block {block.label}"
         problem = complete_body(block) or unsettled(scope, block.label)
         if problem is not None:
@@ -102,7 +103,7 @@ class ComputeInline(Instruction):
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)
         assert isinstance(site.node.body, Store)
-        new = inlined(scope_body(kernel, site), site.node.label)
+        new = inlined(scope_of(kernel, site), site.node.label)
         changed = with_scope(kernel, site, new)
         return Edited(without_buffer(changed, site.node.body.buffer))
 

@@ -37,11 +37,11 @@ from plica.rewrite.index.inversion import image_shape
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import inside
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import stranger
-from plica.schedule.flow import Stage, common, scope_body, stages, steady
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import Stage, common, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import bindings_of, known_scope
+from plica.schedule.pose import bindings_of, known_scope, only_loops
 from plica.schedule.primitive.cache_read import after_writer
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.primitive.transform_layout import buffer_of, unfit
@@ -76,11 +76,9 @@ class Reindex(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         kernel, site = scene.kernel, scene.block(self.block)
         block, where = site.node, f"the block {site.node.label}"
-        scope = scope_body(kernel, site)
-        odd = stranger(scope)
+        odd = only_loops(scene, site)
         if odd is not None:
-            found = f"a {type(odd).__name__} outside any block"
-            return Problem("stage-pipeline", where, "only loops and blocks in the scope", found)
+            return odd
         buffer = buffer_of(scene, self.block, self.side, self.index)
         if isinstance(buffer, Problem):
             return buffer
@@ -136,7 +134,7 @@ class Reindex(Instruction):
         def change(each: Block) -> Stmt:
             return with_elements(each, staged) if each is block else each
 
-        new = reworked(scope_body(kernel, site), change, spot, nest)
+        new = reworked(scope_of(kernel, site), change, spot, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
     def _layout(
@@ -187,7 +185,7 @@ class Reindex(Instruction):
     def _spot(self, scene: Scene, buffer: Buffer) -> Place | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
-        scope = scope_body(scene.kernel, site)
+        scope = scope_of(scene.kernel, site)
         every = stages(scope)
         mine, where = every[site.node.label], f"the block {site.node.label}"
         others = [each for each in every.values() if each is not mine]

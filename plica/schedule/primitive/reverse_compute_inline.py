@@ -37,7 +37,8 @@ from plica.rewrite.index import EMPTY, can_prove
 from plica.schedule.access import inside
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.flow import Stage, common, scope_body, stages, steady, unsettled, users
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import Stage, common, stages, steady, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import bindings_of, intermediate
@@ -57,7 +58,7 @@ class ReverseComputeInline(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
-        block, scope = site.node, scope_body(scene.kernel, site)
+        block, scope = site.node, scope_of(scene.kernel, site)
         where = f"the block {block.label}"
         problem = complete_body(block) or unsettled(scope, block.label)
         if problem is not None:
@@ -85,7 +86,7 @@ class ReverseComputeInline(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         kernel, site = scene.kernel, scene.block(self.block)
-        scope = scope_body(kernel, site)
+        scope = scope_of(kernel, site)
         every = list(stages(scope).values())
         mine = next(each for each in every if each.block is site.node)
         buffer, producer = _read(mine, every)

@@ -32,7 +32,8 @@ from plica.ir.scalar import Load, Scalar, index
 from plica.rewrite.index import EMPTY, Context
 from plica.rewrite.index.inversion import image_shape, inverse, is_bijective
 from plica.schedule.around import simple
-from plica.schedule.flow import scope_body, stages, steady
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import affine, plain_loop
@@ -56,7 +57,7 @@ class TransformBlockLayout(Instruction):
         problem = steady(block) or affine(scene, site)
         if problem is not None:
             return problem
-        path = stages(scope_body(scene.kernel, site))[block.label].path
+        path = stages(scope_of(scene.kernel, site))[block.label].path
         first = next((at for at, (stmt, _) in enumerate(path) if isinstance(stmt, For)), len(path))
         for stmt, _ in path[first:]:
             if not isinstance(stmt, For):

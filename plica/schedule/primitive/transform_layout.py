@@ -31,7 +31,8 @@ from plica.rewrite.index import EMPTY, Context
 from plica.rewrite.index.inversion import image_shape, inverse
 from plica.schedule.around import simple
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.flow import scope_body, stages
+from plica.schedule.dependence import scope_of
+from plica.schedule.flow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.pose import intermediate
@@ -91,7 +92,7 @@ def buffer_of(scene: Scene, block: Handle, side: str, number: int) -> Buffer | P
     """The buffer of that number that a block reads, or writes."""
     site = scene.block(block)
     where = f"the block {site.node.label}"
-    stage = stages(scope_body(scene.kernel, site))[site.node.label]
+    stage = stages(scope_of(scene.kernel, site))[site.node.label]
     if side not in ("read", "write"):
         return Problem("side", where, "'read' or 'write'", repr(side))
     mine = stage.inputs if side == "read" else stage.writes
