@@ -59,12 +59,8 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             if only in (None, buffer) and not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
-                each_fills = scope(buffer.scope).reach == "block" and is_own(scene, site, buffer)
-                hint = None
-                if each_fills and loop.kind.startswith("threadIdx"):
-                    hint = f"First bind a loop of what fills it to {loop.kind}: each a part."
                 where = f"the loop {loop.var.name}"
-                return Problem("independent", where, expected, found, hint)
+                return Problem("independent", where, expected, found)
     for inner in _loops_inside(loop.body):
         if inner.kind == loop.kind and loop.kind != "virtual":
             problem = _shares_out(scene, scene.map.loops[inner.var], loop)
@@ -76,6 +72,11 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
         if problem is not None:
             return problem
     return _handed_over(root, only)
+
+
+def meets(loop: For, buffer: Buffer) -> bool:
+    """Whether the iterations of a loop are threads that have a buffer in common."""
+    return loop.kind.startswith("threadIdx") and scope(buffer.scope).reach == "block"
 
 
 def thread_loops(scene: Scene) -> tuple[Site[For], ...]:
@@ -116,7 +117,9 @@ def _apart(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
         return is_own(scene, site, buffer)
     if reach != "block" or not is_own(scene, site, buffer):
         return False
-    return _repeats(loop, users[0]) and _shared_out(loop, buffer)
+    return _repeats(loop, users[0]) and all(
+        repeated(loop, part) or not _writes(part, buffer) for part in shares(loop)
+    )
 
 
 def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
@@ -137,18 +140,40 @@ def _repeats(loop: For, user: Child) -> bool:
     return complete_body(user.block) is None and written.isdisjoint(user.reads)
 
 
-def _shared_out(loop: For, buffer: Buffer) -> bool:
-    """Whether what is written of a buffer inside a loop is, in a loop over the same threads."""
+def shares(loop: For) -> Iterable[Stmt]:
+    """The parts of what a loop over threads does that they do each for itself.
+
+    A part is as large as can be where all threads would do the same; what a loop over the same
+    threads inside shares out is left out.
+    """
     stack: list[Stmt] = [loop.body]
     while stack:
         stmt = stack.pop()
         if isinstance(stmt, For) and stmt.kind == loop.kind:
             continue
-        inside = substatements(stmt)
-        if not inside and any(e.buffer is buffer and e.written for e in accesses(stmt)):
-            return False
-        stack.extend(inside)
-    return True
+        inside = () if isinstance(stmt, Block) or repeated(loop, stmt) else substatements(stmt)
+        if not inside:
+            yield stmt
+        stack.extend(reversed(inside))
+
+
+@lru_cache(maxsize=1024)
+def repeated(loop: For, part: Stmt) -> bool:
+    """Whether all threads of a loop would fill the same elements of memory that they share.
+
+    Then one of them does it for all.
+    """
+    written = [each.buffer for each in accesses(part) if each.written]
+    return (
+        bool(written)
+        and all(meets(loop, buffer) for buffer in written)
+        and loop.var not in free_vars(part)
+        and not any(inner.kind == loop.kind for inner in _loops_inside(part))
+    )
+
+
+def _writes(part: Stmt, buffer: Buffer) -> bool:
+    return any(each.written and each.buffer is buffer for each in accesses(part))
 
 
 def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:

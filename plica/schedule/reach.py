@@ -34,14 +34,17 @@ from plica.schedule.site import Site, map_of
 
 def reached(
     users: Sequence[Stage], buffer: Buffer, shared: tuple[For, ...], context: Context, *,
-    written: bool,
+    written: bool, over: tuple[For, ...] = (),
 ) -> Box:  # fmt: skip
-    """The part of a buffer that stages read, or write, in one iteration of loops around them."""
+    """The part of a buffer that stages read, or write, in one iteration of loops around them.
+
+    With `over` in all iterations of those of the loops.
+    """
     found: Box | None = None
     for stage in users:
         block = stage.block
         values = dict(zip(block.vars, block.bindings, strict=True))
-        inner = tuple([(loop.var, loop.extent) for loop in stage.loops[len(shared) :]])
+        inner = tuple([(loop.var, loop.extent) for loop in (*over, *stage.loops[len(shared) :])])
         if not shared:  # all instances: the variables themselves say more than loops with guards
             values, inner = {}, tuple(zip(block.vars, block.extents, strict=True))
         for access in inside(block):

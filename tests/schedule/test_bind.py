@@ -6,21 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.codegen.lower.passes import lower
 from plica.ir.dim import dim_var
 from plica.ir.loop import Kernel
 from plica.ir.show import show_kernel
 from plica.schedule import (
-    ScheduleRefused,
     bind,
     block,
     cache_read,
+    cache_write,
     compute_at,
+    decompose_reduction,
     do,
+    fuse,
     loops,
     parallel,
     read_at,
     reindex,
     reorder,
+    reverse_compute_at,
     set_scope,
     split,
     trace_of,
@@ -104,21 +108,57 @@ def test_cooperative_fetching() -> None:
 
 
 def test_threads_that_all_fill_the_same_memory() -> None:
-    with pytest.raises(ScheduleRefused, match="independent") as refused:
-        trace_of(shared(False), matmul(4, 2, 4))
-    assert "First bind a loop of what fills it" in str(refused.value)
+    trace = trace_of(shared(False), matmul(4, 2, 4))
+    kernel = scheduled(trace, matmul(4, 2, 4))
+    assert show_kernel(kernel).count("threadIdx.x") == 1
+    lowered = lower(kernel, "gpu")
+    assert "if thread_x == " in show_kernel(lowered)
+    assert agree(matmul(4, 2, 4), lowered)
 
 
-@pytest.mark.parametrize("step", ["read_at", "compute_at", "reindex", "write_at"])
+@do
+def textbook(m: int, n: int, k: int) -> Body:
+    """Tiles of both matrices in shared memory, one of the result in registers of each thread."""
+    c = yield block("C")
+    result = yield cache_write(c, 0, "local")
+    rows, columns, terms = yield loops(c)
+    by, ty, yi = yield split(rows, (None, m, 2))
+    bx, tx, xi = yield split(columns, (None, n, 2))
+    ko, ki = yield split(terms, (None, k))
+    yield reorder(by, bx, ty, tx, ko, ki, yi, xi)
+    yield reverse_compute_at(result, tx)
+    for loop, thread in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (ty, "threadIdx.y")):
+        yield bind(loop, thread)
+    yield bind(tx, "threadIdx.x")
+    for which in (0, 1):
+        copy = yield read_at(ko, c, which, "shared")
+        around = yield loops(copy)
+        whole = yield fuse(*around[-2:])
+        _, y, x = yield split(whole, (None, m, n))
+        yield bind(y, "threadIdx.y")
+        yield bind(x, "threadIdx.x")
+    yield decompose_reduction(c, ko)
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 8), (7, 9, 6)])
+def test_the_textbook_matrix_product(sizes: tuple[int, int, int], golden: Golden) -> None:
+    product = matmul(*sizes)
+    kernel = scheduled(trace_of(textbook(2, 2, 4), product), product)
+    lowered = lower(kernel, "gpu")
+    if sizes == (8, 8, 8):
+        golden(show_kernel(lowered), "textbook")
+    assert agree(product, kernel)
+    assert agree(product, lowered)
+
+
+@pytest.mark.parametrize("step", ["compute_at", "reindex", "write_at"])
 def test_memory_that_threads_around_share_is_not_filled_by_each(step: str) -> None:
     def schedule() -> Body:
         c = yield block("C")
         i, j, k = yield loops(c)
         yield bind(i, "blockIdx.x")
         yield bind(j, "threadIdx.x")
-        if step == "read_at":
-            yield read_at(k, c, 0, "shared")
-        elif step == "compute_at":
+        if step == "compute_at":
             copy = yield cache_read(c, 0)
             yield compute_at(copy, k)
             yield set_scope(copy, 0, "shared")

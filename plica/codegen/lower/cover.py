@@ -38,6 +38,7 @@ from plica.ir.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, in
 from plica.ir.vector import has_vectors
 from plica.rewrite.index import EMPTY, Context, can_prove
 from plica.rewrite.index.context import negated
+from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.around import simple
 
 
@@ -197,6 +198,8 @@ def _reaches(write: Touch, read: Touch, way: Sequence[Step], context: Context) -
     found: dict[Term, Scalar] = {}
     for place, wanted in zip(write.indices, read.indices, strict=True):
         _solve(place, wanted, loops, found, context)
+    if len(found) < len(loops):
+        found |= _told(write, read, loops, context)
     for var, _ in loops:
         found.setdefault(var, Lit(0, i64))
     conditions = [
@@ -245,6 +248,26 @@ def _solve(
         if at + 1 < len(digits):
             value = value % extents[var]
         found.setdefault(var, simple(value, context))
+
+
+def _told(
+    write: Touch,
+    read: Touch,
+    loops: Sequence[tuple[ScalarVar, Scalar]],
+    context: Context,
+) -> dict[Term, Scalar]:
+    """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
+    zero: dict[Term, Scalar] = {var: index(0) for var, _ in loops}
+    begins = [_in_loops(place, zero) for place in write.indices]
+    offsets = [
+        simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
+    ]
+    free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
+    telling = tuple([each for each in loops if each[0] in free])
+    # How far the places reach does not matter for a guess.
+    places = iteration_map(telling, tuple(offsets), tuple([index(1)] * len(offsets)))
+    values = [simple(w - b, context) for w, b in zip(read.indices, begins, strict=True)]
+    return dict(places.recovered(tuple(values)))
 
 
 def _init_before(write: Touch, read: Touch, shared: int, context: Context) -> bool:

@@ -22,6 +22,7 @@ from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.narrow import narrow
+from plica.codegen.lower.once import once
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.pipeline import pipeline
 from plica.codegen.lower.place import place
@@ -55,6 +56,7 @@ LOWER: Final[tuple[Lowering, ...]] = (
     Lowering("double-buffer",   "Blocks that run ahead become pipeline stages.",   double_buffer),
     Lowering("place",           "Buffers live where they are needed.",             place),
     Lowering("blocks-to-loops", "Bindings are put in, predicates are branches.",   blocks_to_loops),
+    Lowering("once",            "One thread does what all would do alike.",        once,      GPU),
     Lowering("compact",         "Buffers are as large as what is touched.",        compact),
     Lowering("pipeline",        "Statements run in different iterations.",         pipeline),
     Lowering("virtual-threads", "Threads are interleaved into one stream.",        virtual_threads),

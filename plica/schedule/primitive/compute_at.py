@@ -8,6 +8,9 @@
         for j1 in range(4):                 for j1 in range(4):
             with block("C", …): …               with block("C", …): …  reads B[v] .. B[v + 2]
 
+A buffer in memory that the threads of a block share holds what all of them need, not one alone: as
+long as no loop of the block is bound to these threads, the first of them fills it for the others.
+
 `index` says where in the body of the loop: a number, -1 for the last place that is legal (just
 before the first reader), -2 for the first one (just after its own producers).
 
@@ -36,6 +39,7 @@ from plica.schedule.dependence import scope_of
 from plica.schedule.flow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import meets
 from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
 from plica.schedule.pose import intermediate
 from plica.schedule.problem import Problem
@@ -124,7 +128,9 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
         mine_readers = [each for each in readers if buffer in each.inputs]
         if not mine_readers:
             continue
-        box = reached(mine_readers, buffer, shared, context, written=False)
+        # Threads that share the buffer share what any of them needs.
+        together = tuple([each for each in shared if meets(each, buffer)])
+        box = reached(mine_readers, buffer, shared, context, written=False, over=together)
         for access in inside(mine.block):
             if access.written and access.buffer is buffer:
                 boxes.append(box)

@@ -1,0 +1,115 @@
+"""Supports: the decisions a sampling step of a trace may take, as data.
+
+    Tiles     factors of an extent, the last of them not too large
+    OneOf     one of several numbers
+
+A support counts and lists its members, and says which of them are near one another: a step of
+local search moves one prime factor from one part of a tile to another, or takes the number beside.
+
+>>> Tiles(12, 2, max_inner=4).members
+((3, 4), (4, 3), (6, 2), (12, 1))
+>>> Tiles(12, 2, max_inner=4).neighbours((6, 2))
+((3, 4), (12, 1))
+>>> OneOf((0, 16, 64)).neighbours((16,))
+((0,), (64,))
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+from attrs import frozen
+
+from plica.ir.dim import known
+from plica.schedule.instruction import Decision, Sampling, Scene
+from plica.schedule.primitive.sample_categorical import SampleCategorical
+from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
+from plica.schedule.primitive.sample_tile import SamplePerfectTile, primes
+
+
+@frozen
+class Tiles:
+    """All ways to write an extent as a product of so many factors, the last at most `max_inner`."""
+
+    extent: int
+    parts: int
+    max_inner: int
+
+    @property
+    def members(self) -> tuple[Decision, ...]:
+        return _tiles(self.extent, self.parts, self.max_inner)
+
+    def neighbours(self, of: Decision) -> tuple[Decision, ...]:
+        """The members that differ by one prime factor in another part."""
+        found: dict[Decision, None] = {}
+        for source, factor in enumerate(of):
+            for prime in dict.fromkeys(primes(factor)):
+                for target in range(self.parts):
+                    if target != source:
+                        moved = list(of)
+                        moved[source] //= prime
+                        moved[target] *= prime
+                        found[tuple(moved)] = None
+        return tuple(sorted(each for each in found if self.holds(each)))
+
+    def holds(self, decision: Decision) -> bool:
+        """Whether a decision is a member."""
+        product = 1
+        for each in decision:
+            product *= each
+        small = self.parts == 1 or decision[-1] <= self.max_inner
+        return len(decision) == self.parts and product == self.extent and small
+
+
+@frozen
+class OneOf:
+    """Some numbers, of which one is taken; near are those beside each other."""
+
+    numbers: tuple[int, ...]
+
+    @property
+    def members(self) -> tuple[Decision, ...]:
+        return tuple([(each,) for each in self.numbers])
+
+    def neighbours(self, of: Decision) -> tuple[Decision, ...]:
+        """The number before and the number after."""
+        at = self.numbers.index(of[0])
+        beside = (*self.numbers[max(0, at - 1) : at], *self.numbers[at + 1 : at + 2])
+        return tuple([(each,) for each in beside])
+
+    def holds(self, decision: Decision) -> bool:
+        """Whether a decision is a member."""
+        return len(decision) == 1 and decision[0] in self.numbers
+
+
+Support: TypeAlias = Tiles | OneOf
+
+
+def support_of(step: Sampling, scene: Scene) -> Support | None:
+    """What a sampling step may decide in a scene; None where that cannot be listed."""
+    match step:
+        case SamplePerfectTile(loop, parts, max_inner):
+            extent = known(scene.loop(loop).node.extent)
+            return Tiles(extent, parts, max_inner) if extent else None
+        case SampleCategorical(candidates, _):
+            return OneOf(candidates)
+        case SampleComputeLocation():
+            return OneOf(tuple(step.places(scene)))
+        case _:
+            return None
+
+
+@lru_cache(maxsize=4096)
+def _tiles(extent: int, parts: int, max_inner: int) -> tuple[Decision, ...]:
+    if parts == 1:
+        return ((extent,),)
+    found = []
+    for first in range(1, extent + 1):
+        if extent % first == 0:
+            rest = extent // first
+            if parts == 2:
+                found += [(first, rest)] if rest <= max_inner else []
+            else:
+                found += [(first, *more) for more in _tiles(rest, parts - 1, max_inner)]
+    return tuple(found)
