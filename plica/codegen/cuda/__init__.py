@@ -1,0 +1,1 @@
+"""cuda: the fold of lowered kernels into CUDA C++ text, and the compiler for that text."""

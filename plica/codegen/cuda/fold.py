@@ -1,0 +1,413 @@
+"""The fold of a lowered kernel into CUDA C++: one `__global__` function a launch.
+
+An outermost loop over threads is a launch; what stands outside of such loops is one of a single
+thread.  A loop over threads is no loop in the text: its variable is the number of the thread.
+Loops whose variable says which register is meant are unrolled, or there would be no registers.
+
+A vectorized loop reads and writes neighbours in memory with one instruction where their place is
+known to be a multiple of their number, and is unrolled elsewhere.
+
+Buffers outside of a launch that are no parameters are scratch memory: further parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.cuda.lines import Lines
+from plica.codegen.cuda.prelude import text as prelude
+from plica.codegen.cuda.value import Values, is_stored_plainly, linear, mentions
+from plica.codegen.cuda.word import Names, in_memory, in_register, literal
+from plica.codegen.lower.statement import refused
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known, polynomial
+from plica.ir.loop import (
+    THREADS,
+    Alloc,
+    Barrier,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    statements,
+    substatements,
+)
+from plica.ir.memory import scope
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
+
+Extents: TypeAlias = tuple[int, int, int]
+
+WIDE: Final = 16
+"""Bytes that one instruction can read or write."""
+
+VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
+"""The types by which so many bytes are moved at once."""
+
+STATIC: Final = 48 * 1024
+"""Bytes of shared memory a launch may have without asking."""
+
+Step: TypeAlias = "Stmt | Callable[[], None]"
+
+
+@frozen
+class Launch:
+    """A function of the text, and how many threads run it; `shared` is what it asks for."""
+
+    function: str
+    grid: Extents
+    block: Extents
+    shared: int = 0
+
+
+@frozen
+class Code:
+    """The text of a kernel, its launches in order, and the bytes of each scratch buffer.
+
+    Every function takes the buffers of the kernel, then the scratch buffers.
+    """
+
+    text: str
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...]
+
+
+def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
+    """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
+    if kernel.dims:
+        raise CompilerBug(f"The kernel {name} has symbolic dims.")
+    scratch: list[Buffer] = []
+    nests = list(_launches(kernel.body, scratch))
+    params = (*kernel.params, *scratch)
+    functions: list[str] = []
+    launches: list[Launch] = []
+    helpers: set[str] = set()
+    for number, nest in enumerate(nests):
+        function = name if len(nests) == 1 else f"{name}_{number}"
+        made = _Function(function, params, kernel.inputs)
+        launches.append(made.write(nest))
+        functions.append(made.text())
+        helpers |= made.values.helpers
+    head = f"// {origin}\n" if origin else ""
+    body = "\n".join(functions)
+    return Code(
+        f"{head}{prelude(helpers)}{body}",
+        tuple(launches),
+        tuple([_count(each) * each.dtype.bytes for each in scratch]),
+    )
+
+
+def _launches(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
+    """The parts of a kernel that follow one another, each a launch."""
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        match stmt:
+            case Seq(stmts):
+                stack.extend(reversed(stmts))
+            case Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
+                scratch.append(buffer)
+                stack.append(inside)
+            case For(kind=kind) if kind not in THREADS and _has_threads(stmt):
+                raise refused(
+                    "A loop that is not over threads has launches inside.",
+                    stmt.var.name,
+                    "loops over threads outermost",
+                    f"a {kind} loop around them",
+                )
+            case _:
+                yield stmt
+
+
+def _has_threads(stmt: Stmt) -> bool:
+    return any(isinstance(each, For) and each.kind in THREADS for each in statements(stmt))
+
+
+def _count(buffer: Buffer) -> int:
+    count = 1
+    for size in buffer.shape:
+        number = known(size)
+        if number is None:
+            raise CompilerBug(f"The size of {buffer.name} is not known.")
+        count *= number
+    return max(1, count)
+
+
+class _Function:
+    """One function: statements on a stack, with what is to be done between them."""
+
+    def __init__(self, name: str, params: tuple[Buffer, ...], inputs: int) -> None:
+        self.name = name
+        self.lines, self.names = Lines(1), Names()
+        self.values = Values(self.lines, self.names)
+        self.extents: dict[str, int] = {}
+        self.declared: dict[str, str] = {}
+        self.inner: set[Term] = set()
+        self.shared: list[tuple[str, Buffer]] = []
+        self.stack: list[Step] = []
+        self.names.of(Name(name), name)
+        self.head = []
+        for number, buffer in enumerate(params):
+            word = self.names.of(buffer.name, buffer)
+            self.values.buffers[buffer] = word
+            const = "const " if number < inputs else ""
+            self.head.append(f"{const}{in_memory(buffer.dtype)}* __restrict__ {word}")
+
+    def write(self, nest: Stmt) -> Launch:
+        """Write a launch; what it needs to run."""
+        for stmt in statements(nest):
+            if isinstance(stmt, For) and stmt.kind in THREADS:
+                size = known(stmt.extent)
+                if size is None:
+                    raise CompilerBug(f"The number of threads {stmt.var.name} is not known.")
+                self.extents[stmt.kind] = max(size, self.extents.get(stmt.kind, 1))
+        self.inner = _chooses_registers(nest)
+        self.stack.append(nest)
+        while self.stack:
+            self._step(self.stack.pop())
+        size = sum(_padded(_count(each) * each.dtype.bytes) for _, each in self.shared)
+        return Launch(self.name, self._three("blockIdx"), self._three("threadIdx"), size)
+
+    def text(self) -> str:
+        threads = 1
+        for each in self._three("threadIdx"):
+            threads *= each
+        args = ", ".join(self.head)
+        lines = [f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({args}) {{']
+        if self.shared:
+            lines.append("  extern __shared__ __align__(16) unsigned char shared_memory[];")
+        at = 0
+        for word, buffer in self.shared:
+            kind = in_memory(buffer.dtype)
+            lines.append(f"  {kind}* const {word} = ({kind}*)(shared_memory + {at});")
+            at += _padded(_count(buffer) * buffer.dtype.bytes)
+        return "\n".join([*lines, self.lines.text(), "}", ""])
+
+    def _three(self, tag: str) -> Extents:
+        x, y, z = (self.extents.get(f"{tag}.{axis}", 1) for axis in "xyz")
+        return x, y, z
+
+    def _step(self, item: Step) -> None:
+        lines, values = self.lines, self.values
+        match item:
+            case For():
+                self._loop(item)
+            case Store(buffer, indices, value):
+                found = values.packed(values.of(value), buffer.dtype)
+                lines.do(f"{values.place(buffer, indices)} = {found};")
+            case Seq(stmts):
+                self.stack.extend(reversed(stmts))
+            case Alloc(buffer, inside):
+                self._reserve(buffer)
+                self.stack.append(inside)
+            case Bind(var, value, inside):
+                text = values.of(value)
+                word = self.names.of(var.name, var)
+                lines.do(f"const {_kind(var)} {word} = {text};")
+                values.vars[var] = word
+                if values._is_natural(value):
+                    values.natural.add(var)
+                self.stack.append(inside)
+            case Branch(condition, then, orelse):
+                lines.open(f"if ({values.of(condition)})")
+                self.stack.append(lines.close)
+                if orelse != Seq(()):
+                    self.stack += [orelse, partial(lines.turn, "else")]
+                self.stack.append(then)
+            case Barrier():
+                lines.do("__syncthreads();")
+            case Block() | While() | Invoke():
+                raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
+            case _:
+                item()
+
+    def _loop(self, loop: For) -> None:
+        values, lines = self.values, self.lines
+        values.natural.add(loop.var)
+        count = known(loop.extent)
+        if loop.kind in THREADS:
+            self._threads(loop)
+        elif loop.kind == "vectorized" and count is not None and self._together(loop, count):
+            return
+        else:
+            extent = values.of(loop.extent)
+            word = self.names.of(loop.var.name, loop.var)
+            values.vars[loop.var] = word
+            kind = _kind(loop.var)
+            if count is not None and (
+                loop.kind in ("unrolled", "vectorized") or loop.var in self.inner
+            ):
+                lines.do("#pragma unroll")
+            lines.open(f"for ({kind} {word} = 0; {word} < {extent}; ++{word})")
+            self.stack += [lines.close, loop.body]
+
+    def _threads(self, loop: For) -> None:
+        """A loop over threads: its variable is the number of one."""
+        values, lines = self.values, self.lines
+        tag, size = loop.kind, known(loop.extent)
+        assert size is not None
+        word = self.declared.get(tag)
+        if word is None:
+            word = self.names.fresh(tag.replace("Idx.", "_"))
+            self.declared[tag] = word
+            self.head_line(f"const int {word} = {tag};")
+        values.vars[loop.var] = word if _kind(loop.var) == "int" else f"({_kind(loop.var)}){word}"
+        if size < self.extents[tag]:
+            lines.open(f"if ({word} < {size})")
+            self.stack.append(lines.close)
+        self.stack.append(loop.body)
+
+    def head_line(self, line: str) -> None:
+        """A line at the beginning of the function, whatever is open now."""
+        self.lines._lines.insert(len(self.declared) - 1, f"  {line}")
+
+    def _reserve(self, buffer: Buffer) -> None:
+        reach = scope(buffer.scope).reach
+        word = self.names.of(buffer.name, buffer)
+        self.values.buffers[buffer] = word
+        if reach == "block":
+            self.shared.append((word, buffer))
+        elif reach == "thread":
+            size = _count(buffer)
+            self.lines.do(f"alignas({WIDE}) {in_memory(buffer.dtype)} {word}[{size}];")
+        else:
+            raise refused(
+                "This memory is not there for threads.",
+                buffer.name,
+                "a buffer that is global, shared or local",
+                f"the scope {buffer.scope}",
+            )
+
+    # --- neighbours in one instruction ------------------------------------------------------------
+
+    def _together(self, loop: For, count: int) -> bool:
+        """Write a vectorized loop as one of neighbours; False where it is not such a loop."""
+        stores: list[Store] = []
+        for stmt in statements(loop.body):
+            if isinstance(stmt, Store):
+                stores.append(stmt)
+            elif not isinstance(stmt, Seq):
+                return False
+        if not all(_lanes_of(each.buffer, each.indices, loop.var, count) for each in stores):
+            return False
+        for each in stores:
+            self._store(each, loop.var, count)
+        return True
+
+    def _store(self, store: Store, var: ScalarVar, count: int) -> None:
+        """Neighbours that are stored at once."""
+        word = self.names.fresh("v")
+        kind = in_memory(store.buffer.dtype)
+        self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
+        self._fill(word, store, store.value, var, count)
+        self.values.vars[var] = literal(0, dtype_of(var))
+        self._move(self.values.place(store.buffer, store.indices), f"{word}[0]", store.buffer, count)
+
+    def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
+        """The values of all lanes, where what they read as neighbours is read at once."""
+        values, lines = self.values, self.lines
+        if isinstance(value, Select) and not mentions([value.condition], var):
+            lines.open(f"if ({values.of(value.condition)})")
+            self._fill(word, store, value.then, var, count)
+            lines.turn("else")
+            self._fill(word, store, value.orelse, var, count)
+            lines.close()
+            return
+        read: dict[Term, str] = {}
+        for load in _certain(value):
+            if _lanes_of(load.buffer, load.indices, var, count) and is_stored_plainly(load.buffer):
+                into = self.names.fresh("u")
+                lines.do(f"alignas({WIDE}) {in_memory(load.buffer.dtype)} {into}[{count}];")
+                values.vars[var] = literal(0, dtype_of(var))
+                place = values.place(load.buffer, load.indices)
+                self._move(f"{into}[0]", place, load.buffer, count)
+                read[load] = into
+        for lane in range(count):
+            values.vars[var] = literal(lane, dtype_of(var))
+            given: dict[Term, str] = {load: f"{into}[{lane}]" for load, into in read.items()}
+            found = values.packed(values.of(value, given), store.buffer.dtype)
+            lines.do(f"{word}[{lane}] = {found};")
+
+    def _move(self, to: str, source: str, buffer: Buffer, count: int) -> None:
+        """Neighbours from one place to another, as many bytes at a time as can be."""
+        size = buffer.dtype.bytes
+        each = min(WIDE, count * size)
+        kind = VECTORS[each]
+        for at in range(0, count * size, each):
+            step = f" + {at // each}" if at else ""
+            self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
+
+
+def _lanes_of(
+    buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int
+) -> bool:
+    """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
+    size = count * buffer.dtype.bytes
+    if size not in VECTORS and size % WIDE:
+        return False
+    each = min(WIDE, size) // buffer.dtype.bytes
+    own = False
+    for atoms, factor in polynomial(linear(buffer, indices)).values():
+        if atoms == (var,):
+            own = factor == 1
+        elif any(var in free_vars(atom) for atom in atoms) or factor % each:
+            return False
+    return own
+
+
+def _certain(value: Scalar) -> Iterator[Load]:
+    """The loads of a term that happen whatever the guards in it say."""
+    stack, done = [value], set[Term]()
+    while stack:
+        node = stack.pop()
+        if node in done:
+            continue
+        done.add(node)
+        if isinstance(node, Load):
+            yield node
+        elif isinstance(node, Select):
+            stack.append(node.condition)
+        elif type(node).__name__ in ("And", "Or"):
+            stack += [each for each in node._children[:1] if isinstance(each, Scalar)]
+        else:
+            stack += [each for each in reversed(node._children) if isinstance(each, Scalar)]
+
+
+def _chooses_registers(nest: Stmt) -> set[Term]:
+    """The variables that say which element of a thread's own memory is meant."""
+    found: set[Term] = set()
+    for stmt in statements(nest):
+        terms: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
+        if isinstance(stmt, Store) and scope(stmt.buffer.scope).reach == "thread":
+            for each in stmt.indices:
+                found |= free_vars(each)
+        for term in terms:
+            for node in post_order(term):
+                if isinstance(node, Load) and scope(node.buffer.scope).reach == "thread":
+                    for each in node.indices:
+                        found |= free_vars(each)
+    return found
+
+
+def _kind(var: ScalarVar) -> str:
+    return in_register(dtype_of(var))
+
+
+def _padded(size: int) -> int:
+    return -(-size // WIDE) * WIDE
+
+
+__all__ = ["STATIC", "Code", "Launch", "fold", "substatements"]

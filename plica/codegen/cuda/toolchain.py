@@ -1,0 +1,148 @@
+"""The compiler of CUDA C++: NVRTC, a shared library of NVIDIA's, called through ctypes.
+
+It needs no GPU and no toolkit: the extra `plica[cuda]` brings it.  What comes out is a cubin for
+one architecture, and what each function uses: registers, shared memory, bytes that were spilled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from ctypes.util import find_library
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
+"""What code can be made for."""
+
+
+@frozen
+class Usage:
+    """What one function of a cubin takes: registers of a thread, bytes of a block, bytes spilled."""
+
+    registers: int
+    shared: int
+    spilled: int
+
+
+@frozen
+class Cubin:
+    """Code for one architecture, with what each function uses and what the compiler said."""
+
+    code: bytes
+    usage: tuple[tuple[str, Usage], ...]
+    log: str
+
+
+class CompileError(UnsupportedError):
+    """NVRTC did not accept a text."""
+
+
+def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
+    """The cubin of a text; `fused` allows products to be added without rounding first."""
+    if architecture not in ARCHITECTURES:
+        message = "There is no such architecture of NVIDIA's."
+        expected = f"one of {', '.join(ARCHITECTURES)}"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, architecture))
+    library = _library()
+    options = [
+        f"--gpu-architecture={architecture}",
+        f"--fmad={'true' if fused else 'false'}",
+        "--std=c++17",
+        "--ptxas-options=-v",
+        "--device-int128",
+    ]
+    program = ctypes.c_void_p()
+    _ask(
+        library, "nvrtcCreateProgram", ctypes.byref(program), text.encode(), b"kernels.cu", 0, None,
+        None,
+    )  # fmt: skip
+    try:
+        array = (ctypes.c_char_p * len(options))(*[each.encode() for each in options])
+        status = library.nvrtcCompileProgram(program, len(options), array)
+        log = _text(library, program, "ProgramLog")
+        if status:
+            message = "The CUDA compiler refused the text that was made."
+            raise CompileError(Diagnostic("cuda-compile", message, None, "no errors", log[:2000]))
+        code = _text(library, program, "CUBIN", binary=True)
+        assert isinstance(code, bytes)
+        return Cubin(code, tuple(_usage(str(log))), str(log))
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def version() -> tuple[int, int] | None:
+    """The version of NVRTC, None where there is none."""
+    if path_of() is None:
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _ask(_library(), "nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+@lru_cache(maxsize=1)
+def path_of() -> str | None:
+    """Where NVRTC is: a package of NVIDIA's, then where the system has its libraries."""
+    for each in _packaged():
+        return str(each)
+    return find_library("nvrtc")
+
+
+def _packaged() -> Iterator[Path]:
+    found = find_spec("nvidia")
+    for root in (found.submodule_search_locations or ()) if found is not None else ():
+        yield from sorted(Path(root).glob("*/lib/libnvrtc.so.*"), reverse=True)
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    path = path_of()
+    if path is None:
+        message = "The compiler of CUDA C++ (NVRTC) is not here."
+        hint = "Install it: pip install 'plica[cuda]'."
+        raise UnsupportedError(Diagnostic("no-cuda", message, None, "libnvrtc", "none", hint))
+    library = ctypes.CDLL(path)
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+def _ask(library: ctypes.CDLL, name: str, *args: object) -> None:
+    status = getattr(library, name)(*args)
+    if status:
+        said = library.nvrtcGetErrorString(status).decode()
+        raise CompileError(Diagnostic("cuda-compile", f"{name} failed.", None, "success", said))
+
+
+def _text(
+    library: ctypes.CDLL, program: ctypes.c_void_p, what: str, *, binary: bool = False
+) -> str | bytes:
+    size = ctypes.c_size_t()
+    _ask(library, f"nvrtcGet{what}Size", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    _ask(library, f"nvrtcGet{what}", program, buffer)
+    return buffer.raw if binary else buffer.value.decode(errors="replace")
+
+
+_FUNCTION: Final = re.compile(r"Compiling entry function '(\w+)'")
+_SPILLS: Final = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED: Final = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+
+
+def _usage(log: str) -> Iterator[tuple[str, Usage]]:
+    """What ptxas says of each function."""
+    name, spilled = "", 0
+    for line in log.splitlines():
+        if found := _FUNCTION.search(line):
+            name = found[1]
+        elif found := _SPILLS.search(line):
+            spilled = int(found[1]) + int(found[2])
+        elif (found := _USED.search(line)) and name:
+            yield name, Usage(int(found[1]), int(found[2] or 0), spilled)
+            name, spilled = "", 0
