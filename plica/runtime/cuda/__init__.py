@@ -1,0 +1,1 @@
+"""cuda: NVIDIA's GPUs through the driver alone, with ctypes and numpy."""

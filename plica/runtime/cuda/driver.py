@@ -1,0 +1,301 @@
+"""The CUDA driver through ctypes: one GPU, its memory, code, streams, events and graphs.
+
+Nothing of a toolkit is needed, only the driver that comes with the GPU.  Every call is checked.  A
+fault inside a kernel is for ever in CUDA: the context is lost, and everything after says so.
+
+Not here: how code is made (`plica.codegen.cuda`), and which kernels a model launches.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+from typing import Any, Final
+
+from plica.runtime.error import Diagnostic, PlicaError
+
+OUT_OF_MEMORY: Final = 2
+MULTIPROCESSORS: Final = 16
+MAJOR: Final = 75
+MINOR: Final = 76
+SHARED_OPTIN: Final = 97
+DYNAMIC_SHARED: Final = 8
+FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
+"""Results that end a context: bad addresses, time-outs, traps."""
+
+Three = tuple[int, int, int]
+
+
+class DeviceError(PlicaError):
+    """A GPU is not there, has not enough memory, or has failed."""
+
+
+class Device:
+    """One GPU, with its context; `device()` gives the one of this process."""
+
+    def __init__(self, number: int = 0) -> None:
+        self._driver = _driver()
+        self._lost: Diagnostic | None = None
+        handle = c_int()
+        self.ask("cuDeviceGet", byref(handle), number)
+        self._handle = handle.value
+        context = c_void_p()
+        self.ask("cuDevicePrimaryCtxRetain", byref(context), self._handle)
+        self._context = context
+        self.enter()
+
+    def enter(self) -> None:
+        """Make the device the one of this thread."""
+        self.ask("cuCtxSetCurrent", self._context)
+
+    def ask(self, name: str, *args: Any) -> None:  # Any: what ctypes passes on
+        """Call the driver; raises `DeviceError` with what it says."""
+        if self._lost is not None:
+            raise DeviceError(self._lost)
+        status = getattr(self._driver, name)(*args)
+        if status:
+            wrong = _wrong(self._driver, name, status)
+            if status in FAULTS:
+                self._lost = Diagnostic(
+                    "device-fault",
+                    "The GPU failed before: nothing can run on it in this process any more.",
+                    None,
+                    "a GPU that works",
+                    str(wrong.found),
+                    "Start a new process.",
+                )
+            raise DeviceError(wrong)
+
+    def attribute(self, number: int) -> int:
+        """One of the numbers the driver knows of the device."""
+        found = c_int()
+        self.ask("cuDeviceGetAttribute", byref(found), number, self._handle)
+        return found.value
+
+    @property
+    def name(self) -> str:
+        found = ctypes.create_string_buffer(256)
+        self.ask("cuDeviceGetName", found, 256, self._handle)
+        return found.value.decode()
+
+    @property
+    def architecture(self) -> str:
+        """Such as sm_90."""
+        return f"sm_{self.attribute(MAJOR)}{self.attribute(MINOR)}"
+
+    def reserve(self, size: int) -> Memory:
+        """Memory on the device."""
+        return Memory(self, size)
+
+    def load(self, cubin: bytes) -> Module:
+        """Code on the device."""
+        return Module(self, cubin)
+
+    def stream(self) -> Stream:
+        """A queue of work."""
+        return Stream(self)
+
+
+class Memory:
+    """Bytes on a device, given back when nothing refers to them."""
+
+    def __init__(self, of: Device, size: int) -> None:
+        self._device = of
+        self.size = size
+        self.address = 0
+        found = c_void_p()
+        of.ask("cuMemAlloc_v2", byref(found), c_size_t(max(1, size)))
+        self.address = found.value or 0
+
+    def __del__(self) -> None:
+        if self.address:
+            self._device._driver.cuMemFree_v2(c_void_p(self.address))
+
+
+class Module:
+    """Loaded code; lives as long as this object."""
+
+    def __init__(self, of: Device, cubin: bytes) -> None:
+        self._device = of
+        self._handle = c_void_p()
+        of.ask("cuModuleLoadData", byref(self._handle), cubin)
+
+    def function(self, name: str, shared: int = 0) -> c_void_p:
+        """A function by name, allowed so many bytes of shared memory."""
+        found = c_void_p()
+        self._device.ask("cuModuleGetFunction", byref(found), self._handle, name.encode())
+        if shared > 48 * 1024:
+            self._device.ask("cuFuncSetAttribute", found, DYNAMIC_SHARED, shared)
+        return found
+
+    def __del__(self) -> None:
+        if self._handle:
+            self._device._driver.cuModuleUnload(self._handle)
+
+
+class Stream:
+    """A queue of work on a device: copies, launches and graphs, one after the other."""
+
+    def __init__(self, of: Device) -> None:
+        self.device = of
+        self._handle = c_void_p()
+        of.ask("cuStreamCreate", byref(self._handle), 1)
+
+    @property
+    def handle(self) -> int:
+        return self._handle.value or 0
+
+    def launch(
+        self, function: c_void_p, grid: Three, block: Three, shared: int, addresses: list[int]
+    ) -> None:
+        """Run a function over buffers."""
+        values = (c_void_p * len(addresses))(*addresses)
+        step = ctypes.sizeof(c_void_p)
+        places = (c_void_p * len(addresses))(
+            *[ctypes.addressof(values) + step * n for n in range(len(addresses))]
+        )
+        self.device.ask(
+            "cuLaunchKernel", function, *grid, *block, shared, self._handle, places, None
+        )
+
+    def to_device(self, target: int, source: int, size: int) -> None:
+        """Copy from this machine's memory; done when the stream has come there."""
+        self.device.ask(
+            "cuMemcpyHtoDAsync_v2", c_void_p(target), c_void_p(source), c_size_t(size), self._handle
+        )
+
+    def to_host(self, target: int, source: int, size: int) -> None:
+        """Copy to this machine's memory."""
+        self.device.ask(
+            "cuMemcpyDtoHAsync_v2", c_void_p(target), c_void_p(source), c_size_t(size), self._handle
+        )
+
+    def within(self, target: int, source: int, size: int) -> None:
+        """Copy on the device."""
+        self.device.ask(
+            "cuMemcpyDtoDAsync_v2", c_void_p(target), c_void_p(source), c_size_t(size), self._handle
+        )
+
+    def fill(self, target: int, byte: int, size: int) -> None:
+        """Set bytes on the device."""
+        self.device.ask("cuMemsetD8Async", c_void_p(target), byte, c_size_t(size), self._handle)
+
+    def wait(self) -> None:
+        """Until all is done; what went wrong on the device is raised here."""
+        self.device.ask("cuStreamSynchronize", self._handle)
+
+    def capture(self) -> None:
+        """From now on, note what is asked for instead of doing it."""
+        self.device.ask("cuStreamBeginCapture_v2", self._handle, 2)
+
+    def captured(self) -> Graph:
+        """What was noted, as one thing to run."""
+        return Graph(self)
+
+    def mark(self) -> Event:
+        """A point in the queue, to measure from or to."""
+        return Event(self)
+
+    def __del__(self) -> None:
+        if self._handle:
+            self.device._driver.cuStreamDestroy_v2(self._handle)
+
+
+class Graph:
+    """Work that was captured: one call runs it all."""
+
+    def __init__(self, of: Stream) -> None:
+        self._device = of.device
+        graph = c_void_p()
+        self._handle = c_void_p()
+        of.device.ask("cuStreamEndCapture", of._handle, byref(graph))
+        of.device.ask(
+            "cuGraphInstantiateWithFlags", byref(self._handle), graph, ctypes.c_ulonglong(0)
+        )
+        of.device.ask("cuGraphDestroy", graph)
+
+    def run(self, stream: Stream) -> None:
+        """Put the work into a stream."""
+        self._device.ask("cuGraphLaunch", self._handle, stream._handle)
+
+    def __del__(self) -> None:
+        if self._handle:
+            self._device._driver.cuGraphExecDestroy(self._handle)
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, of: Stream) -> None:
+        self._device = of.device
+        self._handle = c_void_p()
+        of.device.ask("cuEventCreate", byref(self._handle), c_uint(0))
+        of.device.ask("cuEventRecord", self._handle, of._handle)
+
+    def since(self, other: Event) -> float:
+        """Seconds from another event to this one, once both are past."""
+        self._device.ask("cuEventSynchronize", self._handle)
+        found = c_float()
+        self._device.ask("cuEventElapsedTime", byref(found), other._handle, self._handle)
+        return found.value / 1e3
+
+    def __del__(self) -> None:
+        if self._handle:
+            self._device._driver.cuEventDestroy_v2(self._handle)
+
+
+_FIRST: Final = threading.Lock()
+_known: Final[dict[int, Device]] = {}
+
+
+def device(number: int = 0) -> Device:
+    """The GPU of this process; raises `DeviceError` where there is none."""
+    with _FIRST:
+        if number not in _known:
+            _known[number] = Device(number)
+        found = _known[number]
+    found.enter()
+    return found
+
+
+def why_not() -> str | None:
+    """Why there is no GPU to run on, None where there is one."""
+    try:
+        device()
+    except DeviceError as error:
+        return error.diagnostics[0].message
+    return None
+
+
+def _driver() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        message = "There is no NVIDIA driver on this machine."
+        hint = "Compile for 'cpu', or run where a GPU is."
+        wrong = Diagnostic("no-cuda", message, None, "libcuda.so.1", str(error), hint)
+        raise DeviceError(wrong) from None
+    library.cuGetErrorName.argtypes = [c_int, ctypes.POINTER(c_char_p)]
+    library.cuGetErrorString.argtypes = [c_int, ctypes.POINTER(c_char_p)]
+    status = library.cuInit(0)
+    if status:
+        raise DeviceError(_wrong(library, "cuInit", status))
+    return library
+
+
+def _wrong(library: ctypes.CDLL, name: str, status: int) -> Diagnostic:
+    """What the driver says of a result that is not success."""
+    word, sentence = c_char_p(), c_char_p()
+    library.cuGetErrorName(status, byref(word))
+    library.cuGetErrorString(status, byref(sentence))
+    found = f"{(word.value or b'').decode()}: {(sentence.value or b'').decode()} ({status})"
+    if status == OUT_OF_MEMORY:
+        message, code = "The GPU has not enough memory.", "device-memory"
+    elif status == 100:
+        message, code = "The driver finds no GPU.", "no-cuda"
+    elif status in FAULTS:
+        message, code = "A kernel failed on the GPU.", "device-fault"
+    else:
+        message, code = f"The CUDA driver refused {name}.", "device-error"
+    return Diagnostic(code, message, None, "success", found)
