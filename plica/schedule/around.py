@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from plica.core.fold import post_order
 from plica.ir.loop import Block, Branch, For
-from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.ir.scalar import FloorDiv, FloorMod, Lit, Scalar, ScalarVar
 from plica.rewrite.index import EMPTY, Context, can_prove, simplify
 from plica.schedule.site import Above, Site
 
@@ -47,6 +48,23 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
     if isinstance(term, Lit | ScalarVar):
         return term
     return simplify(term, context)
+
+
+@lru_cache(maxsize=8192)
+def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
+    """The simple form of a term where it is shorter: a canonical form need not be.
+
+    (256 * i + j) // 196  stays, where  i + (60 * i + j) // 196  would tell less.
+    """
+    found = simple(term, context)
+    cut, length = _length(found)
+    return found if not cut or (cut, length) < _length(term) else term
+
+
+def _length(term: Scalar) -> tuple[int, int]:
+    """How many quotients and remainders a term has, and how long it is."""
+    nodes = post_order(term)
+    return sum(isinstance(each, FloorDiv | FloorMod) for each in nodes), len(nodes)
 
 
 @lru_cache(maxsize=8192)

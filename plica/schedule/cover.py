@@ -43,6 +43,10 @@ def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
     """Whether, in each iteration of a loop around both, the reader reads what the writer wrote."""
     at = next(at for at, (stmt, _) in enumerate(reader.above) if stmt is shared)
     context = context_of(reader.above[: at + 1])
+    around = {stmt.var for stmt, _ in reader.above[: at + 1] if isinstance(stmt, For)}
+    guard = reader.node.predicate
+    if guard is not TRUE and all(v in around for v in free_vars(guard) if isinstance(v, ScalarVar)):
+        context = context.where(guard)  # it reads only where that holds
     reads, _ = boxes_under(reader, shared.var, context)
     variables = [loop.var for loop in writer.loops]
     first = variables.index(shared.var) + 1

@@ -161,11 +161,35 @@ def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:
 
 def _restarts(site: Site[Block], loop: For) -> bool:
     """Whether a reduction begins anew in each iteration of a loop, and is done at its end."""
-    if site.node.init is None or reduction_body(site.node) or not begins_at_zero(site):
+    if site.node.init is None or reduction_body(site.node):
+        return False
+    if not _runs_through(site) and not begins_at_zero(site):
         return False
     variables = [each.var for each in site.loops]
     inside = variables[variables.index(loop.var) + 1 :]
     return {each.var for each in reduce_loops(site)} <= set(inside)
+
+
+def _runs_through(site: Site[Block]) -> bool:
+    """Whether the terms of an element come one after the other, with nothing between them.
+
+    Then it does not matter whether other iterations make the same element again.
+    """
+    block, loops = site.node, site.loops
+    own = reduce_loops(site)
+    terms = [
+        each for each, kind in zip(block.bindings, block.kinds, strict=True) if kind != "spatial"
+    ]
+    rest = [
+        each for each, kind in zip(block.bindings, block.kinds, strict=True) if kind == "spatial"
+    ]
+    mine = {loop.var for loop in own}
+    return (
+        own == loops[len(loops) - len(own) :]
+        and sorted(terms, key=id) == sorted(mine, key=id)
+        and all(loop.kind in ("serial", "unrolled") for loop in own)
+        and all(mine.isdisjoint(free_vars(each)) for each in (*rest, block.predicate))
+    )
 
 
 @lru_cache(maxsize=4096)

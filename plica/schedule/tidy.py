@@ -22,7 +22,7 @@ from plica.ir.loop import Block, For, Stmt, substatements
 from plica.ir.scalar import Le, Lt, Scalar, ScalarVar, index
 from plica.rewrite.index import EMPTY, Context, Range, can_prove
 from plica.rewrite.index.context import conjuncts
-from plica.schedule.around import simple
+from plica.schedule.around import tidy
 from plica.schedule.guard import all_of
 from plica.schedule.site import with_inside, with_parts
 
@@ -140,7 +140,7 @@ def _bound(loop: For) -> set[ScalarVar]:
 
 
 def _simple(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:
-    return term if free_vars(term).isdisjoint(variables) else simple(term, context)
+    return term if free_vars(term).isdisjoint(variables) else tidy(term, context)
 
 
 def _condition(term: Scalar, variables: frozenset[Term], context: Context) -> Scalar:

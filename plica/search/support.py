@@ -104,7 +104,7 @@ def support_of(step: Sampling, scene: Scene) -> Support | None:
 def _tiles(extent: int, parts: int, max_inner: int) -> tuple[Decision, ...]:
     if parts == 1:
         return ((extent,),)
-    found = []
+    found: list[Decision] = []
     for first in range(1, extent + 1):
         if extent % first == 0:
             rest = extent // first

@@ -314,7 +314,9 @@ class _Function:
         self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
         self._fill(word, store, store.value, var, count)
         self.values.vars[var] = literal(0, dtype_of(var))
-        self._move(self.values.place(store.buffer, store.indices), f"{word}[0]", store.buffer, count)
+        self._move(
+            self.values.place(store.buffer, store.indices), f"{word}[0]", store.buffer, count
+        )
 
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
         """The values of all lanes, where what they read as neighbours is read at once."""
@@ -351,9 +353,7 @@ class _Function:
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
 
 
-def _lanes_of(
-    buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int
-) -> bool:
+def _lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int) -> bool:
     """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
     size = count * buffer.dtype.bytes
     if size not in VECTORS and size % WIDE:

@@ -127,9 +127,7 @@ def _rounded(text: str, of: DType, help_: Help) -> str:
     return f"{help_(f'p_round_{of.name}')}({text})" if is_narrow(of) else text
 
 
-def _arithmetic(
-    node: Scalar, of: DType, kids: Sequence[str], help_: Help, reads: bool
-) -> str:
+def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], help_: Help, reads: bool) -> str:
     sign, wraps, logical = _ARITHMETIC[type(node)]
     if of.is_float:
         return _rounded(f"({kids[0]} {sign} {kids[1]})", of, help_)
@@ -156,8 +154,10 @@ def _extreme(word: str, of: DType, kids: Sequence[str], help_: Help) -> str:
         return f"{name}({kids[0]}, {kids[1]})"
     if of is bool_:
         return f"({kids[0]} {'&&' if word == 'min' else '||'} {kids[1]})"
-    return f"{word}({kids[0]}, {kids[1]})" if of.bits >= 32 else (
-        f"({kids[0]} {'<' if word == 'min' else '>'} {kids[1]} ? {kids[0]} : {kids[1]})"
+    return (
+        f"{word}({kids[0]}, {kids[1]})"
+        if of.bits >= 32
+        else (f"({kids[0]} {'<' if word == 'min' else '>'} {kids[1]} ? {kids[0]} : {kids[1]})")
     )
 
 
@@ -172,8 +172,10 @@ def _cast(value: str, source: DType, to: DType, help_: Help) -> str:
         limits = f"{literal(float(low), source)}, {literal(float(high), source)}"
         ends = f"{literal(low, to)}, {literal(high, to)}"
         return f"{help_('p_cast')}<{kind}, {in_register(source)}>({value}, {limits}, {ends})"
-    found = f"{in_register(to)}({value})" if " " not in in_register(to) else (
-        f"({in_register(to)})({value})"
+    found = (
+        f"{in_register(to)}({value})"
+        if " " not in in_register(to)
+        else (f"({in_register(to)})({value})")
     )
     return _rounded(found, to, help_)
 

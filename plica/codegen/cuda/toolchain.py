@@ -25,7 +25,7 @@ ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
 
 @frozen
 class Usage:
-    """What one function of a cubin takes: registers of a thread, bytes of a block, bytes spilled."""
+    """What a function takes: registers of a thread, bytes of a block, bytes that were spilled."""
 
     registers: int
     shared: int
@@ -67,13 +67,13 @@ def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
     try:
         array = (ctypes.c_char_p * len(options))(*[each.encode() for each in options])
         status = library.nvrtcCompileProgram(program, len(options), array)
-        log = _text(library, program, "ProgramLog")
+        log = str(_text(library, program, "ProgramLog"))
         if status:
             message = "The CUDA compiler refused the text that was made."
             raise CompileError(Diagnostic("cuda-compile", message, None, "no errors", log[:2000]))
         code = _text(library, program, "CUBIN", binary=True)
         assert isinstance(code, bytes)
-        return Cubin(code, tuple(_usage(str(log))), str(log))
+        return Cubin(code, tuple(_usage(log)), log)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -130,9 +130,7 @@ class Values:
         self._known[-1][node] = text
         return text
 
-    def _chosen(
-        self, node: Scalar, condition: Scalar, sides: tuple[Scalar, Scalar]
-    ) -> Walk:
+    def _chosen(self, node: Scalar, condition: Scalar, sides: tuple[Scalar, Scalar]) -> Walk:
         """One of two values, of which only the one that is chosen is computed."""
         test = yield condition
         name = self.names.fresh("s")
@@ -178,7 +176,9 @@ def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None
                 uses[kid] = uses.get(kid, 0) + 1
 
 
-_GROWING: Final = frozenset({"Lit", "ScalarVar", "Add", "Mul", "FloorDiv", "FloorMod", "Min", "Max"})
+_GROWING: Final = frozenset(
+    {"Lit", "ScalarVar", "Add", "Mul", "FloorDiv", "FloorMod", "Min", "Max"}
+)
 """Terms that are not negative where what they are made of is not."""
 
 

@@ -39,18 +39,20 @@ _STORED: Final = {"bool": "unsigned char", "f16": "unsigned short", "bf16": "uns
 
 _ENDS: Final = {"i64": "LL", "u64": "ULL", "u32": "U"}
 
-RESERVED: Final = frozenset(
-    """
+_WORDS: Final = """
     alignas alignof and asm auto bitand bitor blockDim blockIdx bool break case catch char class
     compl concept const const_cast constexpr continue decltype default delete do double
     dynamic_cast else enum explicit export extern false float for friend goto gridDim if inline
     int long mutable namespace new noexcept not nullptr operator or private protected public
     register reinterpret_cast requires return short signed sizeof static static_cast struct switch
     template this thread threadIdx throw true try typedef typeid typename union unsigned using
-    virtual void volatile wchar_t warpSize while xor
-    """.split()
-)
-"""Words that name nothing else."""
+    virtual void volatile wchar_t warpSize while xor min max abs fabs fmod sqrt floor ceil rint
+    trunc copysign pow exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asinh acosh
+    atanh asin acos atan atan2 erf signbit shared_memory
+"""
+
+RESERVED: Final = frozenset(_WORDS.split())
+"""Words of the language, and names of functions that are called."""
 
 
 def is_narrow(of: DType) -> bool:

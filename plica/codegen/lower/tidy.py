@@ -47,6 +47,7 @@ from plica.ir.vector import has_vectors
 from plica.rewrite.index import Context, can_prove
 from plica.rewrite.index.context import FALSE, TRUE, conjuncts, negated
 from plica.schedule.around import simple
+from plica.schedule.around import tidy as shorter
 
 
 def tidy(kernel: Kernel) -> Kernel:
@@ -152,7 +153,7 @@ def _value(root: Scalar, context: Context) -> Scalar:
 def _plain(term: Scalar, context: Context) -> Scalar:
     if dtype_of(term) is not i64 or reads_memory(term) or has_vectors(term):
         return term
-    return simple(term, context)
+    return shorter(term, context)
 
 
 def _operand(of: Region | Scalar, context: Context) -> Region | Scalar:

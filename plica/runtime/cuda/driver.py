@@ -130,7 +130,7 @@ class Module:
         return found
 
     def __del__(self) -> None:
-        if self._handle:
+        if self._handle.value:
             self._device._driver.cuModuleUnload(self._handle)
 
 
@@ -198,7 +198,7 @@ class Stream:
         return Event(self)
 
     def __del__(self) -> None:
-        if self._handle:
+        if self._handle.value:
             self.device._driver.cuStreamDestroy_v2(self._handle)
 
 
@@ -220,7 +220,7 @@ class Graph:
         self._device.ask("cuGraphLaunch", self._handle, stream._handle)
 
     def __del__(self) -> None:
-        if self._handle:
+        if self._handle.value:
             self._device._driver.cuGraphExecDestroy(self._handle)
 
 
@@ -241,7 +241,7 @@ class Event:
         return found.value / 1e3
 
     def __del__(self) -> None:
-        if self._handle:
+        if self._handle.value:
             self._device._driver.cuEventDestroy_v2(self._handle)
 
 

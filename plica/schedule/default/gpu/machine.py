@@ -1,0 +1,24 @@
+"""Gpus: the few facts about a machine with blocks of threads, as plain data.
+
+>>> Gpu().threads_for(100), Gpu().threads_for(5000)
+(128, 256)
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Gpu:
+    """How many blocks run at once, threads that share an instruction, and bytes blocks share."""
+
+    processors: int = 132
+    warp: int = 32
+    threads: int = 256
+    shared: int = 227 * 1024
+    registers: int = 65536
+
+    def threads_for(self, work: int) -> int:
+        """Threads of a block for so many pieces of work: whole warps, not more than needed."""
+        return min(self.threads, max(self.warp, 1 << (work - 1).bit_length()))

@@ -1,0 +1,71 @@
+"""Shapes of kernels: the blocks a rule of thumb looks at, before it schedules them.
+
+What can be inlined is; then the last block makes the result, and reductions come before it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from attrs import frozen
+
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.loop import Block, For, Kernel
+from plica.schedule.do import Body, do
+from plica.schedule.primitive import block, compute_inline
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.site import map_of
+
+
+@frozen(eq=False)
+class Stage:
+    """A block with its loops: first those of its elements, then those of its terms."""
+
+    label: Name
+    spatial: tuple[int, ...]
+    reduce: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.spatial)
+
+    @property
+    def terms(self) -> int:
+        return prod(self.reduce)
+
+
+def stages(kernel: Kernel) -> tuple[Stage, ...] | None:
+    """The blocks of a kernel in order; None where one is not in plain loops of known extent."""
+    found = []
+    for label, site in map_of(kernel).blocks.items():
+        stage = _stage(label, site.node, site.loops)
+        if stage is None or site.scope is not None:
+            return None
+        found.append(stage)
+    return tuple(found)
+
+
+def _stage(label: Name, block_: Block, loops: tuple[For, ...]) -> Stage | None:
+    sizes = [known(loop.extent) for loop in loops]
+    kinds = block_.kinds
+    plain = tuple([loop.var for loop in loops]) == block_.bindings
+    count = sum(kind == "spatial" for kind in kinds)
+    ordered = all(kind == "spatial" for kind in kinds[:count])
+    if not plain or not ordered or not all(kind in ("spatial", "reduce") for kind in kinds):
+        return None
+    if any(size is None or size < 1 for size in sizes):
+        return None
+    numbers = [size or 0 for size in sizes]
+    return Stage(label, tuple(numbers[:count]), tuple(numbers[count:]))
+
+
+@do
+def inlined(labels: tuple[Name, ...]) -> Body:
+    """Every block that can be computed where it is read is."""
+    for label in labels:
+        handle = yield block(str(label))
+        try:
+            yield compute_inline(handle)
+        except ScheduleRefused:
+            continue

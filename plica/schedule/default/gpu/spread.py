@@ -1,0 +1,68 @@
+"""Spread: each element of a result by a thread of its own, or a few neighbours by one.
+
+    for i, j in grid(n, m):            for b in blockIdx.x(…):
+        with block("y", …): …    -->       for t in threadIdx.x(256):
+                                               for v in vectorized(4):
+                                                   with block("y", …): …
+
+Reductions before it are computed where they are read, in registers of that thread.
+"""
+
+from __future__ import annotations
+
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.shape import Stage
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    bind,
+    block,
+    cache_write,
+    compute_at,
+    fuse,
+    loops,
+    reverse_compute_at,
+    set_scope,
+    split,
+    vectorize,
+)
+
+LANES = 4
+"""Neighbours that one thread takes."""
+
+
+@do
+def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu) -> Body:
+    """The elements of the last block spread over threads, with the reductions it reads inside."""
+    handle = yield block(str(last.label))
+    sums = []
+    for each in before:
+        sums.append((yield block(str(each.label))))
+    if last.reduce:  # what is summed is summed in a register, then written
+        result = yield cache_write(handle, 0, "local")
+        sums, handle = [*sums, handle], result
+    lanes = LANES if not sums and last.spatial[-1] % LANES == 0 else 1
+    inner = yield shared_out(
+        handle, len(last.spatial), gpu.threads_for(last.elements // lanes), lanes
+    )
+    for each in reversed(sums):
+        yield compute_at(each, inner[1])
+        if not (last.reduce and each is sums[-1]):
+            yield set_scope(each, 0, "local")
+    yield bind(inner[0], "blockIdx.x")
+    yield bind(inner[1], "threadIdx.x")
+    if lanes > 1:
+        yield vectorize(inner[2])
+
+
+@do
+def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
+    """The first loops of a block as one, cut into blocks, threads and neighbours; gives these."""
+    around = yield loops(of)
+    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
+    if lanes > 1:
+        return (yield split(whole, (None, threads, lanes)))
+    return (yield split(whole, (None, threads)))
+
+
+__all__ = ["LANES", "reverse_compute_at", "shared_out", "spread"]
