@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: conformance help test lint types imports pytest demo fuzz bench setup clean
 
 help:
-	@echo 'make demo    set up and run the main job: compile a small model, check it, time it'
+	@echo 'make demo    set up and run the main job: compile two networks, check them, time them'
 	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
 	@echo 'make fuzz    the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
@@ -70,10 +70,11 @@ demo: $(VENV)/.runtime-stamp
 
 fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz graph --examples 2000
+	$(BIN)/plica fuzz onnx --examples 500
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
 
 conformance: $(VENV)/.dev-stamp
-	$(BIN)/pytest -n0 tests/frontend/onnx/test_conformance.py --slow
+	PLICA_CACHE=off $(BIN)/pytest -n0 -s tests/frontend/onnx/test_conformance.py --slow
 
 bench: $(VENV)/.bench-stamp
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

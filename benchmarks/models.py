@@ -1,93 +1,136 @@
-"""Whole networks beside onnxruntime: the zoo as ONNX models, compiled and run in turns.
+"""Whole networks beside onnxruntime, OpenVINO and torch: the zoo as ONNX files, batch 1, float32.
 
-    python benchmarks/models.py [resnet18 mobilenet_v2 resnet50] [--threads 1] [--turns 15]
+    python benchmarks/models.py [mlp resnet18 ...] [--threads 1] [--rounds 5] [--seconds 0.3]
+                                [--contract fused] [--json FILE]
 
-Both get the same bytes and the same image; times are the minimum and the median of all turns, the
-ratio is onnxruntime's over Plica's (above 1: Plica is faster).
+Every system has a process of its own and gets the same file and the same numbers; bursts of calls
+take turns.  Times are the shortest and the median of all calls, in ms.  A ratio is the other's time
+over Plica's (above 1: Plica is faster), of the shortest times.  `error` is the greatest difference
+to the first peer, relative to the greatest number.  Nothing is tuned.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import onnx
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the writer of ONNX files is a test's
-
-import plica
+from plica.bench import PEERS, Contest, How, compete
+from plica.bench.contest import OURS
 from plica.frontend import zoo
-from plica.ir.module import Module
-from tests.frontend.onnx.export import export
+from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
+from plica.frontend.zoo.layer import sizes
+from plica.rewrite.optimise import DEFAULT_CONTRACT
 
-NETWORKS: dict[str, Callable[[], Module]] = {
-    "resnet18": lambda: zoo.resnet(18),
-    "mobilenet_v2": zoo.mobilenet,
-    "resnet50": lambda: zoo.resnet(50),
-}
+NETWORKS = (
+    "mlp", "dqn", "resnet18", "mobilenet_v1", "mobilenet_v2", "transformer", "dcgan", "lstm_lm",
+)  # fmt: skip
+WORDS = 10_000
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+def model_of(name: str) -> tuple[onnx.ModelProto, np.ndarray[Any, Any]]:
+    """The model and an input for it."""
+    network = zoo.NETWORKS[name]()
+    (x,) = network.main_function().params
+    random = np.random.default_rng(0)
+    values: np.ndarray[Any, Any] = random.standard_normal(sizes(x), np.float32)
+    if name in ("transformer", "lstm_lm"):
+        values = random.integers(0, WORDS, sizes(x))
+    model = lstm_to_onnx(x, zoo.lstm_weights()) if name == "lstm_lm" else to_onnx(network)
+    return model, values
+
+
+def mean(values: Sequence[float]) -> float:
+    """The geometric mean."""
+    return statistics.geometric_mean(values) if values else float("nan")
+
+
+def show(console: Console, found: dict[str, Contest], given: argparse.Namespace) -> None:
+    """The table, and the means below it."""
+    peers = [name for name in PEERS if name != OURS]
+    title = f"batch 1, f32, {given.threads} threads, contract {given.contract or DEFAULT_CONTRACT}"
+    table = Table(title=f"{title}; ms, shortest (median)", title_justify="left")
+    table.add_column("network")
+    for column in ("ready s", OURS, *peers, "error"):
+        table.add_column(column, justify="right")
+    for name in peers:
+        table.add_column(f"x {name}", justify="right")
+    table.add_column("x best", justify="right")
+    ratios: dict[str, list[float]] = {name: [] for name in (*peers, "best")}
+    for network, contest in found.items():
+        ours = contest.find(OURS)
+        if ours is None:
+            table.add_row(network, *["failed"])
+            continue
+        entries = {name: contest.find(name) for name in (OURS, *peers)}
+        cells = [
+            "-" if each is None else f"{each.least * 1e3:.2f} ({each.median * 1e3:.2f})"
+            for each in entries.values()
+        ]
+        best = contest.best
+        measured = {name: contest.ratio(name) for name in peers if entries[name] is not None}
+        if best is not None:
+            measured["best"] = contest.ratio(best.name)
+        for name, ratio in measured.items():
+            ratios[name].append(ratio)
+        table.add_row(
+            network,
+            f"{ours.ready:.1f}",
+            *cells,
+            f"{ours.difference:.0e}",
+            *[f"{measured[name]:.2f}" if name in measured else "-" for name in (*peers, "best")],
+        )
+    means = [f"{mean(each):.2f}" if each else "-" for each in ratios.values()]
+    table.add_section()
+    table.add_row("geometric mean", *[""] * (len(peers) + 3), *means)
+    console.print(table)
+    for network, contest in found.items():
+        for absent in contest.missing:
+            console.print(f"{network}: {absent.name} did not take part. {absent.reason}")
 
 
 def main() -> int:
-    import onnxruntime
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", default=list(NETWORKS))
+    parser.add_argument("names", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long a burst lasts")
+    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    parser.add_argument("--json", type=Path, help="where to write all times")
     given = parser.parse_args()
-    table = Table(title=f"{given.threads} threads, ms; error relative to the largest output")
-    for column in ("network", "compile s", "Plica", "median", "onnxruntime", "median", "error"):
-        table.add_column(column, justify="left" if column == "network" else "right")
-    table.add_column("ratio", justify="right")
-    table.add_column("median", justify="right")
-    image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
-    for name in given.names:
-        model = export(NETWORKS[name]())
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = given.threads
-        options.log_severity_level = 3
-        peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
-        start = time.perf_counter()
-        ours = plica.compile(plica.from_onnx(model), threads=given.threads, cache=False)
-        took = time.perf_counter() - start
-        feed = {peer.get_inputs()[0].name: image}
-        expected, found = peer.run(None, feed)[0], ours(image)
-        error = float(np.abs(found - expected).max() / np.abs(expected).max())
-        mine: list[float] = []
-        other: list[float] = []
-        runs: list[tuple[list[float], Callable[[], Any]]] = [
-            (mine, partial(ours, image)),
-            (other, partial(peer.run, None, feed)),
-        ]
-        for _ in range(given.turns):
-            for times, run in runs:
-                run()  # the caches are its own again
-                times += [seconds(run) for _ in range(3)]
-        cells = [min(mine), statistics.median(mine), min(other), statistics.median(other)]
-        table.add_row(
-            name,
-            f"{took:.1f}",
-            *(f"{each * 1e3:.2f}" for each in cells),
-            f"{error:.0e}",
-            f"{cells[2] / cells[0]:.2f}",
-            f"{cells[3] / cells[1]:.2f}",
-        )
-    Console().print(table)
-    return 0
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    found: dict[str, Contest] = {}
+    with TemporaryDirectory() as folder:
+        for name in given.names:
+            model, values = model_of(name)
+            path = Path(folder) / f"{name}.onnx"
+            onnx.save(model, path)
+            with console.status(name) as status:
+                found[name] = compete(
+                    path,
+                    [values],
+                    [each for each in PEERS if each != OURS],
+                    how=How(given.threads, given.contract),
+                    rounds=given.rounds,
+                    seconds=given.seconds,
+                    progress=lambda word, name=name: status.update(f"{name}, {word}"),  # type: ignore[misc]  # a default binds the turn of the loop
+                )
+    show(console, found, given)
+    if given.json is not None:
+        given.json.write_text(json.dumps({name: asdict(each) for name, each in found.items()}))
+    failed = [name for name, each in found.items() if each.find(OURS) is None]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

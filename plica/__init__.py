@@ -31,6 +31,7 @@ _FACE: Final[dict[str, str]] = {
     "first_difference": "plica.core.digest:first_difference",
     "from_onnx": "plica.frontend.onnx:from_onnx",
     "from_text": "plica.ir.script:from_text",
+    "from_torch": "plica.frontend.torch:from_torch",
     "function": "plica.ir.script:function",
     "interpret": "plica.ir.interpret:interpret",
     "kernel": "plica.ir.script:kernel",
@@ -55,6 +56,7 @@ __all__ = [
     "first_difference",
     "from_onnx",
     "from_text",
+    "from_torch",
     "function",
     "interpret",
     "kernel",
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from plica import op, script
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
+    from plica.frontend.torch import from_torch
     from plica.ir.interpret import interpret
     from plica.ir.module import Module
     from plica.ir.script import data, extern, from_text, function, kernel

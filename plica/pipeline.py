@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Final
+from os import PathLike
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,24 +39,28 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
+from plica.codegen.record import kernels, recorded
 from plica.codegen.target import Target, parse
 from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
+from plica.frontend.specialised import Specialised, at_call
+from plica.ir.dtype import f32
 from plica.ir.graph import Const, Function, attr
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.passes import Pass, Pipeline
-from plica.ir.script import Scripted, as_module
-from plica.ir.show import show_kernel
+from plica.ir.script import Scripted
 from plica.ir.type import TupleType, Type
 from plica.rewrite.contract import KNOWN, Contract, exact, fused, named, reassociates
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.fuse import fuse
+from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
+from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.runtime import archive
 from plica.runtime.artefact import (
     ALIGNMENT,
@@ -75,6 +80,10 @@ from plica.runtime.load import executable
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
+from plica.schedule.default import Machine as ScheduleMachine
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 PASSES: Final = Pipeline(
     (
@@ -117,12 +126,18 @@ class Lowered:
     derivation: Derivation
     program: Program
     plan: Plan
+    final: Module
+    """The module that was sequenced."""
     fused: bool = False
     """Whether `a * b + c` may be rounded once."""
+    asked: str = ""
+    """The contract within which rules were used."""
+    packs: tuple[str, ...] = ()
+    """The names of the packs that were asked for."""
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
-    mod: Module | Scripted,
+    mod: Module | Scripted | str | PathLike[str] | ModelProto,
     target: str | Target = "cpu",
     threads: int | None = None,
     database: object = None,
@@ -130,8 +145,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
 ) -> Executable:
-    """Native code for a module whose dims are all numbers.
+    """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
 
+    Where a size is open, or a shape depends on the values of inputs, the code is made when it is
+    called, once for each choice of them, and kept (`plica.frontend.specialised`).
     The code runs on so many `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
@@ -145,7 +162,12 @@ def compile(  # noqa: PLR0917  # the public surface says so
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     kept = contract_of(contract)
     chosen = packs_of(wanted, kept)
-    module = as_module(mod)
+    later_on = partial(
+        compile, target=machine, threads=threads, cache=cache, packs=packs, contract=contract
+    )
+    module = at_call(mod, later_on)
+    if isinstance(module, Specialised):
+        return module
     count = cores() if threads is None else threads
     key = (module, machine, kept, chosen, count)
     known = _compiled.get(key) if cache else None
@@ -210,7 +232,21 @@ def lower(
 ) -> Lowered:
     """The program of a module and its memory plan; with a target, scheduled for it."""
     history = optimise(infer(module), contract, packs)
-    return evolve(sequenced(history, target, contract), fused=contract >= fused)
+    if target is not None:
+        history = faster(history, machine_of(target), contract)
+    return evolve(
+        sequenced(history, target, contract),
+        fused=contract >= fused,
+        asked=str(contract),
+        packs=tuple([each.name for each in packs]),
+    )
+
+
+def faster(history: History, machine: ScheduleMachine, contract: Contract) -> History:
+    """The history after rules that pay on a machine; what they made of constants is computed."""
+    costs = Costs(machine.lanes(f32), machine.cache(2))
+    after = history.under(winograd_for(costs), contract)
+    return history if after is history else after.through(find_pass("fold-constants"))
 
 
 def sequenced(
@@ -219,11 +255,16 @@ def sequenced(
     """The program of an inferred module, as it is, and its memory plan."""
     for each in PASSES:
         history = history.through(each)
+    return arranged(history, target, contract)
+
+
+def arranged(history: History, target: Target | None, contract: Contract) -> Lowered:
+    """The program of a module that went through all passes, and its memory plan."""
     machine = None if target is None else machine_of(target)
     program = sequence(history.module, machine, reassociates=contract >= reassociates)
     source = history.derivation.source
     assert isinstance(source, Module)
-    return Lowered(source, history.derivation, program, place(program))
+    return Lowered(source, history.derivation, program, place(program), history.module)
 
 
 def build(
@@ -298,31 +339,13 @@ def _texts(lowered: Callable[[], Lowered], target: Target) -> dict[str, Callable
 
 def record(lowered: Lowered) -> Record:
     """Where the code of a lowered module comes from."""
-    derivation = lowered.derivation
-    return Record(
-        digest(lowered.module),
-        str(derivation.contract),
-        tuple(
-            [
-                (step.rule.name, str(step.rule.contract), digest(step.before), digest(step.after))
-                for step in derivation.steps
-            ]
-        ),
-        kernels(lowered.program),
-    )
+    of = lowered
+    return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
 
 
 def find_target(of: str | Target) -> Target:
     """The target meant: this machine, one that differs from it as said, or one given in full."""
     return of if isinstance(of, Target) else parse(of, toolchain.host())
-
-
-def kernels(program: Program) -> str:
-    """The distinct kernels of a program as text."""
-    shown = []
-    for number, kernel in enumerate(program.kernels):
-        shown.append(show_kernel(kernel, kernel_name(number, program)))
-    return "\n\n".join(shown) + "\n"
 
 
 def interface(main: Function, program: Program) -> Interface:

@@ -77,6 +77,13 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "good" in capsys.readouterr().out
     assert main(["verify", artefact, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["workspace"] == model().workspace
+    assert main(["verify", artefact, "--model", str(folder / "m.py"), "--replay"]) == 0
+    assert "applied by themselves" in capsys.readouterr().out
+    words = ["verify", artefact, "--model", str(folder / "m.py"), "--replay", "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["replayed"] >= 0
+    assert main(["verify", artefact, "--replay"]) == 1
+    assert "--model" in capsys.readouterr().err
     other = folder / "other.py"
     other.write_text(SOURCE.replace("op.tan", "op.sin"), encoding="utf-8")
     assert main(["verify", artefact, "--model", str(other)]) == 1

@@ -21,6 +21,8 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     if not blocks:
         return
     source = "\n\n".join(blocks)
+    if "import torch" in source:
+        pytest.importorskip("torch")
     name = f"example_{page.stem}"
     file = f"<{name}>"
     # Decorated functions read their own source, so it must be where `inspect` looks.

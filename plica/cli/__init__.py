@@ -5,7 +5,7 @@ Traceback (most recent call last):
 SystemExit: 0
 
 What the user asked wrongly ends with exit code 2 (usage) or 1 (a `PlicaError`, rendered on the
-error stream); a bug of the compiler is a traceback.
+error stream); numbers that differ end with 3; a bug of the compiler is a traceback.
 """
 
 from __future__ import annotations
@@ -16,16 +16,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica import __version__
-from plica.cli import compile_, demo, doctor, fuzz, rules, run, trace, verify
+from plica.cli import (
+    bench,
+    compile_,
+    debug,
+    demo,
+    doctor,
+    explain,
+    fuzz,
+    rules,
+    run,
+    trace,
+    verify,
+)
 from plica.cli.command import Command
 from plica.runtime.error import PlicaError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (
+    bench.COMMAND,
     compile_.COMMAND,
+    debug.COMMAND,
     demo.COMMAND,
     doctor.COMMAND,
+    explain.COMMAND,
     fuzz.COMMAND,
     rules.COMMAND,
     run.COMMAND,
@@ -37,7 +52,10 @@ DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
 EXAMPLES: Final = """\
 examples:
-  plica demo                 compile a small model, check it, time it
+  plica demo                 two networks compiled, checked, timed, and a report
+  plica bench M.onnx --against onnxruntime   how fast it is, and whether it agrees
+  plica explain M.onnx -o report.html     what compiling did, as one page
+  plica debug M.onnx         the first operator that differs from the interpreter
   plica compile M.py -o M.plica           a script, compiled to an artefact
   plica run M.plica --input x=x.npy       run it on arrays from files
   plica verify M.plica                    check it again
@@ -63,7 +81,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         sub = commands.add_parser(
-            command.name, help=command.summary, description=f"{command.summary}."
+            command.name,
+            help=command.summary,
+            description=f"{command.summary}.",
+            epilog="\n  ".join(("examples:", *command.examples)) if command.examples else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.configure(sub)
         sub.set_defaults(command=command)

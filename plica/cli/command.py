@@ -10,6 +10,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+DIFFERS: Final = 3
+"""The exit code of a command that ran, and found that numbers differ."""
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +22,7 @@ def no_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A name, one line about it, what it does, and the options it takes.
+    """A name, one line about it, what it does, the options it takes, and lines one might type.
 
     `run` returns the exit code.
     """
@@ -27,3 +31,4 @@ class Command:
     summary: str
     run: Callable[[argparse.Namespace], int]
     configure: Callable[[argparse.ArgumentParser], None] = no_options
+    examples: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ def read_model(path: Path, dims: Sequence[str] = ()) -> Module:
     """The module in a file; `dims` are words such as `batch=1`, for ONNX files."""
     from plica.ir.script import from_text
 
-    sizes = dict(map(_sized, dims))
+    sizes = dict(map(sized, dims))
     if path.suffix == ".onnx":
         from plica.frontend.onnx import from_onnx
 
@@ -44,7 +44,8 @@ def read_model(path: Path, dims: Sequence[str] = ()) -> Module:
     return from_text(source, str(path))
 
 
-def _sized(word: str) -> tuple[str, int]:
+def sized(word: str) -> tuple[str, int]:
+    """A dim and its number, as in `batch=1`."""
     name, _, size = word.partition("=")
     if not name or not size.isdecimal():
         message = "A dim is given a number as in batch=1."
@@ -113,4 +114,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
 
 
-COMMAND: Final = Command("compile", "Compile a model to an artefact", run, configure)
+COMMAND: Final = Command(
+    "compile",
+    "Compile a model to an artefact",
+    run,
+    configure,
+    (
+        "plica compile M.onnx -o M.plica",
+        "plica compile M.onnx --dim batch=1 --threads 2 -o libm.so",
+        "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
+    ),
+)

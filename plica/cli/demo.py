@@ -1,20 +1,104 @@
-"""`plica demo`: the main job in one go."""
+"""`plica demo`: the main job in one go: two networks compiled, checked, timed, and a report."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Final
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import Command
+from plica.cli.command import DIFFERS, Command
+from plica.cli.model import positive
+from plica.cli.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plica.demo import Shown
+
+KERNELS: Final = 8
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demonstration; it brings the compiler, so it is imported only here."""
-    from plica.demo import main
+    """Run the demonstration; 3 where a compiled network does not compute what it means."""
+    from plica.demo import NETWORKS, SMALL, STEPS, show_network
+    from plica.report import page
 
-    return main()
+    start = perf_counter()
+    found: list[Shown] = []
+    for name, make in (SMALL if arguments.small else NETWORKS).items():
+        with progress(name, total=STEPS) as say:
+            found.append(show_network(name, make, arguments.threads, say))
+    arguments.output.write_text(page(*[each.study for each in found]), encoding="utf-8")
+    if arguments.json:
+        print(json.dumps([to_data(each) for each in found], indent=2))
+    else:
+        show(found, arguments.output, perf_counter() - start)
+    return 0 if all(each.agrees for each in found) else DIFFERS
+
+
+def to_data(of: Shown) -> dict[str, Any]:
+    """One network as JSON holds it."""
+    from plica.cli.explain import to_data
+
+    return {
+        **to_data(of.study),
+        "reference": of.reference,
+        "difference": of.difference,
+        "agrees": of.agrees,
+        "least": of.least,
+        "peer": of.peer,
+    }
+
+
+def show(found: Sequence[Shown], report: Path, took: float) -> None:
+    """Print what happened."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from plica.cli.bench import show_rows
+
+    console = Console(highlight=False)
+    title = f"Compiled for {found[0].study.target}, held against {found[0].reference}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("network", no_wrap=True)
+    for column in ("compile s", "kernels", "weights MB", "memory MB", "ms", "reference ms"):
+        table.add_column(column, justify="right")
+    table.add_column("difference", no_wrap=True)
+    for each in found:
+        study = each.study
+        verdict = "agrees" if each.agrees else "DIFFERS"
+        table.add_row(
+            study.name,
+            f"{study.lowering + study.building:.1f}",
+            str(len(study.rows)),
+            f"{study.constants / 1e6:.1f}",
+            f"{study.workspace / 1e6:.1f}",
+            f"{each.least * 1e3:.2f}",
+            "" if each.peer is None else f"{each.peer * 1e3:.2f}",
+            f"{each.difference:.0e}: {verdict}",
+        )
+    console.print(table)
+    for each in found:
+        console.print(f"\n{each.study.name}")
+        show_rows(console, each.study.rows, KERNELS)
+    console.print(f"\nThe report is {report}. All of it took {took:.0f} s.")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"),
+                        metavar="FILE.html", help="the page to write (report.html)")  # fmt: skip
+    parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
+    parser.add_argument("--small", action="store_true", help="narrow networks, small images")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 COMMAND: Final = Command(
-    "demo", "Compile a small model, check it against its meaning, time it", run
+    "demo",
+    "Compile two networks, check them, time them, write a report",
+    run,
+    configure,
+    ("plica demo", "plica demo --threads 2 -o /tmp/report.html", "plica demo --small --json"),
 )

@@ -22,7 +22,9 @@ from plica.cli.command import Command
 REQUIRED: Final = ("attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich", "hypothesis")
 OPTIONAL: Final[dict[str, str]] = {
     "onnx": "independent reference in tests",
-    "onnxruntime": "independent reference in tests",
+    "onnxruntime": "independent reference in tests, plica bench --against",
+    "openvino": "plica bench --against",
+    "torch": "plica bench --against, models of torch",
     "scipy": "independent reference in tests",
     "tinygrad": "benchmarks beside another compiler",
     "py-spy": "profiling",
@@ -270,5 +272,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND: Final = Command(
-    "doctor", "Show versions, which targets work here, and why others do not", run, configure
+    "doctor",
+    "Show versions, which targets work here, and why others do not",
+    run,
+    configure,
+    ("plica doctor", "plica doctor --json"),
 )

@@ -7,11 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
+from plica.cli.fuzz_onnx import configure as configure_onnx
 from plica.cli.rules import count, named_contract, named_packs, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from plica.codegen.fuzz import Report as KernelReport
     from plica.ir.module import Module
     from plica.ir.type import Type
     from plica.rewrite.contract import Contract
@@ -30,10 +32,17 @@ examples:
   plica fuzz schedule --examples 3000
   plica fuzz schedule --focus split --focus fuse --length 12
 """
+KERNEL_EPILOG: Final = """\
+examples:
+  plica fuzz kernel --examples 3000 --guard
+  plica fuzz kernel --plant bound       a wrong bound is planted, and must be found
+
+Kernels run in processes of their own: one that dies is a finding, and the rest goes on.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica fuzz graph`, `plica fuzz schedule`."""
+    """`plica fuzz graph`, `plica fuzz schedule`, `plica fuzz kernel`, `plica fuzz onnx`."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     graph = verbs.add_parser(
         "graph",
@@ -67,6 +76,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
                           help="try this kind of instruction more often; repeatable")  # fmt: skip
     schedule.add_argument("--json", action="store_true", help="print JSON")
     schedule.set_defaults(verb=fuzz_schedule)
+    kernel = verbs.add_parser(
+        "kernel",
+        help="kernels through random traces, lowering and LLVM, run natively",
+        epilog=KERNEL_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kernel.add_argument("--examples", type=count, default=200,
+                        help="how many kernels run (200)")  # fmt: skip
+    kernel.add_argument("--seed", type=int, default=0, help="the same seed, the same kernels")
+    kernel.add_argument("--length", type=count, default=6, help="steps tried for each (6)")
+    kernel.add_argument("--guard", action="store_true",
+                        help="put every array next to memory that is not there, "
+                             "first its end, then its start")  # fmt: skip
+    kernel.add_argument("--plant", choices=("bound", "order"),
+                        help="plant a mistake in lowering: it must be found")  # fmt: skip
+    kernel.add_argument("--json", action="store_true", help="print JSON")
+    kernel.set_defaults(verb=fuzz_kernel)
+    configure_onnx(verbs)
 
 
 def fuzz_graph(arguments: argparse.Namespace) -> int:
@@ -125,6 +152,25 @@ def fuzz_schedule(arguments: argparse.Namespace) -> int:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print_schedule(report)
+    return 0 if report.finding is None else 1
+
+
+def fuzz_kernel(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where native code gives another result, leaves an array, or dies."""
+    from plica.codegen.fuzz import PLANTS, fuzz
+    from plica.codegen.lower.passes import lower
+
+    report = fuzz(
+        arguments.examples,
+        arguments.seed,
+        length=arguments.length,
+        guard=arguments.guard,
+        lowering=PLANTS.get(arguments.plant, lower),
+    )
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        _print_kernel(report)
     return 0 if report.finding is None else 1
 
 
@@ -226,6 +272,29 @@ def _print_schedule(report: ScheduleReport) -> None:
     console.print(f"[red]Wrong:[/] {found.step} in case {found.case}: ", end="")
     print(found.reason)
     print("\n".join(found.trace))
+    console.print("A smallest case, as a test:\n")
+    print(found.pytest)
+
+
+def _print_kernel(report: KernelReport) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    loops = ", ".join(f"{n} {kind}" for kind, n in report.loops.items())
+    guarded = ", every array guarded at its end and at its start" if report.guard else ""
+    console.print(
+        f"{report.examples} kernels, seed {report.seed}, run natively after "
+        f"{sum(report.steps.values())} steps of {len(report.steps)} kinds{guarded}."
+    )
+    console.print(f"Loops: {loops or 'none'}.")
+    for reason, times in report.skipped.items():
+        console.print(f"Not run: {reason} ({times}).")
+    found = report.finding
+    if found is None:
+        console.print("[green]All compute what they mean.[/]")
+        return
+    console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: ", end="")
+    print(found.reason)
     console.print("A smallest case, as a test:\n")
     print(found.pytest)
 

@@ -58,4 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="how many threads share the work")
 
 
-COMMAND: Final = Command("run", "Run an artefact on arrays from files", run, configure)
+COMMAND: Final = Command(
+    "run",
+    "Run an artefact on arrays from files",
+    run,
+    configure,
+    ("plica run M.plica --input x=x.npy", "plica run M.plica --input x=x.npy -o y.npz"),
+)

@@ -6,46 +6,77 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.runtime.error import ArtefactError, Diagnostic, Place
+from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
+
+if TYPE_CHECKING:
+    from plica.ir.module import Module
+    from plica.rederive import Rederived
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, and show what the artefact says of itself."""
     from plica.runtime.verify import verify
 
+    if arguments.replay and arguments.model is None:
+        message = "Steps can be taken again only from the model they started from."
+        raise InputError(Diagnostic("input-missing", message, suggestion="Give it: --model M."))
     found = verify(arguments.artefact)
+    again = None
     if arguments.model is not None:
         from plica.cli.compile_ import read_model
         from plica.core.digest import digest
 
-        expected = digest(read_model(arguments.model))
+        model = read_model(arguments.model)
+        expected = digest(model)
         if expected != found.module:
             message = "The artefact was not compiled from this model."
             place = Place(file=str(arguments.artefact))
             raise ArtefactError(Diagnostic("bad-artefact", message, place, expected, found.module))
+        if arguments.replay:
+            again = _replayed(arguments.artefact, model)
     if arguments.json:
-        print(json.dumps(asdict(found), indent=2))
+        taken = {} if again is None else {"replayed": again.steps, "rules_applied": again.rules}
+        print(json.dumps({**asdict(found), **taken}, indent=2))
         return 0
     print(f"{arguments.artefact}: good")
     for label, value in (
         ("model", found.module),
-        ("contract", f"{found.contract}, {found.steps} steps"),
+        ("contract", f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"),
+        ("compiled", f"{found.result}, {found.stages} stages from the model"),
+        ("kernels", f"{found.traces}, each with its trace"),
         ("target", found.target),
         ("code", f"{found.objects} objects"),
         ("workspace", f"{found.workspace} bytes"),
         ("made by", ", ".join(" ".join(each) for each in found.versions)),
     ):
         print(f"  {label}: {value}")
+    if again is not None:
+        print(f"  replayed: all {again.steps} steps, {again.rules} rules applied by themselves")
     return 0
+
+
+def _replayed(path: Path, model: Module) -> Rederived:
+    """The derivation of an artefact, taken again from its model with the packs at hand."""
+    from plica.pipeline import find_target
+    from plica.rederive import rederive
+    from plica.runtime import archive
+    from plica.runtime.artefact import from_members
+
+    artefact = from_members(archive.read(path))
+    here = find_target("cpu")
+    same = (here.triple, here.cpu) == (artefact.machine.triple, artefact.machine.cpu)
+    return rederive(model, artefact.record(), here if same else None)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("artefact", type=Path, metavar="M.plica", help="a compiled model")
     parser.add_argument("--model", type=Path, help="the script it must have been compiled from")
+    parser.add_argument("--replay", action="store_true",
+                        help="take every step of the derivation again, from the model")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 

@@ -19,13 +19,16 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.ir.dtype import DType, f32
-from plica.ir.graph import Const
+from plica.ir.graph import Const, Expr
 from plica.ir.loop import Kernel
+from plica.schedule.trace import Trace
 
-__all__ = ["Choose", "Copy", "Force", "Launch", "Program", "Slot", "Space", "Step", "f32"]
+__all__ = [
+    "Choose", "Copy", "Force", "Launch", "Origin", "Program", "Slot", "Space", "Step", "f32",
+]  # fmt: skip
 
 Space = Literal["input", "output", "constant", "temporary"]
 
@@ -49,11 +52,12 @@ class Slot:
 
 @frozen
 class Launch:
-    """Run a kernel on slots; `source` is the operator it comes from."""
+    """Run a kernel on slots; `source` is the operator it comes from, `term` what it computes."""
 
     kernel: int
     args: tuple[int, ...]
     source: str
+    term: Expr | None = field(default=None, eq=False, repr=False)
 
 
 @frozen
@@ -83,9 +87,20 @@ class Force:
 Step: TypeAlias = Launch | Copy | Choose | Force
 
 
+@frozen(eq=False)
+class Origin:
+    """What a kernel was before it was lowered: where its schedule begins, and the schedule."""
+
+    kernel: Kernel
+    trace: Trace
+
+
 @frozen
 class Program:
-    """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs."""
+    """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs.
+
+    `origins` says how kernels were scheduled, None for those that are plain loops.
+    """
 
     kernels: tuple[Kernel, ...]
     names: tuple[str, ...]
@@ -94,6 +109,7 @@ class Program:
     entry: int
     constants: tuple[Const, ...]
     thunks: tuple[int, ...] = ()
+    origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""

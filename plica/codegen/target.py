@@ -103,6 +103,11 @@ class Target:
         return self.architecture in ("aarch64", "arm64") or self.has("f16c")
 
     @property
+    def has_scale(self) -> bool:
+        """Whether numbers are multiplied by powers of two in one instruction."""
+        return self.has("avx512f")
+
+    @property
     def has_fma(self) -> bool:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")

@@ -13,12 +13,14 @@ Laws: `digest(a) == digest(b)` iff `a` and `b` differ only in the names of bound
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
+from attrs import frozen
 from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children, name_of
-from plica.core.summary import finish, own_data, plain, same, summaries, summary
+from plica.core.summary import Summary, finish, own_data, plain, same, summaries, summary
 from plica.core.term import Term, field_names
 
 Path = tuple[str | int, ...]
@@ -36,8 +38,26 @@ def digest(of: Meant) -> str:
         raise TypeError(f"Terms and scripts have a digest, not {type(of).__name__}.")
     term = of.canonical()
     found = summary(term)
-    # A free variable has no binder: its name is all it has.
-    return finish(found, {v: plain(tuple(name_of(v))) for v in found[1]})
+    return finish(found, _named(found))
+
+
+def digests(of: Sequence[Term]) -> tuple[str, ...]:
+    """The digest of each term; what they share is looked at once."""
+    meant = [each.canonical() for each in of]
+    known = summaries(_Several(tuple(meant)))
+    return tuple([finish(known[each], _named(known[each])) for each in meant])
+
+
+def _named(of: Summary) -> dict[Term, bytes]:
+    """Free variables by their names: they have no binder, so that is all they have."""
+    return {variable: plain(tuple(name_of(variable))) for variable in of[1]}
+
+
+@frozen(eq=False)
+class _Several(Term):
+    """Terms side by side, to be looked at together."""
+
+    parts: tuple[Term, ...]
 
 
 def alpha_equal(a: Term, b: Term) -> bool:

@@ -1,148 +1,112 @@
-"""The demonstration: the main job in one go, on a model that comes with the package.
+"""The demonstration: the main job in one go, on two networks that come with the package.
 
-It reads a small convolutional network written in the graph language (`cnn_script.py`), compiles
-it, checks what it computes against the interpreter, times both, and prints what happened.  `study`
-gives the figures as data; `show` prints them.
+ResNet-18 and MobileNet-v2 are made from a seed, compiled from scratch, run, held against
+onnxruntime where it is installed and against the interpreter where it is not, and timed; what
+happened goes into one page.  `show_network` does this for one network and gives figures as data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from plica.codegen.llvm.fold import launches
+from plica.bench.peer import PEERS, How, difference
+from plica.bench.sample import sample
+from plica.frontend.onnx.origin import Reading, read_onnx
+from plica.frontend.zoo import mobilenet, resnet
 from plica.ir.interpret import interpret
 from plica.ir.module import Module
-from plica.ir.script import as_module
-from plica.pipeline import build, find_target, lower
+from plica.pipeline import find_target
+from plica.report.study import Study, compiled, examine
+from plica.runtime.port import Array
 
-IMAGES: Final = 8
-RUNS: Final = 200
-TOLERANCE: Final = 1e-5
+TURNS: Final = 10
+TOLERANCE: Final = 1e-4
+STEPS: Final = 6
+"""What is told of while one network is shown."""
+
+NETWORKS: Final[dict[str, Callable[[], Module]]] = {
+    "resnet18": partial(resnet, 18),
+    "mobilenet_v2": partial(mobilenet, 2),
+}
+SMALL: Final[dict[str, Callable[[], Module]]] = {
+    "resnet18": partial(resnet, 18, image=32, width=0.125, classes=10),
+    "mobilenet_v2": partial(mobilenet, 2, image=32, width=0.125, classes=10),
+}
+"""The same networks, narrow and for small images: they take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
-    """One kernel launch: the operator it comes from and what it writes."""
+class Shown:
+    """One network: what was found, and how it compares; times in seconds."""
 
-    operator: str
-    shape: tuple[int, ...]
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What compiling and running the model showed; times are in seconds."""
-
-    model: str
-    target: str
-    functions: int
-    launched: tuple[Launched, ...]
-    kernels: int
-    constants: int
-    workspace: int
-    lowering: float
-    building: float
+    study: Study
+    reference: str
     difference: float
-    interpreted: float
-    run: float
+    least: float
+    peer: float | None
+    """The time of the reference, where it is another compiled system."""
 
     @property
     def agrees(self) -> bool:
-        """Whether the native code computed what the program means."""
+        """Whether the native code computed what the network means."""
         return self.difference <= TOLERANCE
 
 
-def study() -> Study:
-    """Compile the bundled network, run it on random images beside the interpreter."""
-    from plica.demo.cnn_script import cnn
+def show_network(
+    name: str,
+    make: Callable[[], Module],
+    threads: int = 1,
+    progress: Callable[[str], None] = lambda word: None,
+) -> Shown:
+    """Compile a network, check it, time it."""
+    progress("making the weights")
+    read = Reading(make(), {})
+    with TemporaryDirectory() as folder:
+        path: Path | None = None
+        if find_spec("onnx") is not None:  # then it goes the way of every model: from a file
+            from onnx import save
 
-    module: Module = as_module(cnn)
-    target = find_target("cpu")
-    start = perf_counter()
-    lowered = lower(module, target=target)
-    middle = perf_counter()
-    executable = build(lowered, target)
-    end = perf_counter()
-    program = lowered.program
+            from plica.frontend.zoo.export import to_onnx
 
-    random = np.random.default_rng(0)
-    images = random.standard_normal((IMAGES, 1, 1, 28, 28)).astype(np.float32)
-    interpret(module, images[0])  # the interpreter prepares its operators once, too
-    difference, interpreted = 0.0, float("inf")
-    for image in images:
-        took, expected = _timed(lambda image=image: interpret(module, image))  # type: ignore[misc]  # a default binds the turn of the loop
-        interpreted = min(interpreted, took)
-        found = executable(image)
-        difference = max(difference, float(np.abs(found - expected).max()))
-    run = min(_timed(lambda: executable(images[0]))[0] for _ in range(RUNS))
-
-    slots = [program.slots[launch.args[-1]] for launch in launches(program)]
-    return Study(
-        model="cnn",
-        target=str(target),
-        functions=len(module.functions()),
-        launched=tuple(
-            Launched(launch.source, slot.shape, slot.bytes)
-            for launch, slot in zip(launches(program), slots, strict=True)
-        ),
-        kernels=len(program.kernels),
-        constants=sum(slot.bytes for slot in program.space("constant")),
-        workspace=lowered.plan.size,
-        lowering=middle - start,
-        building=end - middle,
-        difference=difference,
-        interpreted=interpreted,
-        run=run,
-    )
-
-
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    start = perf_counter()
-    value = call()
-    return perf_counter() - start, value
+            path = Path(folder) / f"{name}.onnx"
+            save(to_onnx(read.module), path)
+            read = read_onnx(path)
+        progress("compiling")
+        made = compiled(name, read, find_target("cpu"), threads=threads)
+        arrays = sample(made.executable.inputs)
+        progress("checking")
+        peer = None
+        if path is not None and find_spec("onnxruntime") is not None:
+            reference, system = "onnxruntime", PEERS["onnxruntime"]
+            run = system.prepare(path, arrays, How(threads))
+            expected: Sequence[Array] = list(run())
+            peer = run
+        else:
+            reference, expected = "the interpreter", [interpret(read.module, *arrays)]
+        found = made.executable(*arrays)
+        apart = difference(found if isinstance(found, tuple) else (found,), expected)
+        progress("timing")
+        mine: list[float] = []
+        theirs: list[float] = []
+        for _ in range(TURNS):  # in turns, so that what else the machine does meets both
+            mine += _times(lambda: made.executable(*arrays))
+            theirs += [] if peer is None else _times(peer)
+        study = examine(made, progress=progress)
+    return Shown(study, reference, apart, min(mine), min(theirs) if theirs else None)
 
 
-def show(of: Study) -> None:
-    """Print a study as tables."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    console.print(
-        Text(f"{of.model}: a module of {of.functions} functions, compiled for {of.target}")
-    )
-
-    steps = Table("Step", "Operator", "Result", "Bytes", title="What runs", title_justify="left")
-    for number, each in enumerate(of.launched, 1):
-        shape = " x ".join(map(str, each.shape)) or "scalar"
-        steps.add_row(str(number), each.operator, shape, f"{each.bytes:,}")
-    console.print(steps)
-
-    facts = Table("Fact", "Value", title="What happened", title_justify="left")
-    verdict = "agrees" if of.agrees else "DIFFERS"
-    for fact, value in (
-        ("launches", str(len(of.launched))),
-        ("distinct kernels", str(of.kernels)),
-        ("weights", f"{of.constants:,} bytes"),
-        ("workspace", f"{of.workspace:,} bytes"),
-        ("lowering", f"{of.lowering * 1e3:.1f} ms"),
-        ("native code", f"{of.building * 1e3:.1f} ms"),
-        ("interpreter", f"{of.interpreted * 1e6:,.0f} µs a run"),
-        ("compiled", f"{of.run * 1e6:,.0f} µs a run ({of.interpreted / of.run:.0f} times faster)"),
-        ("greatest difference", f"{of.difference:.1e} on {IMAGES} images: {verdict}"),
-    ):
-        facts.add_row(fact, value)
-    console.print(facts)
-
-
-def main() -> int:
-    """Run the demonstration; 0 if the compiled model computes what it means."""
-    found = study()
-    show(found)
-    return 0 if found.agrees else 1
+def _times(call: Callable[[], object]) -> list[float]:
+    call()  # the caches are its own again
+    found: list[float] = []
+    for _ in range(3):
+        start = perf_counter()
+        call()
+        found.append(perf_counter() - start)
+    return found

@@ -30,7 +30,7 @@ from plica.core.term import Term
 from plica.ir.check import findings
 from plica.ir.elaborate import Elaborator, is_explicit
 from plica.ir.exhaust import match_errors
-from plica.ir.graph import Apply, Const, Expr, Function, Match, Var, remember_type
+from plica.ir.graph import Apply, Const, Expr, Function, Match, Project, Var, remember_type
 from plica.ir.judge import Judge
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
@@ -84,7 +84,7 @@ def type_of(expr: Expr) -> Type:
 
 
 def _remember_operators(root: Expr) -> bool:
-    """Note the types of operators and constants down to what has one; False where that fails.
+    """Note the types of operators, of their results and of constants; False where that fails.
 
     Only nodes without a type are visited, so a term that rewriting puts on top of typed ones costs
     its own size.
@@ -108,6 +108,14 @@ def _remember_operators(root: Expr) -> bool:
             if isinstance(result, Mismatch):
                 return False
             remember_type(node, result, min([each._settled for each in node.args], default=2))
+        elif isinstance(node, Project):
+            if _remembered(node.value) is None:
+                stack.append(node.value)
+                continue
+            whole = node.value._type
+            if not isinstance(whole, TupleType) or not 0 <= node.index < len(whole.items):
+                return False
+            remember_type(node, whole.items[node.index], node.value._settled)
         else:
             return False
     return True

@@ -1,7 +1,7 @@
 """Optimising graphs: the passes and packs a module goes through, in order, as data.
 
     to-dataflow   lets become sharing, so that rules see whole expressions
-    the user's packs, then inference, simplify, scale, padding: packs, within the contract
+    the user's packs, then inference, simplify, scale, transposed, padding: within the contract
     fold-constants between them: what rules moved together is computed once
     merge-common, remove-dead: what is left over goes
 
@@ -36,6 +36,7 @@ ORDER: Final[tuple[str, ...]] = (
     "pass fold-constants",
     "pack scale",
     "pass fold-constants",
+    "pack transposed",
     "pack padding",
     "pack simplify",
     "pass fold-constants",

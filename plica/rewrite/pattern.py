@@ -15,7 +15,7 @@ value in any dtype.  `either(p, q)` matches what one of them matches, the first 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, TypeAlias, cast
 
 from attrs import frozen
@@ -101,7 +101,8 @@ def hole(
 ) -> Any:
     """A hole with demands: a constant, one of some dtypes, of some ranks, a shape (None: any)."""
     words = (dtypes,) if isinstance(dtypes, str | DType) else dtypes
-    asked = None if words is None else tuple(words)
+    ordered = sorted(words, key=str) if isinstance(words, Set) else words  # the same everywhere
+    asked = None if ordered is None else tuple(ordered)
     ranks = None if rank is None else tuple(rank) if isinstance(rank, Iterable) else (rank,)
     sizes = _sizes(name, shape)
     known = [each.name for each in DTYPES]

@@ -3,8 +3,7 @@
     manifest.json     versions, target, interface, memory plan, digests of the other members
     code/N.o          object files
     params.bin        constants, each at a multiple of 64
-    derivation.json   the steps from the source to the code: rule, contract, digests
-    kernels.txt       the kernels as text
+    derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
 Nothing is pickled and no path is taken from the file.  `from_members(to_members(a))` is `a`.
 """
@@ -12,10 +11,9 @@ Nothing is pickled and no path is taken from the file.  `from_members(to_members
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,11 +24,11 @@ from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
+from plica.runtime.record import Record, read_json, read_record, record_members, to_json
+
+__all__ = ["ALIGNMENT", "Artefact", "Machine", "Record", "Tenant", "from_members", "to_members"]
 
 ALIGNMENT: Final = 64
-
-Step: TypeAlias = tuple[str, str, str, str]
-"""The name of a rule, its contract, and the digests of what it replaced and by what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +61,6 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Where the code comes from: digest of the module, contract, steps, and kernels as text."""
-
-    module: str
-    contract: str
-    steps: tuple[Step, ...]
-    kernels: str
-
-
-@dataclass(frozen=True, slots=True)
 class Artefact:
     """A compiled model; the record is made when somebody asks for it."""
 
@@ -95,15 +83,7 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
     params, places = _packed(of.constants)
     members["params.bin"] = params
     if with_record:
-        record = of.record()
-        members["derivation.json"] = _json(
-            {
-                "module": record.module,
-                "contract": record.contract,
-                "steps": [list(step) for step in record.steps],
-            }
-        )
-        members["kernels.txt"] = record.kernels.encode()
+        members |= record_members(of.record())
     manifest = {
         "format": FORMAT,
         "versions": dict(of.versions),
@@ -124,7 +104,7 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
         ],
         "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     }
-    return {"manifest.json": _json(manifest), **members}
+    return {"manifest.json": to_json(manifest), **members}
 
 
 def from_members(
@@ -137,7 +117,7 @@ def from_members(
     `record` takes the place of the one in the archive; `checked` says that the digests of the
     members have been compared already.
     """
-    manifest = _read(members, "manifest.json")
+    manifest = read_json(members, "manifest.json")
     match manifest:
         case {
             "format": int(),
@@ -181,16 +161,6 @@ def from_members(
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(members)),
     )
-
-
-def read_record(members: Mapping[str, bytes]) -> Record:
-    """What an archive says of where its code comes from."""
-    match _read(members, "derivation.json"):
-        case {"module": str(module), "contract": str(contract), "steps": [*steps]}:
-            kernels = members.get("kernels.txt", b"").decode("utf-8", "replace")
-            return Record(module, contract, tuple([_step(each) for each in steps]), kernels)
-        case _:
-            raise damaged("The derivation in the artefact is damaged.")
 
 
 def aligned_array(size: int) -> Array:
@@ -250,29 +220,8 @@ def _launched(given: object) -> Launched:
             raise damaged("A launch in the artefact is damaged.", repr(given))
 
 
-def _step(given: object) -> Step:
-    match given:
-        case [str(rule), str(contract), str(before), str(after)]:
-            return rule, contract, before, after
-        case _:
-            raise damaged("A step of the derivation is damaged.", repr(given))
-
-
 def _texts(given: Any) -> tuple[str, ...]:  # Any: JSON
     found = tuple(given)
     if not all(isinstance(each, str) for each in found):
         raise damaged("The manifest of the artefact is damaged.", repr(given))
     return found
-
-
-def _json(of: object) -> bytes:
-    return json.dumps(of, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _read(members: Mapping[str, bytes], name: str) -> Any:
-    try:
-        return json.loads(members[name])
-    except KeyError as error:
-        raise damaged(f"The artefact has no member {name!r}.") from error
-    except (ValueError, RecursionError) as error:
-        raise damaged(f"The member {name!r} is no JSON.", str(error)) from error

@@ -25,12 +25,14 @@ from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile, Row
+from plica.runtime.profile import Profile, Row, Speeds, measured_peak, measured_speeds
+from plica.runtime.record import Traced
 
 __all__ = ["Executable", "Interface", "Shape"]
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _NOTE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
@@ -52,6 +54,8 @@ class Executable:
         keep: object = None,
         artefact: Artefact | None = None,
         profile: int = 0,
+        peak: int = 0,
+        threads: int = 1,
     ) -> None:
         self._interface = interface
         self._main: Callable[[int], int] = _MAIN(address)
@@ -62,6 +66,8 @@ class Executable:
         self._target = target
         self._artefact = artefact
         self._profile: Callable[[int], None] | None = _NOTE(profile) if profile else None
+        self._peak: Callable[[int], int] | None = _WORK(peak) if peak else None
+        self._threads = threads
         self._keep = keep  # the machine code lives as long as this object
         # Workspaces no call is using, and where they begin; asking numpy for an address is slow.
         self._free: list[tuple[int, Array]] = []
@@ -100,6 +106,18 @@ class Executable:
             )
         return self._texts[kind]()
 
+    def trace(self, kernel: str) -> Traced:
+        """How a kernel was scheduled, by its name as a profile shows it; it prints as Python."""
+        found = {each.kernel: each for each in self.artefact.record().traces}
+        if kernel not in found:
+            near = get_close_matches(kernel, found, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else None
+            message, expected = f"There is no kernel {kernel!r}.", ", ".join(found) or "no kernels"
+            raise InputError(
+                Diagnostic("input-unknown", message, None, expected, repr(kernel), hint)
+            )
+        return found[kernel]
+
     @property
     def artefact(self) -> Artefact:
         """All that this executable is made of, as data."""
@@ -129,7 +147,8 @@ class Executable:
     ) -> Profile:
         """Where the time of a call goes, launch by launch, after one call that is not counted.
 
-        `peak` (GFLOP/s) and `bandwidth` (GB/s) of the machine, if given, show what is left.
+        How near each launch is to the limit of the machine is said, too: `peak` (GFLOP/s) and
+        `bandwidth` (GB/s) are measured unless they are given, the latter by copies.
         """
         launches = self.artefact.launches
         if self._profile is None:
@@ -157,7 +176,10 @@ class Executable:
             )
             for n, each in enumerate(launches)
         ]
-        return Profile(tuple(rows), runs, seconds, peak, bandwidth)
+        if peak is None and self._peak is not None:
+            peak = measured_peak(self._peak, self._threads)
+        speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
+        return Profile(tuple(rows), runs, seconds, peak, speeds)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
@@ -173,6 +195,11 @@ class Executable:
         if code:
             raise self._failure(code)
         return outputs[0] if self._interface.single else tuple(outputs)
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs like these: itself, since its sizes are numbers already."""
+        self._arrays(args, named)
+        return self
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))

@@ -15,7 +15,7 @@ from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.executable import Executable
 from plica.runtime.link import link
 from plica.runtime.pool import use_threads
-from plica.runtime.profile import USE
+from plica.runtime.profile import PEAK, USE
 from plica.runtime.verify import ENTRY
 
 
@@ -32,7 +32,8 @@ def executable(
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     host.check(artefact.machine)
     code = link(artefact.objects)
-    use_threads(code, artefact.threads if threads is None else threads)
+    count = artefact.threads if threads is None else threads
+    use_threads(code, count)
     return Executable(
         code.address(ENTRY),
         artefact.interface,
@@ -44,4 +45,6 @@ def executable(
         keep=code,
         artefact=artefact,
         profile=code.address(USE) if USE in code else 0,
+        peak=code.address(PEAK) if PEAK in code else 0,
+        threads=count,
     )

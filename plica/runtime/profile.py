@@ -13,10 +13,24 @@ no other thread should call the same executable meanwhile, or its launches are c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Final
+from time import perf_counter_ns
+from typing import Final, TypeAlias
+
+import numpy as np
 
 USE: Final = "plica_profile_use"
+
+PEAK: Final = "plica_peak"
+"""A function that does so many operations as fast as one core can (`plica.codegen.llvm.peak`)."""
+
+Speeds: TypeAlias = tuple[tuple[int, float], ...]
+"""GB/s for so many bytes, from the fewest on."""
+
+_TURNS: Final = 40_000
+_TRIES: Final = 7
+_COPIED: Final = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +67,15 @@ class Row:
 class Profile:
     """The launches of a model over some runs, in the order of the code.
 
-    `peak` (GFLOP/s) and `bandwidth` (GB/s) are what the machine can do, where they are known.
+    `peak` (GFLOP/s) and `bandwidth` (GB/s, or one for each size of what is moved) are what the
+    machine can do, where they are known.
     """
 
     rows: tuple[Row, ...]
     runs: int
     seconds: float
     peak: float | None = None
-    bandwidth: float | None = None
+    bandwidth: float | Speeds | None = None
 
     def roofline(self, row: Row) -> float | None:
         """Which part of what the machine could do at best the launch did, None if not known."""
@@ -70,7 +85,7 @@ class Profile:
         if self.peak:
             least = row.operations / (self.peak * 1e9)
         if self.bandwidth:
-            least = max(least, row.bytes / (self.bandwidth * 1e9))
+            least = max(least, row.bytes / (_speed(self.bandwidth, row.bytes) * 1e9))
         return least * row.calls / row.seconds if row.seconds else 0.0
 
     def to_data(self) -> dict[str, object]:
@@ -92,3 +107,35 @@ class Profile:
             lines.append(line if roof is None else f"{line}  {roof:5.1%}")
         lines.append(f"{'total':{width}}  {'':5}  {self.seconds / self.runs * 1e6:7.1f}   100%")
         return "\n".join(lines)
+
+
+def _speed(speeds: float | Speeds, size: int) -> float:
+    """The GB/s at which so many bytes are moved."""
+    if not isinstance(speeds, tuple):
+        return speeds
+    return next((speed for most, speed in speeds if size <= most), speeds[-1][1])
+
+
+def measured_peak(run: Callable[[int], int], threads: int) -> float:
+    """GFLOP/s of so many cores, by the function `PEAK` on one."""
+    best = 0.0
+    for _ in range(_TRIES):
+        start = perf_counter_ns()
+        done = run(_TURNS)
+        best = max(best, done / max(1, perf_counter_ns() - start))
+    return best * threads
+
+
+def measured_speeds() -> Speeds:
+    """GB/s of copies within caches and outside of them."""
+    found = []
+    for size in _COPIED:
+        given = np.ones(size // 2, np.uint8)
+        target = np.empty_like(given)
+        best = 0.0
+        for _ in range(_TRIES):
+            start = perf_counter_ns()
+            np.copyto(target, given)
+            best = max(best, size / max(1, perf_counter_ns() - start))
+        found.append((size, best))
+    return tuple(found)

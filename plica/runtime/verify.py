@@ -1,13 +1,15 @@
 """Verifying: an artefact checked again, by a small program that knows nothing of the compiler.
 
 It checks the digests, that the interface and the constants are what the code will be given, that
-no two values of the memory plan are in one place at one time, that the derivation is a chain of
-rules within its contract, and that the code is for the machine it says, defines its entry and
-calls nothing but mathematics, memory and threads.  It runs no code of the artefact.
+no two values of the memory plan are in one place at one time, that the derivation is a chain from
+the source to what was compiled, of rules it names and within its contract, that every kernel has
+the trace of its schedule, and that the code is for the machine it says, defines its entry and calls
+nothing but mathematics, memory and threads.  It runs no code of the artefact.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,14 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from plica.runtime import archive
-from plica.runtime.artefact import ALIGNMENT, Artefact, Record, Tenant, from_members
+from plica.runtime.artefact import ALIGNMENT, Artefact, Tenant, from_members
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.follow import derivation_problems
+from plica.runtime.record import Record
 
 ENTRY: Final = "plica_main"
-
-CONTRACTS: Final = ("exact", "signless_zero", "fused", "reassociates")
-"""From the strictest on; behind them come those that say how much may change."""
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -38,7 +39,6 @@ ALLOWED: Final = re.compile(
 )
 """What code may call."""
 
-_DIGEST: Final = re.compile("[0-9a-f]{32}")
 _MOST_TENANTS: Final = 1 << 20
 
 
@@ -48,7 +48,11 @@ class Verified:
 
     module: str
     contract: str
+    result: str
+    stages: int
     steps: int
+    rules: int
+    traces: int
     objects: int
     bytes: int
     workspace: int
@@ -66,7 +70,8 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         for message in (
             *_plan_problems(artefact.plan, artefact.workspace),
             *_code_problems(artefact),
-            *_derivation_problems(record),
+            *derivation_problems(record),
+            *_trace_problems(artefact, record),
         )
     ]
     if wrong:
@@ -74,7 +79,11 @@ def verify(path: str | os.PathLike[str]) -> Verified:
     return Verified(
         record.module,
         record.contract,
+        record.result,
+        len(record.stages),
         len(record.steps),
+        len(record.rules),
+        len(record.traces),
         len(artefact.objects),
         sum(map(len, members.values())),
         artefact.workspace,
@@ -158,20 +167,18 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
             yield f"The code calls {name!r}, which no kernel calls."
 
 
-def _derivation_problems(record: Record) -> Iterator[str]:
-    """A record that is no chain of rules, or one that breaks its contract."""
-    if not _DIGEST.fullmatch(record.module):
-        yield "The derivation does not say which module it starts from."
-    limit = _strictness(record.contract)
-    for number, (rule, contract, before, after) in enumerate(record.steps):
-        if not rule or not (_DIGEST.fullmatch(before) and _DIGEST.fullmatch(after)):
-            yield f"Step {number} of the derivation is damaged."
-        elif _strictness(contract) > limit:
-            yield f"Step {number} ({rule}) is {contract}, which {record.contract} does not allow."
-
-
-def _strictness(contract: str) -> tuple[int, float]:
-    if contract in CONTRACTS:
-        return CONTRACTS.index(contract), 0.0
-    found = re.fullmatch(r"approx\((?:rel=)?([0-9.e+-]+)\)", contract)
-    return (len(CONTRACTS), float(found[1])) if found else (len(CONTRACTS) + 1, 0.0)
+def _trace_problems(artefact: Artefact, record: Record) -> Iterator[str]:
+    """Kernels without the trace of their schedule, and traces that are none."""
+    known = {each.kernel for each in record.traces}
+    if len(known) != len(record.traces):
+        yield "Two traces are for one kernel."
+    for name in dict.fromkeys(each.kernel for each in artefact.launches):
+        if name not in known:
+            yield f"There is no trace of the kernel {name}."
+    for each in record.traces:
+        try:
+            data = json.loads(each.json)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            yield f"The trace of the kernel {each.kernel} is damaged."

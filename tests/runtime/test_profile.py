@@ -28,6 +28,9 @@ def test_every_launch_is_noted(tmp_path: Path) -> None:
         json.dumps(found.to_data())
         again = exe.profile(*inputs(), runs=1, peak=100.0, bandwidth=10.0)
         assert "peak" in str(again)
+        assert found.peak is not None
+        assert found.peak > 0  # measured, by the code itself
+        assert all(found.roofline(row) is not None for row in found.rows)
         assert [row.calls for row in again.rows] == [1] * len(found.rows)
 
 

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
 from plica.frontend.zoo import resnet
+from plica.ir.graph import Apply, Call, Function
 from plica.ir.module import Module
 from plica.ir.script import from_text
 from plica.pipeline import compile, lower
@@ -154,6 +157,47 @@ def test_editing_an_operator_compiles_the_kernels_that_contain_it(tmp_path: Path
     assert len(changed) == 1
     assert "sigmoid" in changed[0]
     assert compiled(after, store) == ()
+
+
+def edited(of: Module, number: int, into: str) -> Module:
+    """The module with one of its activations replaced."""
+    body = of.main_function().body
+    found = [each for each in post_order(body) if is_apply(each, "nn.relu")]
+    old = found[number]
+    assert isinstance(old, Apply)
+    new = Apply(into, old.args)
+    made = map_bottom_up(lambda node: new if node is old else node, of)
+    assert isinstance(made, Module)
+    return made
+
+
+def is_apply(node: Term, name: str) -> bool:
+    return isinstance(node, Apply) and node.op == name
+
+
+def groups_with(of: Module, name: str) -> int:
+    """How many distinct groups of a fused module contain an operator."""
+    calls = [each for each in post_order(of.main_function().body) if isinstance(each, Call)]
+    functions = dict.fromkeys(each.callee for each in calls if isinstance(each.callee, Function))
+    return sum(any(is_apply(node, name) for node in post_order(each)) for each in functions)
+
+
+def test_an_edit_of_a_resnet_compiles_the_groups_that_contain_it(tmp_path: Path) -> None:
+    store, here = Store(tmp_path), toolchain.host()
+    of = resnet(50, image=32, width=0.0625, classes=10)
+
+    def compiled(module: Module) -> tuple[int, int]:
+        lowered = lower(module, target=here)
+        made = units(lowered.program, lowered.plan, here, True, store).compiled
+        return len(made), groups_with(lowered.final, "nn.sigmoid")
+
+    every, none = compiled(of)
+    assert every > 20
+    assert none == 0
+    for number in (0, 10, 24, 48):
+        again, groups = compiled(edited(of, number, "nn.sigmoid"))
+        assert again == groups == 1
+    assert compiled(of) == (0, 0)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Access: elements of buffers read and written, one at a time or for all lanes at once.
 
-Neighbours are one vector; neighbours a few elements apart are picked from one; anything else is
+Neighbours are one vector; neighbours a few elements apart are picked from some; anything else is
 read lane by lane.  A load whose index may be outside its buffer is made only where it is inside.
 """
 
@@ -14,6 +14,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
 from plica.codegen.llvm.scalar import pack, unpack
+from plica.codegen.llvm.turn import Turner
 from plica.codegen.llvm.word import literal, memory
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -72,6 +73,8 @@ class Access:
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
+        self.turner = Turner(lanes)
+        self.width = 512  # bits of a vector
         self.places: dict[Buffer, Place] = {}
 
     def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
@@ -126,26 +129,81 @@ class Access:
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
     def _read(self, buffer: Buffer, at: Value, sound: bool) -> str:
-        lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
-        kind, align = memory(buffer.dtype), buffer.dtype.bytes
+        w, kind, align = self.lanes.w, memory(buffer.dtype), buffer.dtype.bytes
         if at.step is None:
             return self._gathered(buffer, at)
         if at.step == 0:
             return w.let(f"load {kind}, ptr {self.address(buffer, at, sound)}, align {align}")
         if at.step == 1:
-            place = self.address(buffer, at, sound)
-            return w.let(f"load <{n} x {kind}>, ptr {place}, align {align}")
+            return self._vector(buffer, self.address(buffer, at, sound), None)
         if abs(at.step) > APART:
-            return self._gathered(buffer, at)
-        # All from the first lane to the last lies inside the buffer, as both of them do.
-        width = abs(at.step) * (n - 1) + 1
+            turned = self._turned(buffer, at)
+            return self._gathered(buffer, at) if turned is None else turned
+        return self._picked(buffer, at, None)
+
+    def _picked(self, buffer: Buffer, at: Value, mask: str | None) -> str:
+        """Lanes a few elements apart: whole vectors are read, and the lanes picked from them.
+
+        All from the first lane to the last lies inside the buffer, as both of them do; the last
+        vector ends with the last lane, so nothing beyond is read.  With a mask, only elements of
+        lanes that take part are.
+        """
+        lanes, n = self.lanes, self.lanes.count
+        assert at.step is not None
+        step, many = abs(at.step), f"<{n} x {memory(buffer.dtype)}>"
         first = at if at.step > 0 else lanes.add(at, constant(at.step * (n - 1)))
-        place = self.address(buffer, first, False)
-        every = w.let(f"load <{width} x {kind}>, ptr {place}, align {align}")
-        start = 0 if at.step > 0 else width - 1
-        picked = ", ".join(f"i32 {start + at.step * lane}" for lane in range(n))
-        many = f"<{width} x {kind}>"
-        return w.let(f"shufflevector {many} {every}, {many} poison, <{n} x i32> <{picked}>")
+        found = "poison"
+        for start in sorted({min(n * part, step * (n - 1) + 1 - n) for part in range(step)}):
+            place = self.address(buffer, lanes.add(first, constant(start)), False)
+            lane_at = {at_: (start + at_) // step for at_ in range(n) if (start + at_) % step == 0}
+            some = mask
+            if mask is not None:
+                chosen = [lane_at.get(at_, n) for at_ in range(n)]
+                some = self._shuffled(f"<{n} x i1>", mask, "zeroinitializer", chosen)
+            read = self._vector(buffer, place, some)
+            where = {lane: n + at_ for at_, lane in lane_at.items()}
+            found = self._shuffled(many, found, read, [where.get(lane, lane) for lane in range(n)])
+        if at.step > 0:
+            return found
+        return self._shuffled(many, found, "poison", list(range(n - 1, -1, -1)))
+
+    def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
+        """Neighbours, in the lanes of a mask if there is one."""
+        w, n = self.lanes.w, self.lanes.count
+        one, align = memory(buffer.dtype), buffer.dtype.bytes
+        kind = f"<{n} x {one}>"
+        if mask is None:
+            return w.let(f"load {kind}, ptr {place}, align {align}")
+        name = f"@llvm.masked.load.v{n}{_SHORT.get(one, one)}.p0"
+        rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
+        return w.let(f"call {kind} {name}(ptr align {align} {place}, {rest})")
+
+    def _shuffled(self, kind: str, left: str, right: str, lanes: Sequence[int]) -> str:
+        """Lanes of two vectors, those of the second behind those of the first."""
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        mask = f"<{len(lanes)} x i32> <{order}>"
+        return self.lanes.w.let(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
+
+    def _turned(self, buffer: Buffer, at: Value) -> str | None:
+        """A column of a tile in registers, whose rows are vectors; None where it is none."""
+        n, size = self.lanes.count, buffer.dtype.bytes
+        step = at.step or 0
+        width = self.width // (8 * size)
+        whole = buffer.scope == "local" and not at.text and step > 0
+        if not whole or step % width or n & (n - 1) or n > width:
+            return None
+        if self.places[buffer].span % width:
+            return None
+        kind = memory(buffer.dtype)
+        number = at.plus % width
+        first = at.plus - number
+
+        def row(which: int) -> str:
+            place = self.address(buffer, constant(first + which * step), True)
+            return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
+
+        pointer, key = self.places[buffer].pointer, f"{first} {step} {n}"
+        return self.turner.column(pointer, key, number, (kind, width), row)
 
     def _gathered(self, buffer: Buffer, at: Value) -> str:
         w, n = self.lanes.w, self.lanes.count
@@ -170,15 +228,14 @@ class Access:
 
     def _masked(self, buffer: Buffer, at: Value, mask: str, sound: bool) -> str:
         """Read the lanes in which a condition holds."""
+        if at.step == 1:
+            return self._vector(buffer, self.address(buffer, at, sound), mask)
+        if at.step is not None and 1 < at.step <= APART:
+            return self._picked(buffer, at, mask)
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
-        kind = f"<{n} x {one}>"
-        short = _SHORT.get(one, one)
+        kind, short = f"<{n} x {one}>", _SHORT.get(one, one)
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
-        if at.step == 1:
-            place = self.address(buffer, at, sound)
-            name = f"@llvm.masked.load.v{n}{short}.p0"
-            return w.let(f"call {kind} {name}(ptr align {align} {place}, {rest})")
         pointer = self.places[buffer].pointer
         where = lanes.vector(at, i64)
         places = w.let(f"getelementptr {one}, ptr {pointer}, <{n} x i64> {where}")
@@ -210,6 +267,8 @@ class Access:
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         of, kind, align = buffer.dtype, memory(buffer.dtype), buffer.dtype.bytes
         at = self.linear(buffer, indices)
+        if buffer.scope == "local":
+            self.turner.forget(self.places[buffer].pointer)
         if not n:
             stored = pack(w, lanes.scalar(value), of)
             place = self.address(buffer, at, sound)

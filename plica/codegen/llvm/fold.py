@@ -56,7 +56,7 @@ def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
-        *helper.texts(helpers, target.has_half, target.has_fma),
+        *helper.texts(helpers, target.has_half, target.has_fma, target.has_scale),
         *("\n".join(each.lines) for each in texts.values()),
         *_Regions(program, plan, callees).functions(),
         clock.text(target.triple),
@@ -94,7 +94,9 @@ def alone(text: Text, name: str, target: Target) -> str:
         [
             f'target triple = "{target.triple}"',
             *declarations(dict(text.functions)),
-            *helper.texts(set(text.helpers), target.has_half, target.has_fma),
+            *helper.texts(
+                set(text.helpers), target.has_half, target.has_fma, target.has_scale
+            ),
             *([pool.DECLARATION] if text.shares else []),
             *lines,
             "",

@@ -38,6 +38,8 @@ LARGEST_EXPONENT: Final = 105
 # fmt: off
 EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
             0.0013942160876467824)                    # (exp(r) - 1 - r) / r^2,   |r| <= ln(2) / 2
+POWER    = (1.0, 0.9999997019767761, 0.4999914765357971, 0.16667650640010834,
+            0.041898176074028015, 0.008289499208331108)             # exp(r),     |r| <= ln(2) / 2
 EXP2     = (0.6931471824645996, 0.24022650718688965, 0.05550410971045494, 0.009618054144084454,
             0.0013333450770005584, 0.00015462613373529166, 1.5311234164983034e-05)
 #                                                       (2^r - 1) / r,            |r| <= 1/2
@@ -63,8 +65,9 @@ COS      = (0.0416666679084301, -0.00138888880610466, 2.4800561732263304e-05,
 class _Body:
     """The lines of a function under construction."""
 
-    def __init__(self, fused: bool) -> None:
+    def __init__(self, fused: bool, scales: bool) -> None:
         self.fused = fused
+        self.scales = scales
         self.lines: list[str] = []
 
     def let(self, text: str, of: DType | None) -> _Number:
@@ -184,22 +187,32 @@ def _power_of_two(exponent: _Number) -> _Number:
 
 
 def _scaled(x: _Number, exponent: _Number) -> _Number:
-    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by."""
+    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
+
+    In one where the machine has an instruction for it.
+    """
+    if x.body.scales:
+        return x.call("llvm.ldexp.f32.i32", f32, exponent)
     half = exponent.bitwise("ashr", 1)
     return x * _power_of_two(half) * _power_of_two(exponent - half)
 
 
 def _reduced(x: _Number) -> tuple[_Number, _Number]:
     """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
-    whole, n = _nearest(x, LOG2_E)
-    high = _fma(whole, x.number(-LN2_HIGH), x)
-    r = _fma(whole, x.number(-LN2_LOW), high)
+    r, n = _rest(x)
     return _fma(r * r, _polynomial(r, EXP), r), n
 
 
+def _rest(x: _Number) -> tuple[_Number, _Number]:
+    """`(r, n)` where x is `r + n log(2)` and |r| <= log(2) / 2."""
+    whole, n = _nearest(x, LOG2_E)
+    high = _fma(whole, x.number(-LN2_HIGH), x)
+    return _fma(whole, x.number(-LN2_LOW), high), n
+
+
 def _exp(x: _Number) -> _Number:
-    less_one, n = _reduced(x.at_most(89.0).at_least(-104.0))
-    return _scaled(less_one + 1.0, n)
+    r, n = _rest(x.at_most(89.0).at_least(-104.0))
+    return _scaled(_polynomial(r, POWER), n)
 
 
 def _exp2(x: _Number) -> _Number:
@@ -334,9 +347,13 @@ FORMULAS: Final[dict[str, Callable[[_Number], _Number]]] = {
 
 
 @lru_cache(maxsize=64)
-def text(name: str, fused: bool) -> str:
-    """The function `@plica.NAME.f32`; `fused` says that the machine multiplies and adds at once."""
-    body = _Body(fused)
+def text(name: str, fused: bool, scales: bool = False) -> str:
+    """The function `@plica.NAME.f32`.
+
+    `fused` says that the machine multiplies and adds at once, `scales` that it multiplies by powers
+    of two.
+    """
+    body = _Body(fused, scales)
     result = FORMULAS[name](_Number(body, "%x", f32))
     head = f"define internal float @plica.{name}.f32(float %x) alwaysinline {{"
     return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])

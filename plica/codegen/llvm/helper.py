@@ -236,7 +236,9 @@ define internal <{n} x double> @plica.turn.{part}.v{n}(<{n} x i32> %place) alway
 """
 
 
-def texts(names: Iterable[tuple[str, int]], has_half: bool, fused: bool) -> list[str]:
+def texts(
+    names: Iterable[tuple[str, int]], has_half: bool, fused: bool, scales: bool = False
+) -> list[str]:
     """The definitions of helpers, each for so many lanes, in a fixed order."""
     found: list[str] = []
     wanted = sorted(set(names))
@@ -246,11 +248,11 @@ def texts(names: Iterable[tuple[str, int]], has_half: bool, fused: bool) -> list
         kind = f"[{len(table)} x double]"
         found.append(f"@plica.turns.{part} = private unnamed_addr constant {kind} [{numbers}]\n")
         found += [(_TURNS if n else _TURN).format(part=part, n=n) for n in waves]
-    found += [widened(_text(name, has_half, fused), lanes) for name, lanes in wanted]
+    found += [widened(_text(name, has_half, fused, scales), lanes) for name, lanes in wanted]
     return found
 
 
-def _text(name: str, has_half: bool, fused: bool) -> str:
+def _text(name: str, has_half: bool, fused: bool, scales: bool) -> str:
     """A helper for one value."""
     family, _, which = name.partition(".")
     match family:
@@ -265,7 +267,7 @@ def _text(name: str, has_half: bool, fused: bool) -> str:
         case "floor":
             return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
         case "math":
-            return formula(which, fused)
+            return formula(which, fused, scales)
         case _:
             raise CompilerBug(f"There is no helper {name}.")
 

@@ -68,6 +68,24 @@ class Lanes:
             self._order.append(text)
         return found
 
+    def is_known(self, key: str) -> bool:
+        """Whether something is remembered by a key."""
+        return key in self._known
+
+    def recall(self, key: str) -> str:
+        """The name that is remembered by a key."""
+        return self._known[key]
+
+    def remember(self, key: str, name: str) -> None:
+        """Keep a name by a key that is no text of an instruction, while it is in reach."""
+        if key not in self._known:
+            self._order.append(key)
+        self._known[key] = name
+
+    def forget(self, key: str) -> None:
+        """Forget what is remembered by a key."""
+        self._known.pop(key, None)
+
     def mark(self) -> int:
         """Begin something whose values are out of reach after it."""
         return len(self._order)
@@ -75,7 +93,7 @@ class Lanes:
     def release(self, mark: int) -> None:
         """Forget what was written since a mark."""
         for text in self._order[mark:]:
-            del self._known[text]
+            self._known.pop(text, None)
         del self._order[mark:]
 
     # --- how a value is used -------------------------------------------------------------------

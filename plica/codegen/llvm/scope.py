@@ -7,12 +7,14 @@ was outside mattered is asked afterwards: it did if every guard above the load l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from plica.codegen.llvm.access import numbers
 from plica.codegen.llvm.around import Around
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
 from plica.codegen.lower.bound import FACTS, facts_of
 from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import Polynomial, polynomial
 from plica.ir.scalar import (
     And,
     Le,
@@ -25,7 +27,9 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
     Select,
+    index,
 )
+from plica.rewrite.index.context import conjuncts
 
 
 class Scope:
@@ -147,3 +151,26 @@ def negated(condition: Scalar) -> Scalar | None:
             return And(one, two) if one is not None and two is not None else one or two
         case _:
             return None
+
+
+@lru_cache(maxsize=4096)
+def more_than_inside(choice: Select) -> tuple[Scalar, ...]:
+    """What a condition asks beside that each index of the load it stands before is inside."""
+    load = choice.then
+    assert isinstance(load, Load)
+    known: list[Polynomial] = []
+    for place, size in zip(load.indices, numbers(load.buffer, load.buffer.shape), strict=True):
+        known += [_nonzero(place), _nonzero(index(size - 1) - place)]
+    return tuple(
+        [
+            each
+            for each in conjuncts(choice.condition)
+            if not isinstance(each, Lt | Le)
+            or _nonzero(each.right - each.left - (1 if isinstance(each, Lt) else 0)) not in known
+        ]
+    )
+
+
+def _nonzero(of: Scalar) -> Polynomial:
+    """The polynomial of an index, without what has no part in it."""
+    return {key: (atoms, count) for key, (atoms, count) in polynomial(of).items() if count}

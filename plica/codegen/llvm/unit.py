@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.llvm import pool, toolchain
+from plica.codegen.llvm import peak, pool, toolchain
 from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
 from plica.codegen.place import Plan
 from plica.codegen.program import Program
@@ -65,6 +65,7 @@ def units(
         shares = shares or bool(entry[0] & _SHARES)
         objects[name] = entry[1:]
     made = [_made(regions_text(program, plan, target, callees), target, store), *objects.values()]
+    made.append(_made(peak.text(target), target, store))
     if shares:
         head = f'target triple = "{target.triple}"\n'
         made.append(_made(head + pool.text(target.triple), target, store))

@@ -17,7 +17,7 @@ from plica.codegen.llvm.access import Access, nothing
 from plica.codegen.llvm.around import Around, Loop
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant
 from plica.codegen.llvm.scalar import multiply_add, operate
-from plica.codegen.llvm.scope import Scope, find, operands, outside, value_of
+from plica.codegen.llvm.scope import Scope, find, more_than_inside, operands, outside, value_of
 from plica.codegen.llvm.word import flag as flag_of
 from plica.codegen.llvm.word import literal, register
 from plica.codegen.llvm.writer import Writer
@@ -57,12 +57,12 @@ Action: TypeAlias = tuple[str, Scalar]
 class Values:
     """Emits values into a writer; knows the loops that are open and the buffers there are.
 
-    `fused` allows a product and a sum to be rounded once.
+    `fused` allows a product and a sum to be rounded once, and zeros to lose their sign.
     """
 
     def __init__(self, w: Writer, fused: bool = False) -> None:
         self.w = w
-        self.fused = fused
+        self.fused = w.signless = fused
         self.lanes = Lanes(w)
         self.around = Around(self.lanes)
         self.access = Access(self.lanes)
@@ -245,6 +245,8 @@ class Values:
                 return lanes.negated(*found)
             case Select() if found[0] in (TRUE, FALSE):
                 return found[1] if found[0] == TRUE else found[2]
+            case Select(_, Load(), Lit(value)) if value == 0 and str(value) != "-0.0":
+                return found[1] if self._says_inside(node) else None
             case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
                 return self._decided(node, left, right)
             case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
@@ -252,6 +254,13 @@ class Values:
                 return None if x is None or y is None else _folded(node, x, y)
             case _:
                 return None
+
+    def _says_inside(self, choice: Select) -> bool:
+        """Whether a condition says no more than that a load is inside: elsewhere that gives 0."""
+        return all(
+            isinstance(each, Lt | Le) and self._decided(each, each.left, each.right) == TRUE
+            for each in more_than_inside(choice)
+        )
 
     def _decided(self, node: Scalar, left: Scalar, right: Scalar) -> Value | None:
         """A comparison of integers whose outcome the loops around it tell."""

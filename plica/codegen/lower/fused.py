@@ -25,6 +25,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.nest import Finish, nest
+from plica.codegen.lower.row import Stage, rowed
 from plica.core.binding import substitute
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.digest import digest
@@ -37,20 +38,25 @@ from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar, index
 from plica.ir.tensor import Compute
 from plica.ir.type import TensorType, Type
-from plica.rewrite.fuse.decide import moved
-from plica.rewrite.fuse.group import is_small, labelled
+from plica.rewrite.fuse.decide import Group, Limits, decide, moved
+from plica.rewrite.fuse.group import called, is_small, labelled
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading, with_parts
+from plica.rewrite.fuse.row import with_rows
 from plica.runtime.error import UnsupportedError
 
 SPELLED: Final = 4
 """How many operators the name of a kernel spells out."""
+
+ALL: Final = Limits(size=1 << 30, depth=1 << 30)
+"""What was fused once is looked at as a whole."""
 
 
 @frozen(eq=False)
 class Fused:
     """A kernel: the digest of it, which parameters it reads, and the operators in it.
 
-    The tensor expression it was made of, and the finish, are what schedules begin with.
+    The tensor expression it was made of, and the finish, are what schedules begin with.  A kernel
+    that goes through rows in several stages has those, the last of which is also told by itself.
     """
 
     kernel: Kernel
@@ -59,6 +65,9 @@ class Fused:
     source: str
     compute: Compute
     finish: Finish | None
+    stages: tuple[Stage, ...] = ()
+    rows: int = 0
+    """How many of their first axes the stages share."""
 
 
 def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
@@ -87,6 +96,10 @@ def fused(function: Function) -> Fused:
     params = {param: _buffer(param.name, param.type) for param in function.params}
     anchor = next((value for value, of in made.items() if of.reduces), None)
     sink = made[function.body]
+    if anchor is not None and anchor is not function.body:
+        group = with_rows(decide(function.body, ALL)).groups[function.body]
+        if group.stages and len(group.spots) == len(order):
+            return _staged(function, group, params, order)
     finish: Finish | None = None
     if anchor is None or anchor is function.body:
         body = _composed(order, made, params, {function.body: sink.identity}, {})
@@ -109,6 +122,36 @@ def fused(function: Function) -> Fused:
     buffers = list(params.values())
     read = tuple([buffers.index(each) for each in kernel.params[: kernel.inputs]])
     return Fused(kernel, digest(kernel), read, _source(order), compute, finish)
+
+
+def _staged(
+    function: Function, group: Group, params: dict[Var, Buffer], order: Sequence[Expr]
+) -> Fused:
+    """The kernel of a function that goes through rows in stages."""
+    made: dict[Expr, Buffer] = {**params}
+    stages: list[Stage] = []
+    for number, each in enumerate(group.stages):
+        inner, args = called(each)
+        one = fused(inner)
+        result = _buffer(Name("stage", number), type_of(each.sink))
+        own = one.kernel.params[: one.kernel.inputs]
+        instead = {buffer: made[args[read]] for buffer, read in zip(own, one.reads, strict=True)}
+        stages.append(Stage(one.compute, one.finish, result).reading(instead))
+        made[each.sink] = result
+    used = {buffer for each in stages for buffer in each.compute.inputs}
+    inputs = [(n, buffer) for n, buffer in enumerate(params.values()) if buffer in used]
+    kernel = rowed(stages, group.rows, tuple([buffer for _, buffer in inputs]))
+    last = stages[-1]
+    return Fused(
+        kernel,
+        digest(kernel),
+        tuple([number for number, _ in inputs]),
+        _source(order),
+        last.compute,
+        last.finish,
+        tuple(stages),
+        group.rows,
+    )
 
 
 def _values(root: Expr) -> list[Expr]:

@@ -81,7 +81,7 @@ def nest(of: Compute, finish: Finish | None = None) -> Kernel:
     if finish is not None:
         shape, dtype = finish.shape, dtype_of(finish.value)
     out = Buffer(fresh(Name("out"), {each.name for each in of.inputs}), shape, dtype)
-    body = _elements(of, out, finish)
+    body = elements(of, out, finish)
     return Kernel((), (*of.inputs, out), len(of.inputs), body)
 
 
@@ -101,11 +101,12 @@ class _Walk:
     """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
 
 
-def _elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
+def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
+    """The loops that fill a buffer with the elements of a tensor."""
     walk = _walk(of, finish)
     reductions = exposed(walk.body)
     if not reductions:
-        return _loops(walk.loops, _last(walk.body, walk, out, finish), walk.kind)
+        return loops_around(walk.loops, _last(walk.body, walk, out, finish), walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     used = {out.name, *(each.name for each in of.inputs)}
@@ -124,19 +125,22 @@ def _elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
         first = Store(cell.buffer, cell.indices, start(dtype_of(each)))
         again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
         around = tuple(zip(each.axes, each.extents, strict=True))
-        steps += [_loops(inner, first, walk.kind), _loops((*around, *inner), again, walk.kind)]
+        steps += [
+            loops_around(inner, first, walk.kind),
+            loops_around((*around, *inner), again, walk.kind),
+        ]
     if cells[0].buffer is not out or finish is not None:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        steps.append(_loops(inner, _last(value, walk, out, finish), walk.kind))
+        steps.append(loops_around(inner, _last(value, walk, out, finish), walk.kind))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
             stmt = Alloc(cell.buffer, stmt)
-    return _loops(outer, stmt)
+    return loops_around(outer, stmt)
 
 
 def _in_place(of: Compute, reduction: Reduce, out: Buffer, finish: Finish | None) -> bool:
@@ -312,9 +316,10 @@ def _is_row(body: Scalar, axis: ScalarVar) -> bool:
     return True
 
 
-def _loops(
+def loops_around(
     around: Sequence[tuple[ScalarVar, Scalar]], inside: Stmt, innermost: LoopKind = "serial"
 ) -> Stmt:
+    """A statement in loops, the innermost of some kind."""
     kind = innermost
     for var, extent in reversed(around):
         inside = For(var, extent, kind, inside)

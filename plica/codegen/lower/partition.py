@@ -10,7 +10,8 @@
 
 The part in the middle, where most iterations are, asks no guard that the cut is about.  A guard
 `i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
-so the inner ones of the middle part have nothing left to cut.
+so the inner ones of the middle part have nothing left to cut.  A loop with the annotation
+`cut_choices` is cut at the conditions of choices between values as well.
 
 Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
 """
@@ -35,10 +36,23 @@ from plica.codegen.lower.statement import (
 )
 from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
 from plica.ir.dim import from_polynomial, known, polynomial
 from plica.ir.dtype import i64
-from plica.ir.loop import Bind, Branch, For, Kernel, Seq, Stmt, substatements
-from plica.ir.scalar import And, Eq, Le, Lt, Max, Min, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop import Bind, Branch, For, Kernel, Seq, Stmt, Store, annotated, substatements
+from plica.ir.scalar import (
+    And,
+    Eq,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.rewrite.index import Context
 from plica.rewrite.index.context import FALSE, TRUE, conjuncts
 from plica.schedule.around import simple
@@ -93,7 +107,8 @@ def _parts(loop: For, cut: Cut) -> tuple[Stmt, ...]:
         if count is None or count > 0:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
             here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
-            found.append(For(loop.var, extent, loop.kind, here, loop.annotations))  # type: ignore[arg-type]  # a term keeps its sort
+            notes = annotated(loop.annotations, cut_choices=None)
+            found.append(For(loop.var, extent, loop.kind, here, notes))  # type: ignore[arg-type]  # a term keeps its sort
     return tuple(found)
 
 
@@ -194,6 +209,7 @@ def _bound(
 def _guards(loop: For, context: Context) -> Iterator[tuple[Scalar, Context, frozenset[ScalarVar]]]:
     """The conditions inside a loop that depend on it, what is known there, variables inside."""
     seen: set[tuple[Stmt, Context]] = set()
+    choices = dict(loop.annotations).get("cut_choices") is True
     around = contexts(loop, context)[0]
     stack: list[tuple[Stmt, Context, frozenset[ScalarVar]]] = [(loop.body, around, frozenset())]
     while stack:
@@ -201,8 +217,12 @@ def _guards(loop: For, context: Context) -> Iterator[tuple[Scalar, Context, froz
         if (stmt, here) in seen:
             continue
         seen.add((stmt, here))
-        if isinstance(stmt, Branch):
-            for each in conjuncts(stmt.condition):
+        conditions = [stmt.condition] if isinstance(stmt, Branch) else []
+        if choices and isinstance(stmt, Store):
+            nodes = post_order(stmt.value)
+            conditions = [node.condition for node in nodes if isinstance(node, Select)]
+        for condition in conditions:
+            for each in conjuncts(condition):
                 if loop.var in free_vars(each) and not reads_memory(each):
                     yield each, here, inner
         if isinstance(stmt, For | Bind):

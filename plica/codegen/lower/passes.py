@@ -21,6 +21,7 @@ from plica.codegen.lower.compact import compact
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
+from plica.codegen.lower.in_place import in_place
 from plica.codegen.lower.narrow import narrow
 from plica.codegen.lower.once import once
 from plica.codegen.lower.partition import partition
@@ -38,6 +39,7 @@ from plica.runtime.error import Diagnostic, InputError
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")
 GPU: Final[tuple[Target, ...]] = ("gpu",)
+CPU: Final[tuple[Target, ...]] = ("cpu",)
 
 
 @frozen
@@ -65,6 +67,7 @@ LOWER: Final[tuple[Lowering, ...]] = (
     Lowering("partition",       "Guards leave the middle of loops.",               partition),
     Lowering("unroll",          "Loops that ask for it are written out.",          unroll),
     Lowering("tidy-again",      "What was cut and copied becomes simple.",         tidy),
+    Lowering("in-place",        "Rows are kept where the result goes.",            in_place, CPU),
     Lowering("vectorise",       "Loops over lanes have a number of them.",         vectorise),
     Lowering("flatten",         "Buffers have one axis.",                          flatten),
     Lowering("reuse",           "Buffers share memory.",                           reuse),

@@ -19,23 +19,30 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.codegen.lower.fused import Fused, fused
+from plica.codegen.lower.nest import Finish
 from plica.codegen.lower.passes import lower
+from plica.codegen.program import Origin
 from plica.codegen.target import Target
 from plica.core.digest import digest
 from plica.ir.graph import Const, Function, const
 from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer
+from plica.ir.tensor import Compute
 from plica.schedule.default import Machine, Packing, Work, default_schedule, formed
+from plica.schedule.default.row import Chain, chain_form
 
 
 @frozen(eq=False)
 class Scheduled:
-    """A lowered kernel, the digest of it, which inputs it wants packed, and its scratch memory."""
+    """A lowered kernel, the digest of it, which inputs it wants packed, its scratch memory, and
+    what it was before.
+    """
 
     kernel: Kernel
     digest: str
     packings: tuple[Packing, ...]
     scratch: tuple[Buffer, ...]
+    origin: Origin
 
 
 def machine_of(target: Target) -> Machine:
@@ -49,20 +56,34 @@ def scheduled(
     function: Function, constant: tuple[bool, ...], machine: Machine, reassociates: bool
 ) -> Scheduled | None:
     """The kernel of a primitive function; `constant` says which of what it reads is known now."""
-    found = formed(work_of(fused(function)), constant, machine, reassociates=reassociates)
+    whole = fused(function)
+    if whole.stages:
+        found = chain_form(chain_of(whole), machine) if reassociates else None
+    else:
+        found = formed(work_of(whole), constant, machine, reassociates=reassociates)
     made = None if found is None else default_schedule(found.kernel, machine)
     if found is None or made is None:
         return None
     kernel = lower(made[1], "cpu")
-    return Scheduled(kernel, digest(kernel), found.packings, found.scratch)
+    origin = Origin(found.kernel, made[0])
+    return Scheduled(kernel, digest(kernel), found.packings, found.scratch, origin)
 
 
 def work_of(of: Fused) -> Work:
     """What a fused kernel does, as schedules begin with it."""
-    end = of.finish
+    return _work(of.compute, of.finish)
+
+
+def chain_of(of: Fused) -> Chain:
+    """The stages of a fused kernel that has several."""
+    stages = [(_work(each.compute, each.finish), each.result) for each in of.stages]
+    return Chain(tuple(stages), of.rows, of.kernel.params[: of.kernel.inputs])
+
+
+def _work(compute: Compute, end: Finish | None) -> Work:
     if end is None:
-        return Work(of.compute)
-    return Work(of.compute, end.reduced, end.shape, end.indices, end.value)
+        return Work(compute)
+    return Work(compute, end.reduced, end.shape, end.indices, end.value)
 
 
 def packed(of: Const, packing: Packing) -> Const:

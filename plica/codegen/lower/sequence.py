@@ -17,7 +17,17 @@ from attrs import frozen
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Scheduled, packed, scheduled
-from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Space, Step
+from plica.codegen.program import (
+    Choose,
+    Copy,
+    Force,
+    Launch,
+    Origin,
+    Program,
+    Slot,
+    Space,
+    Step,
+)
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.ir.dim import known
 from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Project, Tuple, Var
@@ -109,6 +119,7 @@ class _Launch:
     reads: tuple[Expr, ...]
     targets: tuple[int, ...]
     source: str
+    term: Expr
 
 
 @frozen
@@ -148,6 +159,7 @@ class _Maker:
         self.steps: list[list[tuple[int, _Pending]]] = [[]]
         self.copies: list[list[_Copy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
+        self.origins: dict[str, Origin] = {}  # how scheduled kernels came about, by digest
 
     def program(self, params: tuple[Var, ...], body: Expr) -> Program:
         """The whole: steps from the last to the first, so that all uses of each are known."""
@@ -176,6 +188,7 @@ class _Maker:
             entry=0,
             constants=tuple(self.constants),
             thunks=tuple(self.thunks),
+            origins=tuple([self.origins.get(key) for key in self.kernels]),
         )
 
     def place(self, step: Expr, index: int) -> None:
@@ -213,6 +226,7 @@ class _Maker:
         made = self.scheduled(function, reads)
         if made is not None:
             kernel, key = made.kernel, made.digest
+            self.origins.setdefault(key, made.origin)
             for each in made.packings:
                 of = shown(reads[each.input])
                 assert isinstance(of, Const)
@@ -220,7 +234,7 @@ class _Maker:
             targets = [*[self.scratch(each) for each in made.scratch], target]
         for read in reads:
             self.need(read, region)
-        launch = _Launch(kernel, key, tuple(reads), tuple(targets), found.source)
+        launch = _Launch(kernel, key, tuple(reads), tuple(targets), found.source, step)
         self.steps[region].append((index, launch))
 
     def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
@@ -304,10 +318,10 @@ class _Maker:
 
     def finish(self, step: _Pending) -> Step:
         match step:
-            case _Launch(kernel, key, reads, targets, source):
+            case _Launch(kernel, key, reads, targets, source, term):
                 args = (*(self.where(read) for read in reads), *targets)
                 found = self.kernels.setdefault(key, (len(self.kernels), kernel, source))
-                return Launch(found[0], args, source)
+                return Launch(found[0], args, source, term)
             case _Choose(condition, then, orelse):
                 return Choose(self.where(condition), then, orelse)
             case Force():

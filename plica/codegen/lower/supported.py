@@ -40,8 +40,11 @@ from plica.ir.type import (
 from plica.runtime.error import Diagnostic, Place
 
 
-def unsupported(module: Module) -> tuple[Diagnostic, ...]:
-    """Everything in an inferred module that cannot be compiled yet, in a fixed order."""
+def unsupported(module: Module, sizes_come: bool = False) -> tuple[Diagnostic, ...]:
+    """Everything in an inferred module that cannot be compiled yet, in a fixed order.
+
+    Where `sizes_come` with a call, symbolic dims of inputs and outputs are no fault.
+    """
     if module.main is None:
         message = "The module has no main function to compile."
         hint = "Define a function, or say which one is the main."
@@ -51,7 +54,7 @@ def unsupported(module: Module) -> tuple[Diagnostic, ...]:
     if not isinstance(main, Function):
         return (_refuse("The main definition is not a graph function.", str(module.main.name)),)
     uses = _uses(module.main, table)
-    found = [*_interface(main)]
+    found = [*_interface(main, sizes_come)]
     for name in uses:
         value = table[name]
         label = str(name.name)
@@ -68,22 +71,23 @@ def unsupported(module: Module) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _interface(main: Function) -> Iterator[Diagnostic]:
+def _interface(main: Function, sizes_come: bool) -> Iterator[Diagnostic]:
     for param in main.params:
         label = str(param.name)
-        for problem in _problems(param.type):
+        for problem in _problems(param.type, sizes_come):
             yield _refuse(f"The input {label!r} {problem}.", label, str(param.type))
-    for problem in _problems(main.ret):
+    for problem in _problems(main.ret, sizes_come):
         yield _refuse(f"The output {problem}.", None, str(main.ret))
 
 
-def _problems(type: Type | None) -> dict[str, None]:
+def _problems(type: Type | None, sizes_come: bool) -> dict[str, None]:
     """What is wrong with the type of an input or output, each thing once."""
     match type:
         case TensorType():
-            return {} if static_shape(type) is not None else {"has a symbolic dim": None}
+            fine = sizes_come or static_shape(type) is not None
+            return {} if fine else {"has a symbolic dim": None}
         case TupleType(items):
-            return {problem: None for item in items for problem in _problems(item)}
+            return {problem: None for item in items for problem in _problems(item, sizes_come)}
         case FuncType():
             return {"is a function": None}
         case TypeVar():

@@ -126,9 +126,11 @@ def _greatest(a: Term, b: Term) -> Term | None:
 
 
 def _gather(node: Node, data: Array, indices: Array) -> Array | None:
-    if any(not isinstance(each, int) for each in indices.flat):
+    axis = node.integer("axis", 0)
+    size = data.shape[axis]
+    if any(not isinstance(each, int) or not -size <= each < size for each in indices.flat):
         return None
-    return np.asarray(np.take(data, indices.astype(np.int64), axis=node.integer("axis", 0)), object)
+    return np.asarray(np.take(data, indices.astype(np.int64), axis=axis), object)
 
 
 def _squeeze(node: Node, data: Array, axes: Array | None = None) -> Array:

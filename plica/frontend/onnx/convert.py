@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from plica.core.diagnostic import EvaluationError, IllTyped, Malformed
+from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.expand import bound_nodes, definition
+from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.node import Node, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
@@ -47,8 +49,9 @@ class Unknown(Exception):
 class Converter:
     """Reads nodes; `errors` holds what was refused on the way."""
 
-    def __init__(self, folder: Path | None, functions: Functions) -> None:
+    def __init__(self, folder: Path | None, functions: Functions, recursion: bool = True) -> None:
         self.folder, self.functions = folder, functions
+        self.recursion = recursion
         self.errors: list[PlicaError] = []
         self._left = MOST_NODES
         self._depth = 0
@@ -61,11 +64,7 @@ class Converter:
         for proto in ordered(list(nodes), scope, prefix):
             self._left -= self._depth > 0  # what the file itself holds is no surprise
             if self._left < 0:
-                message = "The model has too many nodes once loops and functions are written out."
-                place = Place(node=prefix + name_of(proto))
-                raise UnsupportedError(
-                    Diagnostic("too-large", message, place, f"at most {MOST_NODES}")
-                )
+                raise too_many(prefix + name_of(proto))
             outputs = self._outputs(proto, scope, opsets, prefix)
             for at, name in enumerate(proto.output):
                 if name:
@@ -109,6 +108,7 @@ class Converter:
         ]
         for each in values:
             type_of(each.expr)  # an ill-typed term is refused here, where the node is known
+            _check_size(each, node)
         if len(values) == 1 and not isinstance(values[0].expr, Const):
             return [shape_arithmetic(node, values[0])]
         return split_arithmetic(node, values)
@@ -170,6 +170,45 @@ class Converter:
         """A name that no variable has."""
         self._names += 1
         return f"{hint}.{self._names}"
+
+
+def too_many(place: str) -> UnsupportedError:
+    """The refusal of a model that is too long once it is written out."""
+    message = "The model has too many nodes once loops and functions are written out."
+    expected = f"at most {MOST_NODES}"
+    return UnsupportedError(Diagnostic("too-large", message, Place(node=place), expected))
+
+
+def check_expansion(graph: GraphProto, functions: Functions) -> None:
+    """Refuse functions that call functions that call … before any is written out."""
+    sizes: dict[tuple[str, str, str], int] = {}
+    for first in functions:
+        stack = [(first, False)]
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                sizes[name] = sum(sizes.get(call, 1) for call in _calls(functions[name].node))
+            elif name not in sizes:
+                sizes[name] = 0  # until it is known; one that calls itself is refused elsewhere
+                stack.append((name, True))
+                stack += [(call, False) for call in _calls(functions[name].node)
+                          if call in functions and call not in sizes]  # fmt: skip
+    for node, before in every_node(graph.node):
+        call = (domain_of(node), node.op_type, node.overload)
+        if sizes.get(call, 0) > MOST_NODES:
+            raise too_many(before + name_of(node))
+
+
+def _calls(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, str, str]]:
+    return ((domain_of(each), each.op_type, each.overload) for each, _ in every_node(nodes))
+
+
+def _check_size(value: Value, node: Node) -> None:
+    """Refuse what no memory holds: a few bytes of a file may ask for it."""
+    count = size_of(value.expr)
+    if count is not None and count * value.type.dtype.bytes > MOST_BYTES:
+        said = too_large(str(value.type))
+        raise UnsupportedError(replace(said, place=Place(node=node.place)))
 
 
 def _folded(expr: Expr, node: Node) -> Expr:
@@ -237,7 +276,8 @@ def unsupported_operator(proto: NodeProto, domain: str, place: str) -> Unsupport
 def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
     """What is said of an operator that there is no row for."""
     name = f"{domain}.{proto.op_type}" if domain else proto.op_type
-    message = f"The operator {name} is not supported."
+    reason = REASONS.get(proto.op_type) if domain == "" else None
+    message = f"The operator {name} is not supported{f': {reason}' if reason else ''}."
     hint = "docs/onnx.md lists the operators that are."
     return Diagnostic("unsupported", message, Place(node=place), None, name, hint)
 

@@ -39,6 +39,7 @@ from plica.core.name import Name
 from plica.frontend.onnx.convert import (
     Converter,
     Scope,
+    check_expansion,
     domain_of,
     every_node,
     initialisers,
@@ -46,9 +47,10 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.expand import has_definition
+from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, name_of
-from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import TABLE
 from plica.frontend.onnx.value import Value
 from plica.ir.dim import dim_var
@@ -77,12 +79,27 @@ def from_onnx(
     `dims` gives numbers for symbolic dims, `fixed` values for inputs, which then are none: a shape
     or an axis that is an input of the model must be known when it is read.
     """
-    opened = open_model(source)
+    return from_opened(open_model(source), dims, fixed)
+
+
+def from_opened(
+    opened: Opened,
+    dims: Mapping[str, int] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    recursion: bool = True,
+) -> Module:
+    """The module of a model that was opened before: `from_onnx` once more, with other sizes.
+
+    Without `recursion` a loop of unknown length needs the values of the inputs that decide it.
+    """
     with paused():
-        return _imported(opened, dict(dims or {}), dict(fixed or {}))
+        return imported(opened, dict(dims or {}), dict(fixed or {}), recursion)[0]
 
 
-def _imported(opened: Opened, dims: dict[str, int], fixed: dict[str, Any]) -> Module:
+def imported(
+    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], recursion: bool
+) -> tuple[Module, Mapping[str, Value | None]]:
+    """The module of a model, and what each name of its graph came to be."""
     model, graph = opened.model, opened.model.graph
     functions = {
         ("" if each.domain == "ai.onnx" else each.domain, each.name, each.overload): each
@@ -91,6 +108,7 @@ def _imported(opened: Opened, dims: dict[str, int], fixed: dict[str, Any]) -> Mo
     opsets = opset_versions(model.opset_import)
     _check_versions(opsets)
     _check_operators(graph, functions, opsets)
+    check_expansion(graph, functions)
     stored = initialisers(graph, opened.folder)
     declared = [each for each in graph.input if each.name not in stored]
     shapes = _Shapes(declared, dims)
@@ -113,11 +131,11 @@ def _imported(opened: Opened, dims: dict[str, int], fixed: dict[str, Any]) -> Mo
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = Converter(opened.folder, functions)
+    converter = Converter(opened.folder, functions, recursion)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    return _module(graph, params, scope)
+    return _module(graph, params, scope), scope
 
 
 def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
@@ -191,7 +209,7 @@ def _check_operators(
             ):
                 wrong.append(missing(node, domain, before + name_of(node)))
     if wrong:
-        raise UnsupportedError(wrong[0], *wrong[1:], *lost)
+        raise MissingOperators(wrong[0], *wrong[1:], *lost)
     if lost:
         raise Malformed(lost[0], *lost[1:])
 
@@ -247,6 +265,14 @@ class _Shapes:
             message = f"The number of axes of the input {info.name!r} is not known."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, Place(node=info.name), "a shape", "none")
+            )
+        if len(of.shape.dim) > MOST_AXES:
+            message = f"The input {info.name!r} has too many axes."
+            found = str(len(of.shape.dim))
+            raise UnsupportedError(
+                Diagnostic(
+                    "unsupported", message, Place(node=info.name), f"at most {MOST_AXES}", found
+                )
             )
         sizes: list[Scalar] = []
         for at, dim in enumerate(of.shape.dim):

@@ -21,7 +21,7 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
-from plica.frontend.onnx.storage import Array, array_of
+from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
 from plica.frontend.onnx.value import Value
 from plica.ir.dim import known
 from plica.ir.graph import Expr, Var
@@ -41,6 +41,10 @@ _KINDS: Final = {
 
 class Bodies(Protocol):
     """Who reads the graphs inside of nodes."""
+
+    @property
+    def recursion(self) -> bool:
+        """Whether a loop of unknown length may become a function that calls itself."""
 
     def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
         """The outputs of a graph inside a node on given inputs."""
@@ -150,8 +154,11 @@ class Node:
             self.malformed(message, "one element", f"shape {numbers.shape}")
         return numbers.reshape(-1)[0].item()
 
-    def vector(self, at: int) -> list[Scalar | int]:
-        """The integers of an input of rank 1: numbers, or terms in symbolic dims."""
+    def vector(self, at: int, most: int = 2 * MOST_AXES) -> list[Scalar | int]:
+        """The integers of an input of rank 1: numbers, or terms in symbolic dims.
+
+        They speak of axes, or of both ends of each; where they do not, there may be more of them.
+        """
         value = self.need(at)
         found = value.terms()
         if found is None:
@@ -159,20 +166,27 @@ class Node:
         if found.ndim > 1:
             message = f"Input {at} of {self.proto.op_type} must be a vector."
             self.malformed(message, "rank 1", f"rank {found.ndim}")
+        if found.size > most:
+            message = f"Input {at} of {self.proto.op_type} holds too many numbers."
+            self.unsupported(message, f"at most {most}", str(found.size))
         return list(found.reshape(-1))
 
-    def whole(self, at: int) -> list[int]:
+    def whole(self, at: int, most: int = 2 * MOST_AXES) -> list[int]:
         """The integers of an input of rank 1, which must be numbers."""
-        found = self.vector(at)
+        found = self.vector(at, most)
         if not all(isinstance(each, int) for each in found):
             self._unknown(at, self.need(at))
         return [int(each) for each in found]  # type: ignore[arg-type]  # all are int by now
 
     def _unknown(self, at: int, value: Value) -> NoReturn:
+        self.undecided(f"Input {at} of {self.proto.op_type}", value)
+
+    def undecided(self, what: str, value: Value) -> NoReturn:
+        """Something must be known to read the model, and depends on what it is run on."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
-        what = f"Input {at} of {self.proto.op_type} is only known when the model runs"
         named = ", ".join(map(repr, inputs))
-        message = f"{what}; it depends on {named}." if inputs else f"{what}."
+        known_late = f"{what} is only known when the model runs"
+        message = f"{known_late}; it depends on {named}." if inputs else f"{known_late}."
         hint = "Give values for these inputs, or sizes for symbolic dims: from_onnx(…, fixed=…)."
         place = Place(node=self.place)
         raise NeedsValue(
@@ -271,6 +285,11 @@ class Node:
         assert self._bodies is not None
         return self._bodies.body(self, graph, given)
 
+    @property
+    def may_recurse(self) -> bool:
+        """Whether a loop of unknown length may become a function that calls itself."""
+        return self._bodies is not None and self._bodies.recursion
+
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
         assert self._bodies is not None
@@ -309,10 +328,12 @@ class Node:
 
 _REQUIRED: Final = object()
 
+LONGEST_NAME: Final = 200
+"""So much of a name is said in messages; a file may hold names of any length."""
+
 
 def name_of(proto: NodeProto) -> str:
     """What a node is called in messages; without a name, after what it makes."""
-    if proto.name:
-        return proto.name
     made = next((name for name in proto.output if name), "")
-    return f"{proto.op_type}({made})"
+    found: str = proto.name or f"{proto.op_type}({made})"
+    return found if len(found) <= LONGEST_NAME else f"{found[:LONGEST_NAME]}…"

@@ -41,6 +41,10 @@ _FIELDS: Final = {
 # fmt: on
 
 
+MOST_AXES: Final = 64
+"""Tensors of more axes are refused; numpy has no others either."""
+
+
 def dtype_of(number: int, place: str) -> DType:
     """The element type of a number of the format."""
     found = DTYPES.get(number)
@@ -62,6 +66,12 @@ def array_of(tensor: TensorProto, folder: Path | None, place: str | None = None)
     place = place or tensor.name or "a constant"
     dtype = dtype_of(tensor.data_type, place)
     shape = tuple(tensor.dims)
+    if len(shape) > MOST_AXES:
+        message = "A stored tensor has too many axes."
+        found = f"{len(shape)} axes"
+        place_ = Place(node=place)
+        expected = f"at most {MOST_AXES}"
+        raise UnsupportedError(Diagnostic("unsupported", message, place_, expected, found))
     if any(size < 0 for size in shape):
         _refuse(place, "A stored tensor has a negative size.", "sizes of 0 or more", str(shape))
     if tensor.HasField("segment"):

@@ -11,6 +11,7 @@ from typing import Final
 from plica.frontend.onnx.row import (
     control,
     create,
+    detect,
     elementwise,
     index,
     linear,
@@ -41,4 +42,5 @@ TABLE: Final[dict[str, Row]] = {
     **control.TABLE,
     **signal.TABLE,
     **sample.TABLE,
+    **detect.TABLE,
 }

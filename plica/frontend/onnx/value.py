@@ -23,7 +23,7 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.dim import known, normal_dim
 from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Const, Expr, Function, Var, const
+from plica.ir.graph import Apply, Call, Const, Expr, Function, Var, const
 from plica.ir.infer import infer, type_of
 from plica.ir.interpret import interpret
 from plica.ir.module import module
@@ -35,8 +35,8 @@ Array = np.ndarray[Any, Any]
 SMALL: Final = 1 << 12
 """Constants of at most so many elements are computed at once."""
 
-LARGE: Final = 1 << 24
-"""Constants of more elements are not computed even where their value is asked for."""
+LARGE: Final = 1 << 22
+"""What takes more elements on the way is not computed even where its value is asked for."""
 
 
 @attrs.frozen(eq=False)
@@ -104,12 +104,16 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
     count = size_of(expr)
     if isinstance(expr, Const) or count is None or count > most or free_vars(expr):
         return expr
-    # A small result may be cut out of what no memory holds.
-    parts = [size_of(each) for each in post_order(expr) if isinstance(each, Apply)]
-    if any(size is not None and size > LARGE for size in parts):
+    # A small result may be cut out of what no memory holds, or be a long way off; a loop may
+    # never end.
+    whole = list(post_order(expr))
+    parts = [size_of(each) for each in whole if isinstance(each, Apply)]
+    if sum(size for size in parts if size is not None) > LARGE:
+        return expr
+    if any(isinstance(each, Call) for each in whole):
         return expr
     main = Var(Name("main"), None)
-    whole = infer(module({main: Function((), (), (), None, expr)}, main))
+    alone = infer(module({main: Function((), (), (), None, expr)}, main))
     of = type_of(expr)
     assert isinstance(of, TensorType)
-    return const(interpret(whole), of.dtype)
+    return const(interpret(alone), of.dtype)

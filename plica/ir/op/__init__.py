@@ -23,6 +23,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     reduction,
     repeat,
     shape,
+    winograd,
 )
 from plica.ir.operator import Attribute, Mismatch, Operator, aliases, find, names, register
 

@@ -131,17 +131,18 @@ def _transpose_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -
             own = index(0) if known(outputs) == 1 else FloorMod(o, outputs)
             channel = plus(times(group, per_group), c)
         places: list[Scalar] = []
+        taps: list[Scalar] = []  # between pixels there is nothing, not a zero times a weight
         checks: list[Scalar] = []
         for window, a, b, size in zip(sliding, at, inner, x.shape[2:], strict=True):
             reached = plus(a, window.before) - times(b, window.dilation)
             stride = index(window.stride)
             place = reached if window.stride == 1 else FloorDiv(reached, stride)
             if window.stride > 1:
-                checks.append(Eq(FloorMod(reached, stride), index(0)))
+                taps.append(Eq(FloorMod(reached, stride), index(0)))
             checks += [Le(index(0), place), Lt(place, size)]
             places.append(place)
-        value = guarded(checks, x[(n, channel, *places)], Lit(0, x.dtype))
-        return value, weight[(channel, own, *inner)]
+        value = guarded([*taps, *checks], x[(n, channel, *places)], Lit(0, x.dtype))
+        return value, guarded(taps, weight[(channel, own, *inner)], Lit(0, x.dtype))
 
     extents = (per_group, *weight.shape[2:])
     return sum_of_products((x, weight), out.shape, extents, factors)

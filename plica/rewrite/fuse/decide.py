@@ -7,6 +7,7 @@ that group, and none of its work would be done twice:
               it has elements, or it is cheap
     epilogue  it reduces (a sum, a convolution); it is computed first, element by element, and its
               users with it: they read exactly the element at hand.  A group reduces once.
+    row       it is computed before its users, row by row (`plica.rewrite.fuse.row`)
 
 Values are looked at users first, so the sink post-dominates its group by construction, groups are
 disjoint, and they cannot need one another in a circle.  Everything is said of every edge: fused or
@@ -39,7 +40,7 @@ from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, r
 from plica.rewrite.graph.walk import operands
 
 Reason = Literal[
-    "inlined", "epilogue",
+    "inlined", "epilogue", "row",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
     "repeated", "reread", "reordered", "moved", "two-reductions", "size", "depth",
 ]  # fmt: skip
@@ -48,6 +49,7 @@ Reason = Literal[
 REASONS: Final[dict[Reason, str]] = {
     "inlined":        "computed where it is read",
     "epilogue":       "its user is computed with the result of the reduction",
+    "row":            "its row is at hand when its users are computed",
     "opaque":         "one of the two has no single tensor expression",
     "stopped":        "the limits name one of the operators",
     "view":           "a view is no work: its memory is its argument's",
@@ -67,7 +69,7 @@ REASONS: Final[dict[Reason, str]] = {
 # fmt: on
 """What each word means."""
 
-FUSED: Final = ("inlined", "epilogue")
+FUSED: Final = ("inlined", "epilogue", "row")
 
 
 @frozen
@@ -118,6 +120,8 @@ class Group:
         self.anchor_kind: Kind = "opaque"
         self.axes: list[tuple[ScalarVar, Scalar]] = []
         self.inner_axes: list[tuple[ScalarVar, Scalar]] = []
+        self.stages: tuple[Group, ...] = ()  # where groups along rows were joined
+        self.rows = 0  # how many of the first axes these share
         if of is not None:
             self.spots[sink] = Spot(of.identity, False, 1)
             self.axes = list(zip(of.compute.axes, of.compute.shape, strict=True))

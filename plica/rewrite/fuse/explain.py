@@ -10,7 +10,7 @@
 >>> of = infer(module({main: Function((), (), (x,), None, (x - top) * 2.0)}, main))
 >>> print(table(explain(of)))
 producer    kind       consumer    kind       fused  reason   because
-max.0       reduction  subtract.1  broadcast  no     moved
+max.0       reduction  subtract.1  broadcast  yes    row
 subtract.1  broadcast  multiply.2  broadcast  yes    inlined
 """
 
@@ -27,6 +27,7 @@ from plica.ir.module import Module
 from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, Limits, Reason, decide
 from plica.rewrite.fuse.group import is_primitive
 from plica.rewrite.fuse.reading import operator, reading
+from plica.rewrite.fuse.row import with_rows
 
 
 @frozen(eq=False)
@@ -69,7 +70,7 @@ def explain(module: Module, limits: Limits = USUAL) -> tuple[EdgeDecision, ...]:
     found: list[EdgeDecision] = []
     for _, function in infer(module).functions():
         if not is_primitive(function):
-            found += _edges(decide(function.body, limits))
+            found += _edges(with_rows(decide(function.body, limits)))
     return tuple(found)
 
 

@@ -35,6 +35,7 @@ from plica.ir.passes import form
 from plica.ir.type import Type
 from plica.rewrite.fuse.decide import USUAL, Decisions, Group, Limits, decide, inside
 from plica.rewrite.fuse.reading import operator, with_parts
+from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
 PRIMITIVE: Final[Attrs] = (("primitive", True),)
@@ -52,7 +53,7 @@ def fuse(module: Module, limits: Limits = USUAL) -> Module:
     def write(_: Var, function: Function) -> Function:
         if is_primitive(function):
             return function
-        decisions = decide(function.body, limits)
+        decisions = with_rows(decide(function.body, limits))
         return attrs.evolve(function, body=_written(function.body, decisions))
 
     return map_functions(known, write)
@@ -81,14 +82,15 @@ def _written(root: Expr, decisions: Decisions) -> Expr:
         elif groups[node].sink is node:
             group = groups[node]
             if len(group.spots) > 1:
-                memo[node] = _call(group, memo)
+                function, args = called(group)
+                memo[node] = Call(function, tuple([memo[part] for part in args]))
             else:
                 memo[node] = with_parts(node, tuple([memo[part] for part in inside(node)]))
     return memo[root]
 
 
-def _call(group: Group, memo: dict[Expr, Expr]) -> Expr:
-    """A group as a function, applied to what it takes from outside."""
+def called(group: Group) -> tuple[Function, tuple[Expr, ...]]:
+    """A group as a function, and what it takes from outside."""
     params: dict[Expr, Var] = {}
     labels: dict[str, int] = {}
     body: dict[Expr, Expr] = {}
@@ -102,7 +104,7 @@ def _call(group: Group, memo: dict[Expr, Expr]) -> Expr:
     inner = Function(
         (), (), tuple(params.values()), type_of(group.sink), body[group.sink], PRIMITIVE
     )
-    return Call(inner, tuple([memo[part] for part in params]))
+    return inner, tuple(params)
 
 
 def is_small(part: Expr) -> bool:

@@ -30,6 +30,8 @@ OWN: Final[dict[str, str]] = {
     "scale": "plica.rewrite.packs.scale:SCALE",
     "shape": "plica.rewrite.packs.shape:SHAPE",
     "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
+    "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
+    "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
 }
 """Where each of Plica's own packs is."""
 

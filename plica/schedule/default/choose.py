@@ -19,16 +19,25 @@ from math import prod
 
 from plica.core.collector import paused
 from plica.core.name import Name
-from plica.ir.dim import known, polynomial
 from plica.ir.dtype import DType, f32, f64
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import ScalarVar, Select
+from plica.ir.scalar import Select
+from plica.ir.stage import Each
 from plica.schedule.default.contraction import Contraction, Work, bared, contraction, merged
+from plica.schedule.default.depthwise import is_window, window_schedule, windowed
+from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
+from plica.schedule.default.estimate import Choice, over_outputs, over_rows, panels
 from plica.schedule.default.form import Formed, blocked, rowed
+from plica.schedule.default.grouped import by_group
+from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
 from plica.schedule.default.reduction import row_form, row_schedule
-from plica.schedule.default.register_tile import Roles, roles, scheduled, shared, tile_of
-from plica.schedule.default.tile import Tile, best_tile, cost
+from plica.schedule.default.register_tile import SHARED, Roles, roles, scheduled, shared, tile_of
+from plica.schedule.default.sample import sampled
+from plica.schedule.default.tile import Tile
+from plica.schedule.default.transpose import turned
+from plica.schedule.default.winograd import is_tiled, tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
@@ -39,21 +48,6 @@ from plica.schedule.trace import Trace
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
 
-SHARED = 1 << 20
-"""Fewer products than that are not worth waking other cores."""
-
-SCATTERED = 1.2
-"""Cycles for each lane of a vector that is stored to places far apart."""
-
-COPIED = 0.3
-"""Cycles for each element that is copied to where there is room around it."""
-
-WINDOW = 49
-"""A window whose places are all written out has at most so many."""
-
-NARROW = 4
-"""Vectors of fewer lanes are none."""
-
 
 def formed(
     of: Work, constant: tuple[bool, ...], machine: Machine, *, reassociates: bool = False
@@ -63,6 +57,16 @@ def formed(
     Terms of sums are joined in the order in which they come, unless it `reassociates`.
     """
     of = bared(of)
+    by_element = turned(of, machine) or joined_form(of, machine) or elementwise_form(of, machine)
+    if by_element is not None:
+        return by_element
+    by_tiles = tiled(of, constant, machine)
+    if by_tiles is not None:
+        return by_tiles
+    apart = by_group(of)
+    if apart is not None:
+        of_one = formed(apart.work, constant, machine, reassociates=reassociates)
+        return None if of_one is None else apart.seen(of_one)
     found = contraction(of)
     along_rows = row_form(of, machine) if reassociates else None
     if found is None or (found.weight is None and along_rows is not None):
@@ -74,99 +78,35 @@ def formed(
         whole *= size
     if whole < FEWEST:
         return None
-    found = merged(found) or found
-    weight = found.weight
-    known_weight = weight is not None and constant[found.inputs.index(weight.buffer)]
-    choices = [each for each in (_blocked(found, machine), _rowed(found, machine)) if each]
+    if is_window(found, machine):
+        return windowed(found, machine)
+    flat = merged(found)
+    before: tuple[Each, ...] = ()
+    thin = None if flat is not None else sampled(found)
+    if thin is not None:
+        before, columns = (thin[0],), thin[1]
+    else:
+        columns = flat or found
+    choices = [
+        *_shapes(flat or found, machine),
+        *[(each, columns) for each in panels(columns, machine, sampled=bool(before))],
+    ]
     if not choices:
         return None
-    _, lanes, tile, form = min(choices, key=lambda each: each[0])
-    if form == "blocked":
-        return blocked(found, lanes, tile.steps, known_weight)
-    return rowed(found, lanes)
+    best, chosen = min(choices, key=lambda each: each[0].cycles)
+    weight = chosen.weight
+    known_weight = weight is not None and constant[chosen.inputs.index(weight.buffer)]
+    match best.form:
+        case "paneled":
+            return paneled(chosen, Panel(best.tile, best.lanes), known_weight, before)
+        case "blocked":
+            return blocked(chosen, best.lanes, best.tile.steps, known_weight)
+        case "rowed":
+            return rowed(chosen, best.lanes)
 
 
-def _blocked(of: Contraction, machine: Machine) -> tuple[float, int, Tile, str] | None:
-    """What lanes over outputs would cost: cycles, lanes, the tile."""
-    if not of.lanes:
-        return None
-    lane = of.lanes[-1]
-    if any(lane in each.indices and each.indices.count(lane) > 1 for each in of.loads()):
-        return None
-    lanes = machine.lanes(of.reduced.dtype)
-    while of.sizes[lane] % lanes:
-        lanes //= 2
-    if lanes < NARROW:
-        return None
-    steps = of.sizes[of.pixels[-1]] if of.pixels else 1
-    vectors = of.sizes[lane] // lanes
-    times = _rest(of, [lane, *of.pixels[-1:]])
-    scattered = SCATTERED * lanes if of.axes[-1] is not lane else 1
-    found: list[tuple[float, int, Tile, str]] = []
-    for exact in (True, False):
-        tile = best_tile(vectors, steps, machine.registers, exact=exact)
-        each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
-        room = _room(of, machine) if of.guarded or steps % tile.steps else 0
-        found.append((each * times + room, lanes, tile, "blocked"))
-    return min(found, key=lambda each: each[0])
-
-
-def _rowed(of: Contraction, machine: Machine) -> tuple[float, int, Tile, str] | None:
-    """What lanes over a row of the result would cost."""
-    if not of.axes:
-        return None
-    row = of.axes[-1]
-    if row in of.lanes or of.sizes[row] < NARROW or row not in of.pixels:
-        return None
-    lanes = machine.lanes(of.reduced.dtype)
-    while lanes > NARROW and -(-of.sizes[row] // lanes) == -(-of.sizes[row] // (lanes // 2)):
-        lanes //= 2
-    vectors = -(-of.sizes[row] // lanes)
-    steps = of.sizes[of.lanes[-1]] if of.lanes else 1
-    if not of.lanes:
-        if of.depth > WINDOW:
-            return None
-        tile = Tile(1, 1)
-    else:
-        tile = best_tile(vectors, steps, machine.registers, exact=True)
-    # Neighbours of a window are no whole lines of a cache.
-    apart = 1.3 if of.depth > of.sizes[of.terms[0]] else 1
-    each = cost(tile, vectors, steps) * of.depth * apart + vectors * steps
-    strided = _stride(of, row) > 1
-    room = _room(of, machine) if of.guarded or strided or of.sizes[row] % lanes else 0
-    return each * _rest(of, [row, *of.lanes[-1:]]) + room, lanes, tile, "rowed"
-
-
-def _stride(of: Contraction, row: ScalarVar) -> int:
-    """How far apart the data of neighbours in a row is."""
-    for place in of.data.indices:
-        for atoms, factor in polynomial(place).values():
-            if atoms == (row,):
-                return factor
-    return 1
-
-
-def _room(of: Contraction, machine: Machine) -> float:
-    """What copying the data costs."""
-    count = _copied(of)
-    near = count * of.reduced.dtype.bytes <= machine.cache(2)
-    return count * (COPIED if near else 3 * COPIED)
-
-
-def _rest(of: Contraction, taken: list[object]) -> int:
-    """How many times the tiles of some axes are gone through."""
-    count = 1
-    for axis in of.axes:
-        if axis not in taken:
-            count *= of.sizes[axis]
-    return count
-
-
-def _copied(of: Contraction) -> int:
-    count = 1
-    for size in of.data.buffer.shape:
-        count *= known(size) or 1
-    return count
+def _shapes(of: Contraction, machine: Machine) -> list[tuple[Choice, Contraction]]:
+    return [(each, of) for each in (*over_outputs(of, machine), *over_rows(of, machine))]
 
 
 @lru_cache(maxsize=1024)
@@ -179,9 +119,17 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
 @lru_cache(maxsize=1024)
 def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] | None:
     """The trace, and the kernel it makes."""
-    along_rows = row_schedule(kernel)
+    if is_tiled(kernel):
+        return Trace(()), kernel  # its form has the loops it should have
+    along_rows = row_schedule(kernel, machine) or elementwise_schedule(kernel)
     if along_rows is not None:
         return _recorded(along_rows, kernel)
+    by_kind = window_schedule(kernel, machine) or joined_schedule(kernel, machine)
+    if by_kind is not None:
+        return _recorded(by_kind, kernel)
+    panel = panel_of(kernel, machine)
+    if panel is not None:
+        return _recorded(panel_schedule(kernel, panel, machine), kernel)
     found = roles(kernel)
     if found is None:
         return None
@@ -193,9 +141,15 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     together = _together(found, tile, machine)
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
+    weights = found.dtype.bytes * prod(
+        [found.extents[at] for at in (found.vectors, found.lane, *found.terms) if at is not None]
+    )
+
     @do
     def whole() -> Body:
-        yield scheduled(found, tile, lanes, together, pads=near, shares=shares)
+        yield scheduled(
+            found, tile, lanes, together, pads=near, shares=shares, fetches=weights > machine.cache(2) // 8
+        )
         for name in ("pad", "packed"):
             if Name(name) in blocks:
                 copy = yield block(name)

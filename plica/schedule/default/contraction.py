@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -45,6 +45,7 @@ from plica.ir.scalar import (
 )
 from plica.ir.tensor import Compute
 from plica.rewrite.index.context import conjuncts
+from plica.schedule.around import simple
 
 Index: TypeAlias = tuple[Scalar, ...]
 
@@ -190,19 +191,33 @@ def contraction(of: Work) -> Contraction | None:
             return None
         if isinstance(node, Load) and node.buffer is reduced and node.indices != compute.axes:
             return None
+    single = [each for each in body.axes if sizes[each] == 1]
+    single = single[len(single) == len(body.axes) :]
     return Contraction(
         inputs=compute.inputs,
         axes=compute.axes,
-        terms=body.axes,
-        sizes=sizes,
-        data=data,
-        weight=weight,
+        terms=tuple([each for each in body.axes if each not in single]),
+        sizes={var: size for var, size in sizes.items() if var not in single},
+        data=_without(data, single),
+        weight=None if weight is None else _without(weight, single),
         combiner=body.combiner,
         guarded=bool(guards),
         fill=fill,
         reduced=reduced,
         value=value,
     )
+
+
+def _without(of: Load, single: list[ScalarVar]) -> Load:
+    """The load where some variables are 0, which is all they ever are."""
+    where = dict.fromkeys(single, index(0))
+    return Load(of.buffer, tuple([simple(_put(each, where)) for each in of.indices]))
+
+
+def _put(of: Scalar, where: Mapping[ScalarVar, Scalar]) -> Scalar:
+    found = substitute(of, dict(where))
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _guarded(of: Scalar) -> tuple[Load | None, tuple[Scalar, ...], Lit]:

@@ -69,9 +69,12 @@ class Packing:
     order: tuple[int, ...]
 
     def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array as the kernel reads it."""
+        """The array as the kernel reads it, 0 where it has no more elements."""
         shape = list(array.shape)
-        shape[self.axis : self.axis + 1] = [shape[self.axis] // self.lanes, self.lanes]
+        more = -shape[self.axis] % self.lanes
+        if more:
+            array = np.pad(array, [(0, more * (at == self.axis)) for at in range(array.ndim)])
+        shape[self.axis : self.axis + 1] = [-(-shape[self.axis] // self.lanes), self.lanes]
         return np.ascontiguousarray(array.reshape(shape).transpose(self.order))
 
 
@@ -84,7 +87,7 @@ class Formed:
     scratch: tuple[Buffer, ...]
 
 
-class _Names:
+class Names:
     """Names in use."""
 
     def __init__(self, of: Contraction) -> None:
@@ -106,7 +109,7 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
 
     The last axis of the data alone, if there is one, goes in steps of `tile`.
     """
-    names = _Names(of)
+    names = Names(of)
     lane = of.lanes[-1]
     outer, inner = names.var("b"), names.var("v")
     count = of.sizes[lane] // lanes
@@ -118,15 +121,15 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
     views: dict[Buffer, Buffer] = {}
     assert of.weight is not None
     name = of.weight.buffer.name if constant else names.name("packed")
-    packing, weight = _packed(of, lane, (outer, inner), lanes, name)
+    packing, weight = packed(of, lane, (outer, inner), lanes, name)
     if constant:
         views[of.weight.buffer] = weight.buffer
     else:
-        stages.append(_packer(of.weight, lane, (outer, inner), lanes, weight))
+        stages.append(packer(of.weight, lane, (outer, inner), lanes, weight))
     stages[:0], data = _with_room(of, sizes, names)
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = [*apart, outer, *([] if column is None else [column]), inner]
-    total = _sum(of, axes, sizes, data, weight, names)
+    total = summed(of, axes, sizes, data, weight, names)
     stages.append(total)
 
     def cut(node: Term) -> Term:
@@ -149,14 +152,14 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
 
 def rowed(of: Contraction, lanes: int) -> Formed:
     """Lanes over the last axis of all, in steps of `lanes`."""
-    names = _Names(of)
+    names = Names(of)
     row = of.axes[-1]
     sizes = {**of.sizes, row: -(-of.sizes[row] // lanes) * lanes}
     stages, data = _with_room(of, sizes, names, row)
     column = of.lanes[-1] if of.lanes else None
     apart = [a for a in of.axes if a is not row and a is not column]
     axes = [*apart, *([] if column is None else [column]), row]
-    total = _sum(of, axes, sizes, data, of.weight, names)
+    total = summed(of, axes, sizes, data, of.weight, names)
     stages.append(total)
 
     def read(node: Term) -> Term:
@@ -174,7 +177,7 @@ def _kernel(  # noqa: PLR0917  # a form is these things
     stages: list[Each],
     views: Mapping[Buffer, Buffer],
     last: tuple[Sequence[ScalarVar], Sequence[Scalar], Term],
-    names: _Names,
+    names: Names,
     packings: tuple[Packing, ...],
 ) -> Formed:
     places, shape, value = last
@@ -187,13 +190,13 @@ def _kernel(  # noqa: PLR0917  # a form is these things
     return Formed(kernel, packings, scratch)
 
 
-def _sum(  # noqa: PLR0917  # as above
+def summed(  # noqa: PLR0917  # as above
     of: Contraction,
     axes: Sequence[ScalarVar],
     sizes: Mapping[ScalarVar, int],
     data: Scalar,
     weight: Load | None,
-    names: _Names,
+    names: Names,
 ) -> Each:
     out = Buffer(names.name("sum"), tuple([index(sizes[a]) for a in axes]), of.reduced.dtype)
     extents = tuple([index(sizes[each]) for each in of.terms])
@@ -206,12 +209,12 @@ def _sum(  # noqa: PLR0917  # as above
 
 def _cut(of: Buffer, at: int, lanes: int) -> Buffer:
     """The buffer with one axis as two."""
-    count = (known(of.shape[at]) or 0) // lanes
+    count = -(-(known(of.shape[at]) or 0) // lanes)
     shape = (*of.shape[:at], index(count), index(lanes), *of.shape[at + 1 :])
     return Buffer(of.name, shape, of.dtype)
 
 
-def _packed(
+def packed(
     of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, name: Name
 ) -> tuple[Packing, Load]:
     """How the weight is packed, and what is read of it then."""
@@ -234,7 +237,7 @@ def _after(number: int, at: int) -> int:
     return number if number < at else number + 1
 
 
-def _packer(
+def packer(
     weight: Load,
     lane: ScalarVar,
     parts: tuple[ScalarVar, ScalarVar],
@@ -309,7 +312,7 @@ def _axis(
 
 
 def _with_room(
-    of: Contraction, sizes: Mapping[ScalarVar, int], names: _Names, row: ScalarVar | None = None
+    of: Contraction, sizes: Mapping[ScalarVar, int], names: Names, row: ScalarVar | None = None
 ) -> tuple[list[Each], Load]:
     """The stage that copies the data into a buffer in which all places are, if it needs one."""
     old = of.data.buffer

@@ -2,10 +2,12 @@
 
     out[i] = sum over k of f(x[i, k])
       -->  part[i, u, v]  = sum over h of f(x[i, (h * 4 + u) * 16 + v])      vectors
-           joined[i, v]   = sum over u of part[i, u, v]                      vectors
-           total[i]       = sum over v of joined[i, v]
-           rest[i]        = sum over t of f(x[i, 1024 + t])                  what fills no vector
-           out[i]         = total[i] + rest[i]
+           joined[i, v]   = part[i, 0, v] + … + part[i, 3, v]                vectors
+           few[i, v]      = joined[i, v] + … + joined[i, v + 12]             shorter vectors
+           total[i]       = few[i, 0] + … + few[i, 3]
+           out[i]         = total[i]
+
+What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.
 
 Terms are joined in another order than they come: only for those who allow that.
 
@@ -15,12 +17,15 @@ Terms are joined in another order than they come: only for those who allow that.
 >>> total = compute((x,), (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
 >>> kernel = row_form(Work(total), Machine(512, 32)).kernel
 >>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
-['rest', 'part', 'joined', 'total', 'out']
+['part', 'joined', 'few', 'total', 'out']
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
+
+from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
@@ -30,9 +35,10 @@ from plica.ir.combiner import MEANING
 from plica.ir.define import define
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import f32, f64, i64
-from plica.ir.loop import Kernel
+from plica.ir.loop import Block, Kernel
 from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.stage import Each
+from plica.ir.tensor import Compute
 from plica.schedule.default.contraction import Work, stored_in_place
 from plica.schedule.default.form import Formed
 from plica.schedule.default.machine import Machine
@@ -40,12 +46,14 @@ from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
+    annotate,
     block,
     compute_at,
     decompose_reduction,
+    fuse,
     loops,
+    parallel,
     reorder,
-    reverse_compute_at,
     set_scope,
     unroll,
     vectorize,
@@ -55,25 +63,127 @@ from plica.schedule.site import map_of
 AT_ONCE = 4
 """Vectors that are under way at once, at most."""
 
+SHARED = 1 << 15
+"""Fewer terms than that are not worth waking other cores."""
+
+FEW = 4
+"""Lanes that are joined one by one."""
+
+LONG = 256
+"""A row of so many elements is long enough for the next to come from memory meanwhile."""
+
 SHORTEST = 2
 """A row of fewer vectors is not worth them."""
 
 
 def row_form(of: Work, machine: Machine) -> Formed | None:
     """The kernel of a reduction along rows, None where it is none."""
+    of = flattened(of)
     compute, body = of.compute, of.compute.body
-    if not isinstance(body, Reduce) or dtype_of(body) not in (f32, f64) or not compute.axes:
+    if not isinstance(body, Reduce) or not compute.axes:
         return None
-    shape = [known(size) for size in (*compute.shape, *body.extents)]
-    if any(not size for size in shape) or not _is_row(body):
+    if any(not known(size) for size in compute.shape):
         return None
-    length = known(body.extents[-1]) or 0
-    lanes = machine.lanes(dtype_of(body))
+    cut = in_parts(body, machine)
+    if cut is None or (of.value is not None and not stored_in_place(of)):
+        return None
+    used = {each.name for each in (*compute.inputs, *([] if of.reduced is None else [of.reduced]))}
+    used |= {each.name for each in post_order(compute) if isinstance(each, ScalarVar)}
+    names = Names(used)
+    stages, value = reduced_in_parts(body, cut, compute.axes, compute.shape, names)
+    if of.value is not None:
+        value = with_element(of.value, of.reduced, value)
+    out = Buffer(names("out"), compute.shape, dtype_of(value))
+    stages.append(Each(out, compute.axes, value))
+    kernel = define(*stages, inputs=compute.inputs, outputs=(out,))
+    return Formed(kernel, (), ())
+
+
+def flattened(of: Work) -> Work:
+    """The work with its last terms as one, where all that is read of them is contiguous.
+
+    sum over h, w of x[n, c, h, w]  -->  sum over p of x[n, c, p]
+    """
+    body = of.compute.body
+    if not isinstance(body, Reduce) or len(body.axes) < 2:
+        return of
+    terms = body.axes
+    loads = [node for node in post_order(body.body) if isinstance(node, Load)]
+    views: dict[Buffer, Buffer] = {}
+    count = prod(known(size) or 0 for size in body.extents)
+    for each in loads:
+        if each.indices[-len(terms) :] != terms or each.buffer.shape[-len(terms) :] != body.extents:
+            return of
+        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[: -len(terms)]):
+            return of
+        shape = (*each.buffer.shape[: -len(terms)], index(count))
+        views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
+    others = [] if of.value is None else [n for n in post_order(of.value) if isinstance(n, Load)]
+    if not loads or any(each.buffer in views for each in others):
+        return of
+    taken = {each.name for each in post_order(of.compute) if isinstance(each, ScalarVar)}
+    whole = ScalarVar(fresh(Name("p"), taken), i64)
+
+    def flat(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer in views:
+            return Load(views[node.buffer], (*node.indices[: -len(terms)], whole))
+        return node
+
+    inside = map_bottom_up(flat, body.body)
+    assert isinstance(inside, Scalar)
+    if not free_vars(inside).isdisjoint(terms):
+        return of
+    one = Reduce(body.combiner, (whole,), (index(count),), inside)
+    inputs = tuple([views.get(each, each) for each in of.compute.inputs])
+    return evolve(of, compute=Compute(inputs, of.compute.axes, of.compute.shape, one))
+
+
+class Names:
+    """Names in use: gives new ones."""
+
+    def __init__(self, used: set[Name]) -> None:
+        self.used = used
+
+    def __call__(self, like: str) -> Name:
+        found = fresh(Name(like), self.used)
+        self.used.add(found)
+        return found
+
+
+def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
+    """A term with a value in the place of what it reads of a buffer."""
+
+    def filled(node: Term) -> Term:
+        return value if isinstance(node, Load) and node.buffer is buffer else node
+
+    found = map_bottom_up(filled, of)
+    assert isinstance(found, Scalar)
+    return found
+
+
+@frozen
+class Cut:
+    """How a row is cut: vectors in all, those side by side, lanes, and the length of the row."""
+
+    count: int
+    many: int
+    lanes: int
+    length: int
+
+
+def in_parts(body: Reduce, machine: Machine) -> Cut | None:
+    """How a reduction along a row is cut, None where vectors do not help."""
+    if dtype_of(body) not in (f32, f64) or any(not known(size) for size in body.extents):
+        return None
+    length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes
-    if count < SHORTEST or (of.value is not None and not stored_in_place(of)):
+    if lanes < SHORTEST or count < SHORTEST or not _is_row(body):
         return None
-    many = next(each for each in range(AT_ONCE, 0, -1) if count % each == 0)
-    return _formed(of, body, (count, many, lanes), length)
+    if len(body.axes) > 1:
+        many = next(each for each in range(AT_ONCE, 0, -1) if count % each == 0)
+        return Cut(count, many, lanes, length)
+    many = min(AT_ONCE, count)
+    return Cut(count // many * many, many, lanes, length)
 
 
 def _is_row(of: Reduce) -> bool:
@@ -94,19 +204,17 @@ def _is_row(of: Reduce) -> bool:
     return found
 
 
-def _formed(of: Work, body: Reduce, parts: tuple[int, int, int], length: int) -> Formed:
-    count, many, lanes = parts
-    compute, dtype = of.compute, dtype_of(body)
-    used = {each.name for each in (*compute.inputs, *([] if of.reduced is None else [of.reduced]))}
-    used |= {each.name for each in post_order(compute) if isinstance(each, ScalarVar)}
-
-    def name(like: str) -> Name:
-        found = fresh(Name(like), used)
-        used.add(found)
-        return found
-
+def reduced_in_parts(
+    body: Reduce,
+    cut: Cut,
+    axes: tuple[ScalarVar, ...],
+    sizes: tuple[Scalar, ...],
+    name: Names,
+) -> tuple[list[Each], Scalar]:
+    """The stages of a reduction for each place of some axes, and what it is once they are done."""
+    dtype, many, lanes = dtype_of(body), cut.many, cut.lanes
     h, u, v, t = (ScalarVar(name(each), i64) for each in "huvt")
-    term, axes, sizes = body.axes[-1], compute.axes, compute.shape
+    term = body.axes[-1]
     _, join = MEANING[body.combiner]
 
     def at(place: Scalar) -> Scalar:
@@ -120,93 +228,138 @@ def _formed(of: Work, body: Reduce, parts: tuple[int, int, int], length: int) ->
         Reduce(
             body.combiner,
             (*body.axes[:-1], h),
-            (*body.extents[:-1], index(count // many)),
+            (*body.extents[:-1], index(cut.count // many)),
             at((h * many + u) * lanes + v),
         ),
     )
     stages = [part]
-    last = Load(part.out, (*axes, index(0), v))
-    if many > 1:
-        joined = Reduce(body.combiner, (u,), (index(many),), Load(part.out, (*axes, u, v)))
-        stages.append(
-            Each(Buffer(name("joined"), (*sizes, index(lanes)), dtype), (*axes, v), joined)
-        )
-        last = Load(stages[-1].out, (*axes, v))
-    total = Reduce(body.combiner, (v,), (index(lanes),), last)
-    stages.append(Each(Buffer(name("total"), sizes, dtype), axes, total))
+
+    done = cut.count * lanes
+    flat = len(body.axes) == 1
+
+    def left(width: int, place: Scalar) -> list[Scalar]:
+        """What is still to come, so many lanes at a time."""
+        nonlocal done
+        start, count = done, (cut.length - done) // width if flat else 0
+        done += count * width
+        return [at(place + (start + each * width)) for each in range(count)]
+
+    last: Callable[[Scalar], Scalar] = lambda place: Load(part.out, (*axes, index(0), place))  # noqa: E731
+    width = lanes
+    for like, new in (("joined", lanes), ("few", FEW)):
+        if new > width or (new == width and like == "few"):
+            continue
+        read = last
+        if like == "joined":
+            found: list[Scalar] = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+        else:
+            found = [read(v + each * new) for each in range(width // new)]
+        found += left(new, v)
+        if len(found) == 1:
+            continue
+        kept = Buffer(name(like), (*sizes, index(new)), dtype)
+        stages.append(Each(kept, (*axes, v), halved(found, join)))
+        last, width = _read(kept, axes), new
+    found = [*[last(index(each)) for each in range(width)], *left(1, index(0))]
+    stages.append(Each(Buffer(name("total"), sizes, dtype), axes, halved(found, join)))
     value: Scalar = Load(stages[-1].out, axes)
-    if count * lanes < length:
-        left = Reduce(
+    if not flat and done < cut.length:
+        rest = Reduce(
             body.combiner,
             (*body.axes[:-1], t),
-            (*body.extents[:-1], index(length - count * lanes)),
-            at(t + count * lanes),
+            (*body.extents[:-1], index(cut.length - done)),
+            at(t + done),
         )
-        stages.insert(0, Each(Buffer(name("rest"), sizes, dtype), axes, left))
+        stages.insert(0, Each(Buffer(name("rest"), sizes, dtype), axes, rest))
         value = join(value, Load(stages[0].out, axes))
-    if of.value is not None:
-
-        def filled(node: Term) -> Term:
-            return value if isinstance(node, Load) and node.buffer is of.reduced else node
-
-        whole = map_bottom_up(filled, of.value)
-        assert isinstance(whole, Scalar)
-        value = whole
-    out = Buffer(name("out"), sizes, dtype_of(value))
-    stages.append(Each(out, axes, value))
-    kernel = define(*stages, inputs=compute.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
+    return stages, value
 
 
-def row_schedule(kernel: Kernel) -> Do | None:
-    """The schedule of such a kernel."""
+def _read(of: Buffer, axes: tuple[ScalarVar, ...]) -> Callable[[Scalar], Scalar]:
+    return lambda place: Load(of, (*axes, place))
+
+
+def halved(found: Sequence[Scalar], join: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
+    """Some numbers joined, as few after one another as can be."""
+    while len(found) > 1:
+        half = -(-len(found) // 2)
+        pairs = zip(found, found[half:], strict=False)
+        found = [*[join(a, b) for a, b in pairs], *found[len(found) - half : half]]
+    return found[0]
+
+
+def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel, or of a chain of them (`plica.schedule.default.row`).
+
+    Everything goes into the loop over the rows of the result.
+    """
     blocks = map_of(kernel).blocks
     found = blocks.get(Name("part"))
-    if found is None or Name("total") not in blocks:
+    if found is None or Name("total") not in blocks or Name("out") not in blocks:
         return None
-    kinds = found.node.kinds
-    around = kinds.count("spatial") - 2
-    extents = found.node.extents
-    single = prod([known(each) or 0 for each in extents[around : around + 1]]) == 1
+    around = found.node.kinds.count("spatial") - 2
+    work = sum(prod(known(size) or 0 for size in each.node.extents) for each in blocks.values())
+    shares = machine.cores > 1 and work >= SHARED
+    before = [each for each in blocks if each != Name("out")]
 
     @do
     def schedule() -> Body:
-        part = yield block("part")
-        every: tuple[Handle, ...] = yield loops(part)
-        rows, u, v, terms = every[:around], every[around], every[around + 1], every[around + 2 :]
-        yield reorder(*rows, *terms, u, v)
-        several = [] if single else [(yield block("joined"))]
-        total = yield block("total")
         out = yield block("out")
-        rest = [(yield block("rest"))] if Name("rest") in blocks else []
-        for each in (*several, total, out):
-            yield reverse_compute_at(each, rows[-1])
-        for each in rest:
-            yield compute_at(each, rows[-1])
-        for each in (part, *several, total, *rest):
-            yield set_scope(each, 0, "local")
-        begun = yield decompose_reduction(part, terms[0])
-        yield from _vectors(begun, around)
-        yield unroll(u)
-        yield vectorize(v)
-        for each in several:
-            every = yield loops(each)
-            lanes, many = every[-2:]
-            yield reorder(many, lanes)
-            begun = yield decompose_reduction(each, many)
-            yield from _vectors(begun, around)
-            yield unroll(many)
-            yield vectorize(lanes)
-        every = yield loops(total)
-        begun = yield decompose_reduction(total, every[-1])
-        yield unroll(every[-1])
+        every: tuple[Handle, ...] = yield loops(out)
+        rows = every[:around]
+        handles: list[tuple[Name, Handle]] = []
+        for each in reversed(before):
+            one = yield block(str(each))
+            yield compute_at(one, rows[-1])
+            handles.append((each, one))
+        for name, one in handles:
+            yield from _within_row(one, blocks[name].node, around)
+        if len(every) > around:
+            yield vectorize(every[-1])
+            yield from _fetched(every[-1], blocks[Name("out")].node)
+        if shares:
+            whole = rows[0]
+            if around > 1:
+                whole = yield fuse(*rows)
+            yield parallel(whole)
 
     return schedule()
 
 
-def _vectors(of: Handle, outside: int) -> Body:
+def _within_row(of: Handle, was: Block, outside: int) -> Body:
+    """The loops of a block inside that over rows: those of one iteration are gone."""
+    long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
+    there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
+    if was.label.hint != "stage" or not there:
+        yield set_scope(of, 0, "local")
+    if not there:
+        return
     every: tuple[Handle, ...] = yield loops(of)
-    *many, last = every[outside:]
+    inside = every[len(every) - len(there) :]
+    spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
+    terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
+    if spatial and terms:
+        yield reorder(*terms, *spatial)
+    if terms:
+        begun = yield decompose_reduction(of, terms[0])
+        if spatial:
+            every = yield loops(begun)
+            yield from _vectors(every[len(every) - len(spatial) :])
+    if spatial:
+        yield from _vectors(spatial)
+        if was.label.hint == "stage":
+            yield from _fetched(spatial[-1], was)
+
+
+def _fetched(of: Handle, was: Block) -> Body:
+    """While a long row is worked on, the next one comes nearer."""
+    length = known(was.extents[-1]) or 0
+    if length >= LONG:
+        yield annotate(of, "fetch", length)
+
+
+def _vectors(of: Sequence[Handle]) -> Body:
+    *many, last = of
     for each in many:
         yield unroll(each)
     yield vectorize(last)

@@ -36,6 +36,7 @@ from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
+    annotate,
     block,
     compute_at,
     decompose_reduction,
@@ -63,8 +64,18 @@ SPARE = 8
 ENOUGH = 4
 """Sums that must be under way at once, at least."""
 
+PASSES = 16
+"""A tile of weights that is used more often than that need not be fetched ahead."""
+
+TURNED = 4
+"""Steps that are stored as a vector, at least."""
+
 SHORT = 8
 """A sum over so few places of a window is written out."""
+
+
+SHARED = 1 << 20
+"""Fewer products than that are not worth waking other cores."""
 
 
 @frozen
@@ -183,11 +194,13 @@ def scheduled(
     *,
     pads: bool = False,
     shares: bool = False,
+    fetches: bool = False,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
     So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
-    around it is made where it is needed.  If it `shares`, cores share the outer loops.
+    around it is made where it is needed.  If it `shares`, cores share the outer loops.  If it
+    `fetches`, weights of the next tile come from far away while this one is worked on.
     """
 
     def schedule() -> Body:
@@ -232,8 +245,10 @@ def scheduled(
         if of.sliding:
             for each in terms:
                 yield unroll(each)
+        elif fetches and _passes(of, tile, block_of):
+            yield from _fetched(of, tile, lanes, terms, _passes(of, tile, block_of))
         else:
-            yield from _written_out(of, tile, terms)
+            yield from written_out([of.extents[at] for at in of.terms], tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         inside = begun[len(order) :]
         for each in inside[:-1]:
@@ -254,10 +269,9 @@ def shared(outer: Sequence[Handle]) -> Body:
     yield parallel(whole)
 
 
-def _written_out(of: Roles, tile: Tile, terms: list[Handle]) -> Body:
+def written_out(extents: Sequence[int], tile: Tile, terms: Sequence[Handle]) -> Body:
     """The innermost terms are written out, a few of them where there are many."""
     count = tile.vectors * tile.steps
-    extents = [of.extents[at] for at in of.terms]
     at = max([n for n, each in enumerate(extents) if each > 1], default=0)
     extent = extents[at]
     if extent <= SHORT and extent * count <= MOST:
@@ -268,6 +282,30 @@ def _written_out(of: Roles, tile: Tile, terms: list[Handle]) -> Body:
             _, inner = yield split(terms[at], (None, factor))
             yield unroll(inner)
             return
+
+
+def _passes(of: Roles, tile: Tile, block_of: int) -> int:
+    """How often the loop around the terms goes over the same weights, 0 where no one loop does."""
+    counts = [of.extents[at] for at in of.around]
+    if of.steps is not None:
+        counts.append(block_of or of.extents[of.steps] // tile.steps)
+    many = [each for each in counts if each > 1]
+    return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
+
+
+def _fetched(of: Roles, tile: Tile, lanes: int, terms: list[Handle], passes: int) -> Body:
+    """A loop of terms in which each pass fetches its share of the next tile's weights."""
+    extents = [of.extents[at] for at in of.terms]
+    depth = prod(extents)
+    loop, inside = terms[0], depth // extents[0]
+    if inside == 1:
+        few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
+        if few > 1:
+            loop, inner = yield split(loop, (None, few))
+            yield unroll(inner)
+            inside = few
+    lines = -(-inside * tile.vectors // passes)
+    yield annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
 
 
 def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> Body:
@@ -285,9 +323,12 @@ def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> 
         *many, lane = yield split(found[of.lane], (None, lanes))
     else:
         many, lane = [found[at] for at in (of.vectors,) if at in found], found[of.lane]
-    order = [*[found[at] for at in (of.steps,) if at in found], *many, lane]
+    steps = [found[at] for at in (of.steps,) if at in found]
+    # Where steps, not lanes, are neighbours in the result, the tile is turned before it is stored.
+    turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
+    order = [*many, lane, *steps] if turns else [*steps, *many, lane]
     if len(order) > 1:
         yield reorder(*order)
     for each in order[:-1]:
         yield unroll(each)
-    yield vectorize(lane)
+    yield vectorize(order[-1])

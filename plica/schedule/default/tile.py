@@ -2,7 +2,8 @@
 
 A tile is `vectors` x `steps` accumulators.  For each product of the sum, `vectors` vectors and
 `steps` single elements are read, and vectors x steps multiply-adds done.  A processor does about
-two of these and two reads at once, and a multiply-add takes about four cycles to come through.
+two of these and fewer than two reads at once, and a multiply-add takes about four cycles to come
+through.
 
 >>> best_tile(4, 56, 32, exact=True)
 Tile(vectors=2, steps=14)
@@ -16,7 +17,10 @@ LATENCY = 4
 """Cycles before the result of a multiply-add can be used."""
 
 AT_ONCE = 2
-"""Multiply-adds, or reads, in one cycle."""
+"""Multiply-adds in one cycle."""
+
+READS = 1.5
+"""Reads in one cycle."""
 
 
 @frozen
@@ -32,7 +36,7 @@ class Tile:
         many = self.vectors * self.steps
         reads = self.vectors + self.steps
         # Vectors come from a farther cache, single elements from the nearest.
-        return max(many / AT_ONCE, reads / AT_ONCE, LATENCY) + self.vectors / 4 + self.steps / 16
+        return max(many / AT_ONCE, reads / READS, LATENCY) + self.vectors / 2 + self.steps / 16
 
 
 def fits(tile: Tile, registers: int) -> bool:
@@ -45,16 +49,18 @@ def cost(tile: Tile, vectors: int, steps: int) -> float:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps) * tile.cycles
 
 
-def best_tile(vectors: int, steps: int, registers: int, *, exact: bool) -> Tile:
+def best_tile(
+    vectors: int, steps: int, registers: int, *, exact: bool, most: int | None = None
+) -> Tile:
     """The tile that costs least for so many vectors, which it divides, and steps.
 
-    If `exact` it divides the steps, too.
+    If `exact` it divides the steps, too.  It has no more than `most` of these.
     """
     found = Tile(1, 1)
     for m in range(1, min(vectors, registers) + 1):
         if vectors % m:
             continue
-        for r in range(1, min(steps, registers) + 1):
+        for r in range(1, min(steps, registers, most or steps) + 1):
             tile = Tile(m, r)
             if not fits(tile, registers) or (exact and steps % r):
                 continue

@@ -1,23 +1,30 @@
-"""The standard's own test cases, which the onnx package holds, run through import and interpreter.
+# ruff: noqa: E501  # rows of a table
+"""The standard's own test cases, which the onnx package holds, run by the interpreter or compiled.
 
 A case has a verdict: `passed`, `specialised` (passed once inputs that hold shapes, axes or counts
-were fixed), or `refused`.  A wrong result is no verdict: it fails at once.
+were fixed), or `refused`.  A wrong result is no verdict: it fails at once.  A case is of one
+category: the first in the table that fits it.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import attrs
 import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase as Case
 from onnx.backend.test.loader import load_model_tests
 
+import plica
 from plica.frontend.onnx import NeedsValue, from_onnx
+from plica.frontend.specialised import Specialised
 from plica.ir.interpret import interpret
 from plica.ir.module import Module
 from plica.runtime.error import UnsupportedError
@@ -27,7 +34,7 @@ Verdict = Literal["passed", "specialised", "refused"]
 
 KINDS: Final = ("node", "simple", "pytorch-converted", "pytorch-operator")
 PAGE: Final = Path(__file__).parent / "conformance.txt"
-"""The verdict of every case that is not refused; the list may only grow."""
+"""The verdict and the category of every case; what is not refused may only become more."""
 
 # What one rounding of a 16-bit float may change, twice over.
 _COARSE: Final = {"bfloat16": 1 / 64, "float16": 1 / 512}
@@ -42,29 +49,129 @@ def cases() -> dict[str, Case]:
     return {f"{each.kind}/{each.name}": each for each in found}
 
 
-def recorded() -> dict[str, Verdict]:
-    """The verdicts written down."""
+@attrs.frozen
+class Recorded:
+    """What was written down of a case."""
+
+    verdict: Verdict
+    category: str
+
+
+def recorded() -> dict[str, Recorded]:
+    """What was written down, by the names of cases."""
     rows = (line.split() for line in PAGE.read_text().splitlines())
-    return {name: verdict for verdict, name in rows}  # type: ignore[misc]  # the words are verdicts
+    # The words of the file are verdicts; the test of all cases holds it to that.
+    return {name: Recorded(verdict, category) for verdict, category, name in rows}  # type: ignore[arg-type]
+
+
+def write_down(verdicts: Mapping[str, Verdict]) -> None:
+    """The file anew."""
+    kept = [f"{word} {category_of(cases()[name])} {name}" for name, word in verdicts.items()]
+    PAGE.write_text("\n".join(kept) + "\n")
+
+
+# --- categories ----------------------------------------------------------------------------------
+
+# Numbers of element types: what Plica has, and of those the floats of 16 bits.
+_USUAL: Final = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16))
+_HALF: Final = frozenset((10, 16))
+_STRING: Final = 8
+_RANDOM: Final = ("Random", "Bernoulli", "Multinomial")
+
+
+@attrs.frozen
+class Looks:
+    """What a category is told by."""
+
+    name: str
+    elements: frozenset[int]
+    tensors: bool
+    operators: frozenset[str]
+    domains: frozenset[str]
+
+
+# fmt: off
+CATEGORIES: Final[dict[str, tuple[str, Callable[[Looks], bool]]]] = {
+    "twin":     ("an operator again, by the standard's definition", lambda c: "_expanded" in c.name),
+    "sequence": ("sequences and optionals",                         lambda c: not c.tensors),
+    "string":   ("strings",                                         lambda c: _STRING in c.elements),
+    "narrow":   ("8-bit floats, numbers of less than 8 bits",       lambda c: not c.elements <= _USUAL),
+    "training": ("training",                                        lambda c: "training" in c.name or any("training" in d for d in c.domains)),
+    "ml":       ("the domain ai.onnx.ml",                           lambda c: "ai.onnx.ml" in c.domains),
+    "random":   ("random numbers",                                  lambda c: any(o.startswith(_RANDOM) for o in c.operators)),
+    "half":     ("16-bit floats",                                   lambda c: bool(c.elements & _HALF)),
+    "plain":    ("plain tensors: f32, f64, integers, bool",         lambda c: True),
+}
+"""The words of the file, what they mean, and how they are told; the first that fits."""
+# fmt: on
+
+
+def category_of(case: Case) -> str:
+    """The category of a case."""
+    model, _, _ = opened(case)
+    ports = [each.type for each in (*model.graph.input, *model.graph.output)]
+    looks = Looks(
+        case.name,
+        frozenset(of.tensor_type.elem_type for of in ports if of.HasField("tensor_type")),
+        all(of.HasField("tensor_type") for of in ports),
+        frozenset(each.op_type for each in model.graph.node),
+        frozenset(each.domain for each in model.graph.node),
+    )
+    return next(word for word, (_, fits) in CATEGORIES.items() if fits(looks))
+
+
+def table(rows: Iterable[Recorded]) -> list[tuple[str, int, int, int, int]]:
+    """For each category its meaning, cases, right ones, those specialised, and refused ones."""
+    count = Counter((each.category, each.verdict) for each in rows)
+    found = []
+    for word, (meaning, _) in reversed(CATEGORIES.items()):
+        plain, special, refused = (count[word, v] for v in ("passed", "specialised", "refused"))
+        found.append((meaning, plain + special + refused, plain + special, special, refused))
+    sums = [sum(column) for column in list(zip(*found, strict=True))[1:]]
+    return [*found, ("all", sums[0], sums[1], sums[2], sums[3])]
+
+
+# --- verdicts ------------------------------------------------------------------------------------
 
 
 def verdict_of(case: Case) -> Verdict:
-    """What becomes of a case; an assertion fails where its result is wrong."""
-    model, inputs, outputs = opened(case)
-    stored = {each.name for each in model.graph.initializer}
-    names = [each.name for each in model.graph.input if each.name not in stored]
-    given = dict(zip(names, inputs, strict=False))
+    """What becomes of a case in the interpreter; an assertion fails where its result is wrong."""
+    model, given, outputs = asked(case)
     try:
         module, fixed = specialised(model, given)
     except UnsupportedError:
         return "refused"
     params = module.main_function().params
     found = interpret(module, *[given[str(each.name)] for each in params])
+    _compare(found, outputs, case)
+    return "specialised" if fixed else "passed"
+
+
+def compiled_verdict_of(case: Case) -> Verdict:
+    """What becomes of a case that is compiled, through nothing but the public face."""
+    model, given, outputs = asked(case)
+    try:
+        exe = plica.compile(model, threads=1, cache=False)
+        found = exe(**given)
+    except UnsupportedError:
+        return "refused"
+    _compare(found, outputs, case)
+    return "specialised" if isinstance(exe, Specialised) else "passed"
+
+
+def asked(case: Case) -> tuple[onnx.ModelProto, dict[str, Array], list[Any]]:
+    """The model of a case, its inputs by name, and its outputs."""
+    model, inputs, outputs = opened(case)
+    stored = {each.name for each in model.graph.initializer}
+    names = [each.name for each in model.graph.input if each.name not in stored]
+    return model, dict(zip(names, inputs, strict=False)), outputs
+
+
+def _compare(found: Any, outputs: list[Any], case: Case) -> None:
     results = found if isinstance(found, tuple) else (found,)
     assert len(results) == len(outputs), "another number of outputs"
     for mine, other in zip(results, outputs, strict=True):
         _same(mine, np.asarray(other), case)
-    return "specialised" if fixed else "passed"
 
 
 def specialised(model: onnx.ModelProto, given: dict[str, Array]) -> tuple[Module, dict[str, Array]]:

@@ -13,12 +13,12 @@ from onnx import helper
 import plica
 from plica.frontend import zoo
 from plica.frontend.onnx import from_onnx
+from plica.frontend.zoo.export import to_onnx
 from plica.ir.graph import attr
 from plica.ir.module import Module
 from tests.conftest import Golden
 from tests.frontend.onnx.build import Array, agrees, model, runtime
 from tests.frontend.onnx.build import f32_like as f32
-from tests.frontend.onnx.export import export
 
 node = helper.make_node
 
@@ -214,11 +214,11 @@ def test_a_perceptron_compiled_is_what_onnxruntime_says() -> None:
 
 def test_resnet_18_compiled_is_what_onnxruntime_says() -> None:
     module = zoo.resnet(18, image=32, width=0.0625, classes=10)
-    compiled_agrees(export(module), f32(1, 3, 32, 32))
+    compiled_agrees(to_onnx(module), f32(1, 3, 32, 32))
 
 
 def test_the_zoo_comes_back_as_it_went() -> None:
     module = zoo.mobilenet(image=32, width=0.125, classes=10)
-    back = from_onnx(export(module))
+    back = from_onnx(to_onnx(module))
     x = f32(1, 3, 32, 32)
     np.testing.assert_allclose(plica.interpret(back, x), plica.interpret(module, x), rtol=1e-5)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import onnx
 import pytest
 
 from plica.frontend.onnx.expand import has_definition
+from plica.frontend.onnx.fuzz.kind import KINDS
+from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.table import TABLE
-from tests.frontend.onnx.conformance import recorded
+from plica.frontend.specialised import MOST
+from tests.frontend.onnx.conformance import recorded, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
 HEAD = """# ONNX models
@@ -24,18 +26,59 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 - Shapes that a model computes (`Shape`, `Gather`, `Concat`, `Reshape` …) are followed while it is
   read. A shape, an axis or a count that depends on elements of an input is refused with
   `plica.frontend.onnx.NeedsValue`, whose `inputs` names them; `fixed={{"shape": array}}` gives such
-  inputs values, and they are no inputs of the module then.
-- A loop of known length and a recurrent network are written out, at most 4096 turns; other loops
-  are functions that call themselves, and then give no collected outputs.
+  inputs values, and they are no inputs of the module then. `plica.compile` does that by itself.
+- A loop of known length, a scan and a recurrent network are written out, at most 4096 turns; other
+  loops are functions that call themselves, and then give no collected outputs.
 - Functions of the model, and operators that the standard defines by others, are read in place.
 - Tensors may lie in files in the folder of the model, nowhere else.
 - Everything that is not supported is listed at once, with the names of the nodes. Strings,
   sequences, optionals, sparse tensors, random numbers, training, 8-bit floats and integers of less
   than 8 bits are refused.
 
-The standard's own test cases that come with data (onnx {version}): {total} of 2,024 give the right
-result through the interpreter, {special} of them with inputs fixed that hold shapes, axes or
-counts; all others are refused, and none is wrong. `tests/frontend/onnx/conformance.txt` lists them.
+## Sizes and values that are known at a call
+
+`plica.compile(model)` takes a module, the path of an ONNX file, or a `ModelProto`. Where nothing is
+open it compiles at once. Otherwise it gives an executable that compiles when it is called, once for
+each choice of what is open, and keeps the {most} choices that were used last:
+
+```python
+exe = plica.compile("model.onnx")       # with a symbolic batch, or a shape that is an input
+exe(x=np.zeros((1, 3, 224, 224), "f4"))     # compiled for a batch of 1
+exe(x=np.zeros((8, 3, 224, 224), "f4"))     # … and of 8
+exe(x=np.ones((1, 3, 224, 224), "f4"))      # found in the table
+exe.at(x=np.zeros((8, 3, 224, 224), "f4")).save("batch8.plica")
+```
+
+- Sizes: the symbolic dims of the inputs. What was compiled for a size before, in any process of
+  this user, comes from the store and is not compiled again.
+- Values: inputs that hold shapes, axes, counts, or the condition of a loop or of a branch whose
+  sides have different shapes. They are part of the code, so a model that takes another shape at
+  every call is compiled at every call; where the result's shape depends on all elements (`NonZero`,
+  `Unique`, `Compress`, `NonMaxSuppression`), that is every new input.
+- A branch whose sides have one shape, loops of known length and scans are compiled as they are.
+- `plica compile M.onnx --dim batch=4 -o M.plica` gives a dim its number for good.
+
+There is no code yet that serves every size at once.
+
+## Hostile files
+
+A file is data from outside. Truncated, cyclic and ill-typed models, tensors of more than 2^40
+bytes or 64 axes, functions and graphs that unfold without end, and tensors that lie outside of the
+model's folder are refused with the name of the node. Tests read such models in a process with
+little memory and time, and thousands of models with bytes changed at random.
+
+`plica fuzz onnx --examples 500` makes random models of {kinds} kinds of nodes, versions 13 and
+later, some with an open batch, and holds them to onnxruntime, interpreted and compiled; a model
+that goes wrong is made as small as it can be and saved.
+
+## Conformance
+
+The standard's own test cases that come with data (onnx {version}): {total} of {cases} give the
+right result, {special} of them with inputs fixed that hold shapes, axes or counts; all others are
+refused, and none is wrong. All that pass are right compiled too, through `plica.compile` alone.
+`tests/frontend/onnx/conformance.txt` lists them; `make conformance` runs them.
+
+{categories}
 
 The tables are made by `pytest tests/frontend/onnx/test_page.py --update-golden`.
 
@@ -54,19 +97,40 @@ def text() -> str:
     others = [name for name in names if name not in TABLE and name not in hollow]
     defined = [name for name in others if has_definition(name, newest, "")]
     refused = [name for name in names if name not in TABLE and name not in defined]
-    count = Counter(recorded().values())
+    *rows_, whole = table(recorded().values())
     head = HEAD.format(
         newest=newest,
         version=onnx.__version__,
-        total=f"{sum(count.values()):,}",
-        special=count["specialised"],
+        most=MOST,
+        kinds=len(KINDS),
+        cases=f"{whole[1]:,}",
+        total=f"{whole[2]:,}",
+        special=whole[3],
+        categories=categories([*rows_, whole]),
     )
     parts = {
         f"## Operators with a row of their own ({len(rows)})": rows,
         f"## Operators read by the standard's definition ({len(defined)})": defined,
-        f"## Operators of the standard that are refused ({len(refused)})": refused,
     }
-    return head + "\n\n".join(f"{title}\n\n{wrapped(each)}" for title, each in parts.items()) + "\n"
+    tables = [f"{title}\n\n{wrapped(each)}" for title, each in parts.items()]
+    title = f"## Operators of the standard that are refused ({len(refused)})"
+    return head + "\n\n".join([*tables, f"{title}\n\n{reasons(refused)}"]) + "\n"
+
+
+def categories(rows: list[tuple[str, int, int, int, int]]) -> str:
+    lines = [
+        "| cases | all | right | of these with inputs fixed | refused |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, each))} |" for each in rows)])
+
+
+def reasons(names: list[str]) -> str:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(REASONS[name], []).append(f"`{name}`")
+    lines = ["| why | operators |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {why} | {' '.join(each)} |" for why, each in found.items())])
 
 
 def wrapped(names: list[str]) -> str:
@@ -92,3 +156,13 @@ def test_the_page_is_the_table(request: pytest.FixtureRequest) -> None:
 def test_every_row_is_an_operator_of_some_version() -> None:
     known = {each.name for each in onnx.defs.get_all_schemas_with_history() if each.domain == ""}
     assert set(TABLE) <= known
+
+
+def test_a_reason_is_given_for_what_is_refused_and_for_nothing_else() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    schemas = [each for each in onnx.defs.get_all_schemas() if each.domain == ""]
+    names = {each.name for each in schemas if not each.deprecated}
+    assert set(REASONS) <= names
+    assert not set(REASONS) & set(TABLE)
+    known = {name for name in names if name in TABLE or has_definition(name, newest, "")}
+    assert names - known <= set(REASONS)

@@ -31,7 +31,8 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
     "repeated":       (X + op("exp", ROW),                         "exp.0",       "add.1"),
     "reread":         (op("nn.conv", X + 1.0, W),                  "add.0",       "nn.conv.1"),
     "reordered":      (op("sum", TURNED, axis=(1,)),               "transpose.0", "sum.1"),
-    "moved":          (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
+    "row":            (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
+    "moved":          (X - op("max", X, axis=(1,), keepdims=True), "max.0",       "subtract.1"),
     "two-reductions": (op("sum", op("matmul", X, Z), axis=(3,)),   "matmul.0",    "sum.1"),
 }
 # fmt: on
@@ -45,7 +46,7 @@ def test_reasons(reason: Reason) -> None:
     assert (producer, consumer) in found, sorted(found)
     edge = found[producer, consumer]
     assert edge.reason == reason
-    assert edge.fused == (reason in ("inlined", "epilogue"))
+    assert edge.fused == (reason in ("inlined", "epilogue", "row"))
     assert REASONS[reason] in str(edge)
 
 

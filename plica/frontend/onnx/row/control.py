@@ -1,12 +1,13 @@
 """Rows of control flow: branches, loops and scans.
 
 A condition that is known chooses its branch at once, and a loop whose count is known is written
-out.  Otherwise a branch is the language's own `if`, and a loop is a function that calls itself.
+out.  Otherwise a branch is the language's own `if`, and a loop is a function that calls itself, or
+needs the values of the inputs that decide its length where such functions are not wanted.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from plica.ir.op.join import stack
 from plica.ir.op.shape import reshape
 from plica.ir.type import FuncType, TensorType, TupleType, tensor
 
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
 MOST_TURNS: Final = 4096
 """Loops of more turns are not written out."""
 
@@ -42,8 +46,7 @@ def _if(node: Node) -> Made:
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
     for yes, no in zip(then, orelse, strict=True):
         if not same_type(yes.type, no.type):
-            message = "The branches give different types, and the condition is not known."
-            node.unsupported(message, str(yes.type), str(no.type))
+            node.undecided(f"The type that If gives ({yes.type} or {no.type})", condition)
     chosen = as_scalar(condition.expr)
     if len(then) == 1:
         return If(chosen, then[0].expr, orelse[0].expr)
@@ -77,6 +80,11 @@ def _loop(node: Node) -> Made:
         if going is not None and start is None:
             node.numbers(1)
         node.unsupported("A loop of unknown length gives no tensor of known length.")
+    if not node.may_recurse:
+        for at, each in enumerate((count, going)):
+            if each is not None:
+                node.numbers(at)
+        node.unsupported("The loop has too many turns to be written out.", f"{MOST_TURNS} turns")
     return _recursive(node, count, going, state)
 
 
@@ -93,6 +101,8 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
     body = node.graph("body")
     rows: list[list[Expr]] = [[] for _ in range(scans)]
     turn = 0
+    if most is not None and most > MOST_TURNS and not scans and _never_ends(body):
+        return None
     while most is None or turn < most:
         if turn >= MOST_TURNS:
             if scans:
@@ -101,6 +111,8 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
         given = [Value(const(turn, i64)), Value(const(True)), *state]
         found = node.run(body, *given)
         going = found[0].numbers()
+        if going is None and not node.may_recurse:
+            node.undecided("Whether the loop goes on", found[0])
         if going is None:
             return None
         state = found[1 : 1 + len(state)]
@@ -112,6 +124,16 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
     if scans and not turn:
         node.unsupported("A loop without turns gives tensors of unknown shape.")
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
+
+
+def _never_ends(body: GraphProto) -> bool:
+    """Whether a body hands on the condition it is given."""
+    plain = [each for each in body.node if len(each.input) == len(each.output) == 1]
+    copied = {each.output[0]: each.input[0] for each in plain if each.op_type == "Identity"}
+    name = body.output[0].name
+    for _ in range(len(copied)):
+        name = copied.get(name, name)
+    return bool(name == body.input[1].name)
 
 
 def _recursive(

@@ -17,6 +17,7 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from plica.core.diagnostic import MOST_BYTES
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
 from plica.ir.graph import Expr, const
@@ -208,6 +209,10 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
         if after > LONGEST:
             node.unsupported("A result is too long to be resampled.", str(LONGEST), str(after))
         grids[axis] = Grid(before, after, factors[at] or 1.0, mode, start, stop)
+    whole = math.prod(grids[at].after if at in grids else size for at, size in enumerate(given))
+    if whole * node.type().dtype.bytes > MOST_BYTES:  # before there are tables for every axis
+        message = "The result is too large to be held in memory."
+        node.unsupported(message, f"at most {MOST_BYTES} bytes", f"{whole} elements")
     return grids
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
+from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import Value, as_objects, of_terms
 from plica.ir.dim import known, product, same_dim
 from plica.ir.dtype import i64
@@ -21,6 +22,9 @@ from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to, tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
 from plica.ir.scalar import Scalar, index
+
+MOST_PARTS: Final = 64
+"""What is split into more parts is cut part by part."""
 
 
 def _reshape(node: Node) -> Expr:
@@ -67,6 +71,9 @@ def _unsqueeze(node: Node) -> Expr:
     axes = _axes(node)
     if axes is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
+    if len(axes) + rank(node.x()) > MOST_AXES:
+        count = len(axes) + rank(node.x())
+        node.unsupported("Unsqueeze makes too many axes.", f"at most {MOST_AXES}", str(count))
     return expand_dims(node.x(), axis=axes) if axes else node.x()
 
 
@@ -83,13 +90,16 @@ def _split(node: Node) -> Made:
         given = node.integers("split")
         sizes = None if given is None else list(given)
     else:
-        sizes = None if node.value(1) is None else node.whole(1)
+        sizes = None if node.value(1) is None else node.whole(1, most=count)
     if node.opset >= 18:
         said = node.integer("num_outputs", count)
         if node.has("num_outputs") and (sizes is not None or said != count):
             node.malformed("Split says num_outputs and makes others.", str(said), str(count))
     if sizes is None:
         if whole is None:
+            if count > MOST_PARTS:
+                message = "Split into so many parts needs an axis of known size."
+                node.unsupported(message, f"at most {MOST_PARTS}", str(count))
             parts = split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
         part = -(-whole // count)
@@ -103,7 +113,11 @@ def _split(node: Node) -> Made:
         node.unsupported(message, "a number", str(node.type()))
     if count == 1:
         return node.x()
-    parts = split(x, tuple(accumulate(sizes))[:-1], axis=axis)
+    ends = tuple(accumulate(sizes))
+    if count > MOST_PARTS:  # the type of a tuple is as long as the tuple, at each of its parts
+        starts = (0, *ends[:-1])
+        return [slice_(x, (a,), (b,), None, (axis,)) for a, b in zip(starts, ends, strict=True)]
+    parts = split(x, ends[:-1], axis=axis)
     return [Project(parts, at) for at in range(count)]
 
 

@@ -1,0 +1,189 @@
+"""Contests: one model run by several systems in turns, on the same numbers.
+
+Every system has a process of its own; bursts of calls take turns, so that what else the machine
+does meets all alike.  A system that is not installed, or cannot run the model, is named with the
+reason.
+
+>>> entry = Entry("plica", "1", 0.5, (2e-3, 1e-3, 3e-3), 0.0)
+>>> entry.least, entry.median
+(0.001, 0.002)
+>>> Contest((entry, Entry("other", "2", 0.1, (4e-3,), 1e-6)), ()).ratio("other")
+4.0
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+
+from plica.bench.peer import PEERS, How, difference, why_missing
+from plica.runtime.port import Array
+
+OURS: Final = "plica"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one system did: seconds to make the model ready, seconds of each call, and how far its
+    numbers are from those of the reference, relative to the greatest of them."""
+
+    name: str
+    version: str
+    ready: float
+    times: tuple[float, ...]
+    difference: float
+
+    @property
+    def least(self) -> float:
+        """The shortest time."""
+        return min(self.times)
+
+    @property
+    def median(self) -> float:
+        """The time in the middle."""
+        return statistics.median(self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A system that did not take part, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """All entries in the order they were asked for; Plica's is the first."""
+
+    entries: tuple[Entry, ...]
+    missing: tuple[Missing, ...]
+
+    def find(self, name: str) -> Entry | None:
+        """The entry of a system."""
+        return next((each for each in self.entries if each.name == name), None)
+
+    def ratio(self, name: str, of: Callable[[Entry], float] = lambda each: each.least) -> float:
+        """How many times as fast Plica is as another system."""
+        ours, theirs = self.find(OURS), self.find(name)
+        assert ours is not None
+        assert theirs is not None
+        return of(theirs) / of(ours)
+
+    @property
+    def best(self) -> Entry | None:
+        """The fastest of the others."""
+        others = [each for each in self.entries if each.name != OURS]
+        return min(others, key=lambda each: each.least) if others else None
+
+
+Progress = Callable[[str], None]
+
+
+def compete(
+    model: Path,
+    inputs: Sequence[Array],
+    peers: Sequence[str],
+    *,
+    how: How | None = None,
+    rounds: int = 5,
+    seconds: float = 0.3,
+    progress: Progress = lambda word: None,
+) -> Contest:
+    """Run a model in Plica and in `peers`; the first of those that runs is the reference."""
+    missing: list[Missing] = []
+    wanted = json.dumps(asdict(how or How()))
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        given = Path(folder) / "inputs.npz"
+        np.savez(given, *inputs)
+        ready: dict[str, tuple[_Worker, dict[str, Any]]] = {}
+        for name in (OURS, *peers):
+            progress(f"{name}: making the model ready")
+            absent = why_missing(PEERS[name])
+            if absent is not None:
+                missing.append(Missing(name, absent))
+                continue
+            words = (model, given, Path(folder) / f"{name}.npz", wanted)
+            worker = stack.enter_context(_Worker(name, *words))
+            answer = worker.answer()
+            if "ready" in answer:
+                ready[name] = worker, answer
+            else:
+                missing.append(Missing(name, answer.get("refused") or answer["died"]))
+        times: dict[str, list[float]] = {name: [] for name in ready}
+        for turn in range(rounds):
+            for name, (worker, _) in ready.items():
+                progress(f"{name}: round {turn + 1} of {rounds}")
+                answer = worker.ask(seconds)
+                times[name] += answer.get("times", ())
+        outputs = {name: _arrays(Path(folder) / f"{name}.npz") for name in ready}
+    others = [name for name in ready if name != OURS]
+    reference = outputs[others[0]] if others else None
+    entries = [
+        Entry(
+            name,
+            answer["version"],
+            answer["ready"],
+            tuple(times[name]),
+            0.0 if reference is None else difference(outputs[name], reference),
+        )
+        for name, (_, answer) in ready.items()
+        if times[name]
+    ]
+    return Contest(tuple(entries), tuple(missing))
+
+
+def _arrays(path: Path) -> list[Array]:
+    with np.load(path) as stored:
+        return [stored[f"arr_{at}"] for at in range(len(stored))]
+
+
+class _Worker:
+    """A process that runs one peer; leaving it ends the process."""
+
+    def __init__(self, name: str, *words: object) -> None:
+        command = [sys.executable, "-m", "plica.bench.worker", name, *map(str, words)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, seconds: float) -> dict[str, Any]:
+        """A burst of calls."""
+        assert self._process.stdin is not None
+        if self._process.poll() is None:
+            self._process.stdin.write(f"{seconds}\n")
+            self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """One line of JSON; `died` with the last words of a process that ended instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if line:
+            found: dict[str, Any] = json.loads(line)
+            return found
+        assert self._process.stderr is not None
+        words = self._process.stderr.read().strip().splitlines()
+        code = self._process.wait()
+        return {"died": words[-1] if words else f"It ended with exit code {code}."}

@@ -1,0 +1,161 @@
+"""Peers: systems that run ONNX models, Plica among them, behind one form.
+
+A peer is a row: the package it needs, and a function from a model, arrays and a number of threads
+to something that runs the model once and gives its outputs.  All run float32 as float32.
+
+>>> sorted(PEERS)
+['onnxruntime', 'openvino', 'plica', 'torch']
+>>> why_missing(Peer("nosuch_package", lambda path, arrays, how: list))
+'The package nosuch_package is not installed.'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from plica.runtime.port import Array
+
+Run = Callable[[], Sequence[Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The way a model is run; only Plica knows what a contract is, and needs to be told dims."""
+
+    threads: int = 1
+    contract: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+Prepare = Callable[[Path, Sequence[Array], How], Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A system: its package, and how a model is made ready in it."""
+
+    package: str
+    prepare: Prepare
+
+    @property
+    def version(self) -> str:
+        """The version that is installed."""
+        try:
+            return metadata.version(self.package)
+        except metadata.PackageNotFoundError:
+            return "unknown"
+
+
+def why_missing(peer: Peer) -> str | None:
+    """Why a peer cannot run here, None if it can."""
+    if util.find_spec(peer.package) is None:
+        return f"The package {peer.package} is not installed."
+    return None
+
+
+def _plica(path: Path, arrays: Sequence[Array], how: How) -> Run:
+    from plica.frontend.onnx import from_onnx
+    from plica.pipeline import compile
+
+    module = from_onnx(path, dims=how.dims)
+    exe = compile(module, threads=how.threads, cache=False, contract=how.contract)
+
+    def run() -> Sequence[Array]:
+        found = exe(*arrays)
+        return found if isinstance(found, tuple) else (found,)
+
+    return run
+
+
+def _onnxruntime(path: Path, arrays: Sequence[Array], how: How) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = how.threads, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    # Inputs and outputs are bound once, which is the fastest way to call it.
+    bound = session.io_binding()
+    for meta, array in zip(session.get_inputs(), arrays, strict=True):
+        bound.bind_cpu_input(meta.name, array)
+    for meta in session.get_outputs():
+        bound.bind_output(meta.name, "cpu")
+
+    def run() -> Sequence[Array]:
+        session.run_with_iobinding(bound)
+        return _Late(bound.copy_outputs_to_cpu)
+
+    return run
+
+
+def _openvino(path: Path, arrays: Sequence[Array], how: How) -> Run:
+    import openvino
+
+    core = openvino.Core()
+    wanted = {
+        "INFERENCE_NUM_THREADS": how.threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",  # on some machines it would compute with less
+        "NUM_STREAMS": "1",
+    }
+    compiled = core.compile_model(core.read_model(path), "CPU", wanted)
+    request = compiled.create_infer_request()
+    for at, array in enumerate(arrays):
+        request.set_input_tensor(at, openvino.Tensor(array, shared_memory=True))
+
+    def run() -> Sequence[Array]:
+        request.infer()
+        return _Late(lambda: [each.data.copy() for each in request.output_tensors])
+
+    return run
+
+
+def _torch(path: Path, arrays: Sequence[Array], how: How) -> Run:
+    from plica.bench.eager import eager
+
+    return eager(path, arrays, how.threads)
+
+
+class _Late(Sequence[Any]):
+    """Outputs that are copied when somebody looks at them: the copy is not part of a run."""
+
+    def __init__(self, make: Callable[[], Sequence[Array]]) -> None:
+        self._make = make
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._make()[at]
+
+    def __len__(self) -> int:
+        return len(self._make())
+
+
+# fmt: off
+PEERS: Final[dict[str, Peer]] = {
+    "plica":       Peer("plica",       _plica),
+    "onnxruntime": Peer("onnxruntime", _onnxruntime),
+    "openvino":    Peer("openvino",    _openvino),
+    "torch":       Peer("torch",       _torch),
+}
+# fmt: on
+"""The systems there are, by name."""
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    """The greatest difference, relative to the greatest number that was expected."""
+    worst = 0.0
+    for mine, theirs in zip(found, expected, strict=True):
+        if mine.shape != theirs.shape:
+            return float("inf")
+        if not theirs.size:
+            continue
+        most = float(np.abs(theirs.astype(np.float64)).max())
+        apart = float(np.abs(mine.astype(np.float64) - theirs.astype(np.float64)).max())
+        worst = max(worst, apart / most if most else apart)
+    return worst

@@ -1,0 +1,182 @@
+"""`plica bench MODEL --against onnxruntime`: how fast a model is, beside others and by kernel."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.command import DIFFERS, Command
+from plica.cli.model import add_model, compile_model, inputs_of, positive
+from plica.cli.progress import progress
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from plica.bench import Contest, Roof
+    from plica.report.study import Row
+
+PEERS: Final = ("onnxruntime", "openvino", "torch")
+SHOWN: Final = 20
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Time the model, beside the peers and kernel by kernel; 3 where the numbers differ."""
+    from plica.bench import How, compete
+    from plica.bench.sample import sample
+    from plica.cli.compile_ import sized
+    from plica.report.study import measured
+
+    asked = peers_of(arguments)
+    rounds: int = arguments.rounds
+    total = 2 + (1 + len(asked)) * (1 + rounds)
+    with progress(arguments.model.name, total) as say:
+        say("compiling")
+        made = compile_model(arguments)
+        arrays = sample(made.executable.inputs, inputs_of(arguments))
+        say("timing every kernel")
+        rows, _, roof = measured(made, arrays)
+        how = How(arguments.threads, arguments.contract, dict(map(sized, arguments.dim)))
+        contest = compete(
+            arguments.model,
+            arrays,
+            asked,
+            how=how,
+            rounds=rounds,
+            seconds=arguments.seconds,
+            progress=say,
+        )
+    contract = str(made.contract)
+    if arguments.json:
+        print(json.dumps(to_data(contest, rows, roof, contract, arguments.threads), indent=2))
+    else:
+        show(contest, rows, contract, arguments)
+    lost = [each for each in contest.missing if each.name in asked or each.name == "plica"]
+    if lost and len(lost) >= len(asked):
+        return 1
+    ours = contest.find("plica")
+    return 0 if ours is not None and ours.difference <= arguments.tolerance else DIFFERS
+
+
+def peers_of(arguments: argparse.Namespace) -> list[str]:
+    """The systems to run beside; they read ONNX files only."""
+    words = [word for each in arguments.against for word in each.split(",") if word]
+    unknown = [word for word in words if word not in PEERS]
+    if unknown:
+        message = f"There is no system {unknown[0]!r} to run beside."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
+    if arguments.model.suffix != ".onnx":
+        message = "Every system has a process of its own, which reads an ONNX file."
+        place = Place(file=str(arguments.model))
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "M.onnx"))
+    return list(dict.fromkeys(words))
+
+
+def to_data(
+    contest: Contest, rows: Sequence[Row], roof: Roof, contract: str, threads: int
+) -> dict[str, Any]:
+    """All that was measured, as JSON holds it; times in seconds."""
+    entries = []
+    for each in contest.entries:
+        found = asdict(each)
+        found.pop("times")
+        found |= {"calls": len(each.times), "min": each.least, "median": each.median}
+        if each.name != "plica" and contest.find("plica") is not None:
+            found["ratio"] = contest.ratio(each.name)
+        entries.append(found)
+    return {
+        "contract": contract,
+        "threads": threads,
+        "entries": entries,
+        "missing": [asdict(each) for each in contest.missing],
+        "roof": asdict(roof),
+        "kernels": [row.to_data() for row in rows],
+    }
+
+
+def show(
+    contest: Contest, rows: Sequence[Row], contract: str, arguments: argparse.Namespace
+) -> None:
+    """The tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    title = f"{arguments.model.name}: {arguments.threads} threads, contract {contract}"
+    table = Table(title=title, title_justify="left")
+    for column in ("system", "version", "ready s", "min ms", "median ms", "Plica is", "difference"):
+        table.add_column(column, justify="left" if column in ("system", "version") else "right")
+    for each in contest.entries:
+        ours = each.name == "plica"
+        compared = ours or contest.find("plica") is None
+        table.add_row(
+            each.name,
+            each.version,
+            f"{each.ready:.2f}",
+            f"{each.least * 1e3:.3f}",
+            f"{each.median * 1e3:.3f}",
+            "" if compared else f"{contest.ratio(each.name):.2f} x",
+            f"{each.difference:.1e}" if len(contest.entries) > 1 else "",
+        )
+    console.print(table)
+    for absent in contest.missing:
+        console.print(f"{absent.name} did not take part. {absent.reason}")
+    show_rows(console, rows, SHOWN)
+
+
+def show_rows(console: Console, rows: Sequence[Row], most: int) -> None:
+    """The kernels that take most of the time."""
+    from rich.table import Table
+
+    whole = sum(row.seconds for row in rows) or 1.0
+    longest = sorted(rows, key=lambda row: -row.seconds)[:most]
+    title = f"The {len(longest)} longest of {len(rows)} kernels, {whole * 1e3:.3f} ms in all"
+    table = Table(title=title, title_justify="left", expand=True)
+    table.add_column("kernel", overflow="ellipsis", no_wrap=True, ratio=2)
+    table.add_column("nodes", overflow="ellipsis", no_wrap=True, ratio=3)
+    for column, width in (("µs", 8), ("share", 5), ("GFLOP/s", 7), ("roof", 5)):
+        table.add_column(column, justify="right", no_wrap=True, min_width=width)
+    for row in longest:
+        table.add_row(
+            row.kernel,
+            ", ".join(row.nodes or row.operators),
+            f"{row.seconds * 1e6:.1f}",
+            f"{row.seconds / whole:.0%}",
+            f"{row.gflops:.2f}",
+            f"{row.roof:.0%}",
+        )
+    console.print(table)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_model(parser, packs=False)
+    known = ", ".join(PEERS)
+    parser.add_argument("--against", action="append", default=[], metavar="NAMES",
+                        help=f"systems to run beside, with commas: {known}")  # fmt: skip
+    parser.add_argument("--rounds", type=positive, default=5, help="how often they take turns (5)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long a turn lasts (0.3)")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        help="the difference, relative to the largest number, that is allowed",
+    )
+    parser.add_argument("--json", action="store_true", help="print all that was measured as JSON")
+
+
+COMMAND: Final = Command(
+    "bench",
+    "Time a model, kernel by kernel and beside other systems",
+    run,
+    configure,
+    (
+        "plica bench M.onnx",
+        "plica bench M.onnx --against onnxruntime,openvino --threads 2",
+        "plica bench M.onnx --dim batch=1 --input x=x.npy --json",
+    ),
+)

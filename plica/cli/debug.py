@@ -1,0 +1,111 @@
+"""`plica debug MODEL`: operator by operator beside the interpreter; names the first that differs.
+
+Exit codes: 0 where everything agrees, 3 where something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.command import DIFFERS, Command
+from plica.cli.model import add_model, compile_model, inputs_of
+from plica.cli.progress import progress
+
+if TYPE_CHECKING:
+    from plica.report.compare import Comparison
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, and say which rule or which kernel is wrong."""
+    from plica.bench.sample import sample
+    from plica.report.compare import compare
+
+    with progress(arguments.model.name, total=5) as say:
+        say("compiling")
+        made = compile_model(arguments)
+        arrays = sample(made.executable.inputs, inputs_of(arguments), arguments.seed)
+        found = compare(made, arrays, arguments.tolerance, progress=say)
+    if arguments.json:
+        print(json.dumps(to_data(found), indent=2))
+    else:
+        show(found)
+    return 0 if found.agrees else DIFFERS
+
+
+def to_data(of: Comparison) -> dict[str, Any]:
+    """The comparison as JSON holds it."""
+    from attrs import asdict
+
+    return {
+        "agrees": of.agrees,
+        "tolerance": of.tolerance,
+        "output": of.output,
+        "step": None if of.step is None else asdict(of.step),
+        "kernel": None if of.kernel is None else asdict(of.kernel),
+        "kernels": [asdict(each) for each in of.kernels],
+    }
+
+
+def show(of: Comparison) -> None:
+    """What was found, in words."""
+    worst = max([each.difference for each in of.kernels], default=0.0)
+    if of.step is not None:
+        kind = "pass" if of.step.is_pass else "rule"
+        which = f"step {of.step.number} of {of.step.steps}"
+        print(
+            f"The {kind} {of.step.rule} changes what the model means: {which}, "
+            f"difference {of.step.difference:.1e}."
+        )
+        print(f"  where: {place(of.step.nodes, of.step.operators)}")
+    if of.kernel is not None:
+        print(
+            f"The kernel {of.kernel.number} ({of.kernel.source}) computes something else: "
+            f"difference {of.kernel.difference:.1e}."
+        )
+        print(f"  where: {place(of.kernel.nodes, of.kernel.operators)}")
+    if of.agrees:
+        print(
+            f"All {len(of.kernels)} kernels agree with the interpreter, "
+            f"to {worst:.1e} of the largest number; the outputs to {of.output:.1e}."
+        )
+    elif of.step is None and of.kernel is None:
+        print(
+            f"Every kernel by itself agrees, but the outputs differ by {of.output:.1e}: "
+            "errors add up, or kernels overwrite each other's memory."
+        )
+    else:
+        print(f"  outputs: a difference of {of.output:.1e}, of {of.tolerance:.1e} allowed")
+
+
+def place(nodes: tuple[str, ...], operators: tuple[str, ...]) -> str:
+    """Where something comes from: nodes of the model, or operators if they have no names."""
+    named = ", ".join(nodes) or "an operator without a name"
+    return f"{named} ({', '.join(operators)})" if operators else named
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_model(parser)
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        help="the difference, relative to the largest number, that is allowed",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+
+
+COMMAND: Final = Command(
+    "debug",
+    "Run operator by operator beside the interpreter; name the first that differs",
+    run,
+    configure,
+    (
+        "plica debug M.onnx",
+        "plica debug M.onnx --packs mine.py --contract exact",
+        "plica debug M.onnx --input x=x.npy --json",
+    ),
+)

@@ -1,0 +1,37 @@
+"""Progress: what a command is doing, on the error stream while somebody watches it.
+
+>>> with progress("read", total=2) as say:
+...     say("reading")
+...     say("compiling")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def progress(title: str, total: int | None = None) -> Iterator[Say]:
+    """What tells of each step as it begins: a bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(title, total=total)
+        begun = False
+
+        def say(word: str) -> None:
+            nonlocal begun
+            bar.update(task, description=f"{title}: {word}", advance=1 if begun else 0)
+            begun = True
+
+        yield say

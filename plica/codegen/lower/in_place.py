@@ -1,0 +1,119 @@
+"""In place: what is kept of a row until the result is known is kept where the result goes.
+
+    before                                     after
+    for i:                                     for i:
+        e = alloc(Buffer[(1024,), f32])            for j in vectorized(1024):
+        for j in vectorized(1024):                     out[i, j] = exp(x[i, j])
+            e[j] = exp(x[i, j])                    …
+        …                                          for j in vectorized(1024):
+        for j in vectorized(1024):                     out[i, j] = out[i, j] * s
+            out[i, j] = e[j] * s
+
+That is less memory, and the result's own comes nearer while there is still something to compute.
+A buffer goes there if the last who reads it is the only one to touch the result, element by element
+as it is read, and all of it.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import statements
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> x, out, e = buffer("x", (4, 8), f32), buffer("out", (4, 8), f32), buffer("e", (8,), f32)
+>>> i, j, k = axis("i"), axis("j"), axis("k")
+>>> first = For(j, index(8), "serial", Store(e, (j,), x[i, j]))
+>>> last = For(k, index(8), "serial", Store(out, (i, k), e[k] + 1.0))
+>>> body = For(i, index(4), "serial", Alloc(e, Seq((first, last))))
+>>> new = in_place(Kernel((), (x, out), 1, body))
+>>> [str(s.buffer.name) for s in statements(new.body) if isinstance(s, Store)]
+['out', 'out']
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.dim import known, same_dim
+from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store, statements
+from plica.ir.scalar import Buffer, Load, Scalar
+
+
+def in_place(kernel: Kernel) -> Kernel:
+    """The kernel with rows kept in its results."""
+    results = kernel.params[kernel.inputs :]
+
+    def moved(node: Term) -> Term:
+        if not isinstance(node, Alloc):
+            return node
+        for out in results:
+            place = _place(node, out)
+            if place is not None:
+                return _within(node.body, node.buffer, out, place)
+        return node
+
+    body = map_bottom_up(moved, kernel.body)
+    assert isinstance(body, Stmt)
+    return kernel if body is kernel.body else evolve(kernel, body=body)
+
+
+def _place(of: Alloc, out: Buffer) -> tuple[Scalar, ...] | None:
+    """The row of a result that a buffer can be, None where it can be none."""
+    held = of.buffer
+    if not held.shape or any(known(size) != 1 for size in held.shape[:-1]):
+        return None
+    if held.dtype is not out.dtype or held.scope != out.scope:
+        return None
+    inside = of.body
+    while isinstance(inside, Alloc):
+        inside = inside.body
+    if not isinstance(inside, Seq):
+        return None
+    touching = [each for each in inside.stmts if _touches(each, out)]
+    if len(touching) != 1:
+        return None
+    (last,) = touching
+    after = inside.stmts[inside.stmts.index(last) + 1 :]
+    if any(_touches(each, held) for each in after):
+        return None
+    match last:
+        case For(var, extent, _, Store(buffer, (*row, end), value)):
+            reads = [node for node in post_order(value) if isinstance(node, Load)]
+            if buffer is not out or end is not var or not same_dim(extent, held.shape[-1]):
+                return None
+            if known(extent) is None or not same_dim(extent, out.shape[-1]):
+                return None
+            if any(each.buffer is held and each.indices[-1] is not var for each in reads):
+                return None
+            if any(each.buffer is out for each in reads) or held not in [r.buffer for r in reads]:
+                return None
+            bound = _bound(inside)
+            if any(not bound.isdisjoint(free_vars(each)) for each in row):
+                return None
+            return tuple(row)
+        case _:
+            return None
+
+
+def _touches(of: Stmt, buffer: Buffer) -> bool:
+    return buffer in free_vars(of)
+
+
+def _bound(of: Stmt) -> frozenset[Term]:
+    """The variables of loops inside a statement."""
+    return frozenset([each.var for each in statements(of) if isinstance(each, For)])
+
+
+def _within(of: Stmt, held: Buffer, out: Buffer, row: tuple[Scalar, ...]) -> Stmt:
+    """The statement with a row of the result for a buffer."""
+
+    def new(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer is held:
+            return Load(out, (*row, node.indices[-1]))
+        if isinstance(node, Store) and node.buffer is held:
+            return Store(out, (*row, node.indices[-1]), node.value)
+        return node
+
+    found = map_bottom_up(new, of)
+    assert isinstance(found, Stmt)
+    return found

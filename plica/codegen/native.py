@@ -1,0 +1,118 @@
+"""Native: one kernel run as machine code, with nothing of a model around it.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.codegen.lower.nest import nest
+>>> from plica.ir.tensor import buffer, compute
+>>> x = buffer("x", (3,), f32)
+>>> double = nest(compute((x,), (3,), lambda i: x[i] * 2.0))
+>>> run_native(double, [np.array([1, 2, 3], np.float32)])
+(array([2., 4., 6.], dtype=float32),)
+
+With a `side` every array lies at a page that nobody may touch (`plica.runtime.guard`), and what is
+read cannot be written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold
+from plica.codegen.place import place
+from plica.codegen.program import Launch, Program, Slot, Space
+from plica.codegen.target import Target
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import evaluate
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Buffer
+from plica.ir.value import Array
+from plica.runtime.error import Diagnostic, EvaluationError
+from plica.runtime.guard import Guarded, Side
+from plica.runtime.link import Code
+from plica.runtime.pool import use_threads
+
+
+class Spoiled(CompilerBug):
+    """Native code wrote beside an array."""
+
+
+def program_of(kernel: Kernel) -> Program:
+    """The program that runs one kernel on its arguments."""
+    slots = []
+    for number, each in enumerate(kernel.params):
+        space: Space = "input" if number < kernel.inputs else "output"
+        index = number if number < kernel.inputs else number - kernel.inputs
+        slots.append(Slot(space, index, shape_of(each), each.dtype))
+    steps = (Launch(0, tuple(range(len(slots))), "kernel"),)
+    return Program((kernel,), ("kernel",), tuple(slots), (steps,), 0, ())
+
+
+class Ready:
+    """A kernel that is machine code in this process."""
+
+    def __init__(
+        self, kernel: Kernel, target: Target | None = None, fused: bool = False, threads: int = 1
+    ) -> None:
+        machine = target or toolchain.host()
+        program = program_of(kernel)
+        self.kernel, self._slots, self._plan = kernel, program.slots, place(program)
+        self._native = toolchain.build(fold(program, self._plan, machine, fused), machine)
+        if isinstance(self._native.engine, Code):
+            use_threads(self._native.engine, threads)
+        self._main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._native.address)
+
+    def __call__(self, arrays: Sequence[Array], side: Side | None = None) -> tuple[Array, ...]:
+        """What the kernel writes; raises `EvaluationError` where an index is outside."""
+        if side is None:
+            given = [np.ascontiguousarray(each) for each in arrays]
+            made = [np.zeros(each.shape, each.dtype.numpy) for each in self._written]
+            self._run([*given, *made])
+            return tuple(made)
+        rooms = [
+            Guarded(slot.shape, slot.dtype.numpy, side, buffer.align)
+            for slot, buffer in zip(self._slots, self.kernel.params, strict=True)
+        ]
+        for room, array in zip(rooms, arrays, strict=False):
+            room.array[...] = array
+            room.freeze()
+        for room in rooms[len(arrays) :]:
+            room.array[...] = 0
+        self._run([room.array for room in rooms])
+        for room, buffer in zip(rooms, self.kernel.params, strict=True):
+            if not room.is_intact():
+                raise Spoiled(f"The kernel writes beside {buffer.name}.")
+        return tuple([room.array.copy() for room in rooms[len(arrays) :]])
+
+    @property
+    def _written(self) -> tuple[Slot, ...]:
+        return self._slots[self.kernel.inputs :]
+
+    def _run(self, arrays: Sequence[Array]) -> None:
+        table = np.array([each.__array_interface__["data"][0] for each in arrays] + [0], np.uintp)
+        if self._main(table.ctypes.data):
+            message = "The kernel says that an index is outside the buffer it selects from."
+            raise EvaluationError(Diagnostic("index-out-of-bounds", message))
+
+
+def run_native(
+    kernel: Kernel,
+    arrays: Sequence[Array],
+    *,
+    target: Target | None = None,
+    fused: bool = False,
+    side: Side | None = None,
+) -> tuple[Array, ...]:
+    """What a lowered kernel without symbolic dims writes; outputs begin as zeros."""
+    return Ready(kernel, target, fused)(arrays, side)
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """The numbers that are the shape of a buffer."""
+    sizes = [evaluate(size, {}) for size in buffer.shape]
+    found = tuple([size for size in sizes if size is not None])
+    if len(found) != len(sizes):
+        raise CompilerBug(f"The buffer {buffer.name} has symbolic dims.")
+    return found

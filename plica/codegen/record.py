@@ -1,0 +1,141 @@
+"""Recording: what a compilation did, as an artefact holds it.
+
+A derivation becomes stages from module to module, so that it can be followed by whoever knows
+digests only: a pass is a stage, and so are the steps of rules between two passes.
+
+>>> from plica.codegen.program import Program
+>>> from plica.ir.module import module
+>>> empty = module({})
+>>> made = recorded(Derivation(empty, ()), empty, Program((), (), (), ((),), 0, ()))
+>>> made.module == made.result, made.stages
+(True, ())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import fields, has
+
+from plica.codegen.llvm.fold import kernel_name
+from plica.codegen.program import Program
+from plica.core.digest import digests
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph import Var
+from plica.ir.loop import Kernel
+from plica.ir.module import Module, module
+from plica.ir.show import show_kernel
+from plica.rewrite.derivation import Derivation
+from plica.rewrite.rule import Rule
+from plica.runtime.record import Record, Stage, Traced, Used
+from plica.runtime.store import key_of
+from plica.schedule.trace import Trace
+
+RULES: Final = "rules"
+"""The name of a stage that is no pass."""
+
+PLAIN: Final = Trace(())
+
+
+def recorded(
+    derivation: Derivation,
+    final: Module,
+    program: Program,
+    asked: str = "",
+    packs: Sequence[str] = (),
+) -> Record:
+    """Where the code of a program comes from; `final` is the module that was sequenced."""
+    steps = derivation.steps
+    ends = [end for step in steps for end in (step.before, step.after)]
+    every = [derivation.source, final, *ends]
+    known = dict(zip(every, digests(every), strict=True))
+    rules = {step.rule.name: step.rule for step in steps}
+    return Record(
+        known[derivation.source],
+        str(derivation.contract),
+        tuple(
+            [
+                (each.rule.name, str(each.rule.contract), known[each.before], known[each.after])
+                for each in steps
+            ]
+        ),
+        kernels(program),
+        known[final],
+        asked,
+        tuple(packs),
+        tuple(stages(derivation, final, known)),
+        tuple([used(rules[name]) for name in sorted(rules)]),
+        tuple(traces(program)),
+    )
+
+
+def stages(derivation: Derivation, final: Module, known: Mapping[Term, str]) -> Iterator[Stage]:
+    """From the source to the final module, whose digests are known."""
+    here: Term = derivation.source
+    waiting = 0
+    for step in derivation.steps:
+        if not step.rule.is_pass:
+            waiting += 1
+            continue
+        if waiting:
+            yield Stage(RULES, known[here], known[step.before], waiting)
+            waiting = 0
+        yield Stage(step.rule.name, known[step.before], known[step.after], 1)
+        here = step.after
+    if waiting:
+        yield Stage(RULES, known[here], known[final], waiting)
+
+
+def used(rule: Rule) -> Used:
+    """A rule as it is told of: what functions compute is known by their names alone."""
+    if rule.is_pass:
+        return Used(rule.name, "pass", str(rule.contract), key_of("pass", rule.name)[:32])
+    kind = "computed" if rule.computed else "equation"
+    says = spelled((rule.left, rule.right, rule.when))
+    return Used(rule.name, kind, str(rule.contract), key_of(kind, says)[:32])
+
+
+def spelled(what: Any) -> str:  # Any: fields of patterns
+    """A pattern in full, the same in every process; patterns are as small as somebody wrote them.
+
+    >>> spelled((Name("x"), len, 1))
+    "(Name(hint='x', index=0), builtins.len, 1)"
+    """
+    if isinstance(what, Term):
+        inside = ", ".join(spelled(getattr(what, name)) for name in type(what)._fields)
+        return f"{type(what).__name__}({inside})"
+    if type(what) is tuple:
+        return f"({', '.join(map(spelled, what))})"
+    if callable(what) and hasattr(what, "__qualname__"):
+        return f"{what.__module__}.{what.__qualname__}"
+    if has(type(what)):
+        inside = ", ".join(spelled(getattr(what, each.name)) for each in fields(type(what)))
+        return f"{type(what).__name__}({inside})"
+    return repr(what)
+
+
+def kernels(program: Program) -> str:
+    """The distinct kernels of a program as text."""
+    shown = []
+    for number, kernel in enumerate(program.kernels):
+        shown.append(show_kernel(kernel, kernel_name(number, program)))
+    return "\n\n".join(shown) + "\n"
+
+
+def traces(program: Program) -> Iterator[Traced]:
+    """How each kernel was scheduled; those that were not begin as they end."""
+    for number, kernel in enumerate(program.kernels):
+        origin = program.origins[number] if program.origins else None
+        name = kernel_name(number, program)
+        if origin is None:
+            yield Traced(name, as_script(kernel), PLAIN.to_python(), PLAIN.to_json())
+        else:
+            python = origin.trace.to_python(origin.kernel)
+            yield Traced(name, as_script(origin.kernel), python, origin.trace.to_json())
+
+
+def as_script(kernel: Kernel) -> str:
+    """A kernel alone in a module, as text."""
+    return str(module({Var(Name("kernel"), None): kernel}))

@@ -1,0 +1,137 @@
+"""Smaller subjects: of one that goes wrong, the least part found that still does.
+
+First steps of the trace go, then statements of the kernel with the buffers nobody needs then, then
+extents become less, then numbers become zero.  What is tried must keep a value: the interpreter
+says so, which checks bounds and what was never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from attrs import evolve
+
+from plica.codegen.native import shape_of
+from plica.codegen.subject import Subject
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up
+from plica.ir.loop import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
+from plica.ir.scalar import Buffer, Lit, index
+from plica.ir.value import Array
+from plica.ir.verify import well_formed
+from plica.schedule.fuzz import minimal
+from plica.schedule.primitive.block import GetBlock
+from plica.schedule.trace import Step, Trace
+
+ATTEMPTS: Final = 400
+"""How many smaller subjects are tried at most."""
+
+
+def smallest(of: Subject, fails: Callable[[Subject], bool]) -> Subject:
+    """A subject that fails as `of` does, and that none of the ways here makes smaller."""
+    left = ATTEMPTS
+
+    def still(each: Subject) -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0 and fails(each)
+
+    of = evolve(of, trace=minimal(of.trace, lambda trace: still(evolve(of, trace=trace))))
+    while (found := next((each for each in smaller(of) if still(each)), None)) is not None:
+        of = found
+    return evolve(of, trace=minimal(of.trace, lambda trace: still(evolve(of, trace=trace))))
+
+
+def smaller(of: Subject) -> Iterator[Subject]:
+    """Subjects a step smaller."""
+    allocs, body = _opened(of.kernel.body)
+    parts = body.stmts if isinstance(body, Seq) else ()
+    for number in range(len(parts)):
+        kept = [each for at, each in enumerate(parts) if at != number]
+        trace = _without_blocks(of.trace, [_blocks(each) for each in parts], number)
+        if trace is not None:
+            yield from _rebuilt(of, allocs, seq(*kept), trace)
+    for extent in sorted({e for e in _extents(of.kernel) if e > 1}, reverse=True):
+        for less in (1, 2, extent // 2, extent - 1):
+            if less < extent:
+                yield from _resized(of, extent, less)
+    for number, array in enumerate(of.arrays):
+        if array.any():
+            arrays = list(of.arrays)
+            arrays[number] = np.zeros_like(array)
+            yield evolve(of, arrays=tuple(arrays))
+
+
+def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
+    """The buffers of a kernel, and what is done with them."""
+    found = []
+    while isinstance(body, Alloc):
+        found.append(body.buffer)
+        body = body.body
+    return found, body
+
+
+def _rebuilt(of: Subject, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Iterator[Subject]:
+    """The subject with another body, and only the buffers that it needs."""
+    free = free_vars(body)
+    whole = body
+    for each in allocs:
+        if each in free:
+            whole = Alloc(each, whole)
+    reads = [n for n, each in enumerate(of.kernel.params[: of.kernel.inputs]) if each in free]
+    writes = [each for each in of.kernel.params[of.kernel.inputs :] if each in free]
+    if writes:
+        params = (*(of.kernel.params[n] for n in reads), *writes)
+        kernel = Kernel((), params, len(reads), whole)
+        arrays = tuple([of.arrays[n] for n in reads])
+        yield evolve(of, kernel=kernel, arrays=arrays, trace=trace)
+
+
+def _without_blocks(trace: Trace, blocks: Sequence[int], gone: int) -> Trace | None:
+    """The trace for a kernel that lacks a statement; None where a step names a block of it."""
+    first = sum(blocks[:gone])
+    last = first + blocks[gone]
+    steps = []
+    for step in trace.steps:
+        of = step.instruction
+        if isinstance(of, GetBlock):
+            if first <= of.number < last:
+                return None
+            if of.number >= last:
+                steps.append(Step(GetBlock(of.number - blocks[gone], of.role), step.decision))
+                continue
+        steps.append(step)
+    return Trace(tuple(steps))
+
+
+def _blocks(stmt: Stmt) -> int:
+    return sum(isinstance(each, Block) for each in statements(stmt))
+
+
+def _extents(kernel: Kernel) -> list[int]:
+    """The numbers of iterations of the loops of a kernel."""
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    return [int(each.extent.value) for each in loops if isinstance(each.extent, Lit)]
+
+
+def _resized(of: Subject, extent: int, less: int) -> Iterator[Subject]:
+    """The subject with a smaller number wherever there is a certain one, if it makes sense."""
+    old, new = index(extent), index(less)
+    made = map_bottom_up(lambda node: new if node is old else node, of.kernel)
+    assert isinstance(made, Kernel)
+    if well_formed(made):
+        return
+    arrays = []
+    for param, array in zip(made.params, of.arrays, strict=False):
+        shape = shape_of(param)
+        if any(size > room for size, room in zip(shape, array.shape, strict=True)):
+            return
+        arrays.append(_cut(array, shape))
+    yield evolve(of, kernel=made, arrays=tuple(arrays))
+
+
+def _cut(array: Array, shape: tuple[int, ...]) -> Array:
+    found: Array = np.ascontiguousarray(array[tuple(slice(size) for size in shape)])
+    return found

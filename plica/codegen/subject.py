@@ -1,0 +1,228 @@
+"""Subjects of fuzzing: a kernel, a trace and data, and whether native code does what they mean.
+
+>>> drawn = subject(seed=0, number=1)
+>>> drawn.kernel.dims, len(drawn.trace) > 0
+((), True)
+>>> judge(drawn)
+Passed()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.lower.passes import lower
+from plica.codegen.native import Ready
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import THREADS, Alloc, For, Invoke, Kernel, Stmt, While, statements
+from plica.ir.run import run_kernel
+from plica.ir.scalar import Add, Sub, dtype_of
+from plica.ir.specialise import specialise
+from plica.ir.value import Array
+from plica.ir.verify import well_formed
+from plica.runtime.apart import Died, apart, can_part
+from plica.runtime.error import EvaluationError, PlicaError
+from plica.runtime.guard import SIDES, Side
+from plica.schedule.fuzz import CRASHES
+from plica.schedule.generate.kernel import random_case
+from plica.schedule.generate.step import walk
+from plica.schedule.problem import Problem
+from plica.schedule.replay import begin, taken
+from plica.schedule.trace import Trace
+
+FOCUS: Final = ("split", "vectorize", "unroll", "parallel", "fuse", "reorder")
+"""Steps that matter most to code for processors."""
+
+UNITS: Final = 1024
+"""How many units of the last place of all magnitudes together a sum in another order may differ
+by: a kernel adds up a few hundred numbers, and three stages follow one another at most."""
+
+THREADS_USED: Final = 2
+
+Lowering: TypeAlias = Callable[[Kernel], Kernel]
+
+
+@frozen(eq=False)
+class Subject:
+    """A kernel without symbolic dims, what it reads, a schedule, and whether fma is allowed."""
+
+    kernel: Kernel
+    arrays: tuple[Array, ...]
+    trace: Trace
+    fused: bool = False
+
+
+@frozen
+class Passed:
+    """Native code gives what the kernel means."""
+
+
+@frozen
+class Elsewhere:
+    """Nothing can be said here: why."""
+
+    reason: str
+
+
+@frozen
+class Wrong:
+    """Native code gives something else, does not come to an end, or cannot be made."""
+
+    kind: Literal["meaning", "bounds", "crash"]
+    reason: str
+
+
+Verdict: TypeAlias = Passed | Elsewhere | Wrong
+
+
+def subject(seed: int, number: int, length: int = 6) -> Subject | None:
+    """The same numbers, the same subject; None where the kernel drawn is ill formed."""
+    random = Random(f"{seed}/{number}")
+    case = random_case(random)
+    sizes: dict[Term, int] = {**case.sizes}
+    kernel = specialise(case.kernel, sizes)
+    if well_formed(kernel):  # the sides of an operation may have different dtypes
+        return None
+    steps, _ = walk(kernel, random, length, FOCUS)
+    arrays = case.arrays
+    if random.random() < 0.5:
+        arrays = tuple([_fractions(each, random) for each in arrays])
+    return Subject(kernel, arrays, Trace(steps), random.random() < 0.5)
+
+
+def _fractions(of: Array, random: Random) -> Array:
+    """Floats whose sums are rounded; integers stay as they are."""
+    if of.dtype.kind != "f":
+        return of
+    parts = np.array([random.random() for _ in range(of.size)], of.dtype).reshape(of.shape)
+    return np.asarray(of + parts, of.dtype)
+
+
+def judge(
+    of: Subject, lowering: Lowering = lower, *, guard: bool = False, isolated: bool = True
+) -> Verdict:
+    """Whether native code of the scheduled kernel computes what the kernel means.
+
+    With `guard` it runs twice, its arrays at one side and then at the other next to memory that is
+    not there.  Code is made and run in a process of its own if `isolated`.
+    """
+    made = scheduled(of)
+    if made is None:
+        return Elsewhere("the schedule is refused")
+    try:
+        expected = meaning(of.kernel, of.arrays)
+    except EvaluationError as error:
+        return Elsewhere(f"the kernel has no value: {error.code}")
+    try:
+        code = lowering(made)
+    except PlicaError as error:  # the trace asks for what no pass can make
+        return Elsewhere(f"lowering refuses it: {error.code}")
+    except CRASHES as error:
+        return Wrong("crash", f"lowering fails: {type(error).__name__}: {error}")
+    if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
+        return Elsewhere("it is for another kind of machine")
+    sides: Sequence[Side | None] = SIDES if guard else (None,)
+    room = margins(of, expected)
+
+    def work() -> bytes:
+        found = compared(code, of, expected, room, sides)
+        return b"" if found is None else f"{found.kind}:{found.reason}".encode()
+
+    if not isolated or not can_part():
+        return compared(code, of, expected, room, sides) or Passed()
+    said = apart(work)
+    if isinstance(said, Died):
+        last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
+        return Wrong("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
+    kind, _, reason = said.decode().partition(":")
+    return Passed() if not kind else Wrong("bounds" if kind == "bounds" else "meaning", reason)
+
+
+def compared(
+    code: Kernel,
+    of: Subject,
+    expected: Sequence[Array],
+    margins: Sequence[Array],
+    sides: Sequence[Side | None],
+) -> Wrong | None:
+    """What is wrong with native code, which runs in this process."""
+    ready = Ready(code, fused=of.fused, threads=THREADS_USED)
+    for side in sides:
+        where = "" if side is None else f" (the {side} of each array is guarded)"
+        try:
+            results = ready(of.arrays, side)
+        except EvaluationError as error:
+            return Wrong("bounds", f"{error.diagnostics[0].message}{where}")
+        except CompilerBug as error:
+            return Wrong("bounds", f"{error}{where}")
+        writes = code.params[code.inputs :]
+        for param, found, meant, margin in zip(writes, results, expected, margins, strict=True):
+            with np.errstate(invalid="ignore"):
+                far = ~((found == meant) | (abs(found - meant) <= margin))
+            far &= ~(np.isnan(found) & np.isnan(meant))
+            if far.any():
+                at = tuple(int(each) for each in np.argwhere(far)[0])
+                name, ours, right = param.name, found[at].item(), meant[at].item()
+                return Wrong("meaning", f"{name}{list(at)} is {ours} instead of {right}{where}")
+    return None
+
+
+def margins(of: Subject, expected: Sequence[Array]) -> tuple[Array, ...]:
+    """By how much each result may differ: nothing, unless fractions are added up."""
+    if all(each.dtype.kind != "f" or bool((each == np.rint(each)).all()) for each in of.arrays):
+        return tuple([np.zeros_like(each) for each in expected])
+    sizes = tuple([abs(each) if each.dtype.kind == "f" else each for each in of.arrays])
+    greatest = meaning(without_differences(of.kernel), sizes)
+    return tuple(
+        [
+            each * (UNITS * np.finfo(each.dtype).eps) if each.dtype.kind == "f" else each * 0
+            for each in map(abs, greatest)
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def without_differences(kernel: Kernel) -> Kernel:
+    """The kernel with sums of floats for differences: what it gives bounds what is added up."""
+
+    def added(node: Term) -> Term:
+        if isinstance(node, Sub) and dtype_of(node).is_float:
+            return Add(node.left, node.right)
+        return node
+
+    made = map_bottom_up(added, kernel)
+    assert isinstance(made, Kernel)
+    return made
+
+
+def meaning(kernel: Kernel, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """What a kernel writes, by its interpreter."""
+    return run_kernel(kernel, arrays)
+
+
+def scheduled(of: Subject) -> Kernel | None:
+    """The kernel after its trace; None where a step is refused."""
+    state = begin(of.kernel)
+    for step in of.trace.steps:
+        after = taken(state, step)
+        if isinstance(after, Problem):
+            return None
+        state = after
+    return state.kernel
+
+
+def is_for_cpu(stmt: Stmt) -> bool:
+    """Whether a statement has a place on this machine."""
+    if isinstance(stmt, For):
+        return stmt.kind not in (*THREADS, "virtual")
+    if isinstance(stmt, Alloc):
+        return stmt.buffer.scope in ("global", "local")
+    return not isinstance(stmt, While | Invoke)

@@ -1,0 +1,128 @@
+"""Families: one ONNX model as a module for each choice of sizes and of values that decide shapes.
+
+A model may leave sizes open (`batch`), and may take shapes, axes, counts and conditions from its
+inputs.  A family holds the file once it is opened; `at` reads it for the sizes and values of one
+call.  Which inputs it needs the values of is found out by reading.
+
+>>> from onnx import TensorProto, helper
+>>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
+>>> s = helper.make_tensor_value_info("s", TensorProto.INT64, [2])
+>>> graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", [x, s], [y])
+>>> family = Family(helper.make_model(graph))
+>>> [str(each) for each in family.inputs]
+["x: Tensor[('n', 4), f32]", 's: Tensor[(2,), i64]']
+>>> import numpy as np
+>>> module, fixed = family.at({"x": np.ones((3, 4), np.float32), "s": np.array([2, 6])})
+>>> str(module.main_function().ret), fixed
+('Tensor[(2, 6), f32]', ('s',))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.importer import from_opened
+from plica.frontend.onnx.missing import MissingOperators
+from plica.frontend.onnx.model import open_model
+from plica.frontend.onnx.node import NeedsValue
+from plica.frontend.onnx.storage import dtype_of
+from plica.ir.module import Module
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.open_port import OpenPort
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+
+class Family:
+    """An opened model, and what is known of its inputs."""
+
+    def __init__(self, source: str | PathLike[str] | bytes | ModelProto) -> None:
+        self._opened = open_model(source)
+        graph = self._opened.model.graph
+        stored = {each.name for each in graph.initializer}
+        self._declared = [each for each in graph.input if each.name not in stored]
+        self.inputs = tuple(_port(each) for each in self._declared)
+        self.outputs = tuple(_port(each, of_output=True) for each in graph.output)
+        self.needed: tuple[str, ...] = ()
+        """The inputs whose values decide shapes, as far as is known."""
+
+    def module(self) -> Module | None:
+        """The module for all sizes at once, None where the model must know more to be read."""
+        try:
+            return from_opened(self._opened, recursion=False)
+        except NeedsValue as error:
+            self._need(error.inputs)
+            return None
+        except MissingOperators:
+            raise
+        except UnsupportedError:
+            # What is refused for an open size may be taken for a number; what is refused for good
+            # is refused again when the sizes are known.
+            if any(isinstance(size, str) for port in self.inputs for size in port.shape):
+                return None
+            raise
+
+    def at(self, given: Mapping[str, Any]) -> tuple[Module, tuple[str, ...]]:
+        """The module for the sizes of these arrays, and the inputs that are part of it."""
+        dims = self._dims(given)
+        while True:
+            fixed = {name: given[name] for name in self.needed}
+            try:
+                return from_opened(self._opened, dims, fixed, recursion=False), self.needed
+            except NeedsValue as error:
+                if not self._need(error.inputs):
+                    raise
+
+    def _need(self, names: Iterable[str]) -> bool:
+        """Whether some of these inputs were not known to be needed."""
+        there = [port.name for port in self.inputs]
+        wanted = {*self.needed, *names}
+        before, self.needed = self.needed, tuple(name for name in there if name in wanted)
+        return self.needed != before
+
+    def _dims(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """The sizes of symbolic dims; arrays that do not agree are refused."""
+        found: dict[str, int] = {}
+        wrong: list[Diagnostic] = []
+        for port in self.inputs:
+            shape = given[port.name].shape
+            for dim, size in zip(port.shape, shape, strict=True):
+                said = found.setdefault(dim, size) if isinstance(dim, str) else dim
+                if said != size:
+                    message = f"Input {port.name!r} has the wrong shape."
+                    expected = f"{dim} = {said}" if isinstance(dim, str) else str(port.shape)
+                    place = Place(node=port.name)
+                    wrong.append(Diagnostic("input-shape", message, place, expected, str(shape)))
+                    break
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return found
+
+
+def _port(info: ValueInfoProto, of_output: bool = False) -> OpenPort:
+    """What the model says of an input or output; an output need not say anything."""
+    of = info.type.tensor_type
+    place = Place(node=info.name)
+    if not info.type.HasField("tensor_type") and not of_output:
+        kind = info.type.WhichOneof("value")
+        message = f"The input {info.name!r} is no tensor."
+        error: type[PlicaError] = Malformed if kind is None else UnsupportedError
+        code = "bad-model" if kind is None else "unsupported"
+        raise error(Diagnostic(code, message, place, "a tensor", str(kind)))
+    if not of.HasField("shape") and not of_output:
+        message = f"The number of axes of the input {info.name!r} is not known."
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "a shape", "none"))
+    sizes: list[int | str] = [
+        int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{info.name}_{at}"
+        for at, dim in enumerate(of.shape.dim)
+    ]
+    if of_output and not of.HasField("shape"):
+        sizes = ["..."]
+    if of_output and not of.elem_type:
+        return OpenPort.unknown(info.name, tuple(sizes))
+    dtype = dtype_of(of.elem_type, info.name)
+    return OpenPort(info.name, tuple(sizes), dtype.name, dtype.numpy)

@@ -1,0 +1,182 @@
+"""Cases: a random model with inputs for it, grown node by node beside the peer.
+
+The peer computes every node as it is added, so shapes are known without a second set of rules, and
+what it refuses, or what overflows, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from plica.frontend.onnx.fuzz.kind import KINDS, Choice, Kind, Known
+from plica.frontend.onnx.fuzz.peer import OLDEST, Array, answers, model_of, newest, one_node
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+MOST_ELEMENTS: Final = 2_000
+MOST_AXES: Final = 5
+LARGEST: Final = 1e4
+"""Numbers stay below this, far from what overflows in one order of adding and not in another."""
+
+SHAPES: Final = (
+    (1, 2, 5, 6),
+    (2, 4, 4, 4),
+    (1, 3, 7),
+    (2, 6, 5),
+    (3, 4),
+    (2, 5),
+    (6,),
+    (1, 8, 3, 3),
+)
+
+
+@attrs.frozen(eq=False)
+class Case:
+    """A model in parts, and sets of inputs; those after the first have another batch."""
+
+    nodes: tuple[NodeProto, ...]
+    stored: Mapping[str, Array]
+    outputs: tuple[str, ...]
+    opset: int
+    given: tuple[Mapping[str, Array], ...]
+    batch: str | None = None
+
+    @property
+    def model(self) -> ModelProto:
+        """The model as ONNX has it."""
+        return model_of(
+            self.nodes, self.given[0], self.outputs, self.stored, self.opset, self.batch
+        )
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators of its nodes."""
+        return tuple(node.op_type for node in self.nodes)
+
+
+def random_case(seed: int, most: int = 10) -> Case:
+    """A case of up to so many nodes; the same seed gives the same case."""
+    random = Random(seed)
+    opset = random.randrange(OLDEST, newest() + 1)
+    shape = random.choice(SHAPES)
+    inputs = {"x": _values(random, shape)}
+    batch = "n" if random.random() < 0.3 else None
+    if random.random() < 0.4:
+        inner = [1 if random.random() < 0.3 else size for size in shape]
+        inputs["z"] = _values(random, (shape[0] if batch else inner[0], *inner[1:]))
+    growth = _Growth(random, opset, inputs)
+    for _ in range(random.randrange(1, most + 1)):
+        growth.grow()
+    if not growth.nodes:
+        growth.add(KINDS["piecewise"], growth.known[0])
+    outputs = growth.outputs()
+    given = [inputs]
+    if batch is not None:
+        for size in (1, 3):
+            given.append(
+                {name: _values(random, (size, *each.shape[1:])) for name, each in inputs.items()}
+            )
+    case = Case(tuple(growth.nodes), growth.stored, outputs, opset, tuple(given), batch)
+    return _with_batches_that_work(case)
+
+
+def _with_batches_that_work(case: Case) -> Case:
+    """Without the sizes at which the model has no meaning: it may hold the batch in a constant."""
+    if case.batch is None:
+        return case
+    # Every value is looked at: what overflows on the way is no fair question either.
+    named = tuple(name for node in case.nodes for name in node.output)
+    model = attrs.evolve(case, outputs=named).model
+    kept = []
+    for each in case.given:
+        found = answers(model, each)
+        if found is not None and all(map(_tame, found)):
+            kept.append(each)
+    if len(kept) < 2 or kept[0] is not case.given[0]:
+        return attrs.evolve(case, batch=None, given=case.given[:1])
+    return attrs.evolve(case, given=tuple(kept))
+
+
+def _values(random: Random, shape: tuple[int, ...]) -> Array:
+    """Eighths, or numbers of any kind."""
+    generator = np.random.default_rng(random.randrange(1 << 32))
+    if random.random() < 0.5:
+        return np.asarray(generator.integers(-16, 17, shape) / 8, np.float32)
+    return generator.normal(size=shape).astype(np.float32)
+
+
+class _Growth:
+    """A model that grows."""
+
+    def __init__(self, random: Random, opset: int, inputs: Mapping[str, Array]) -> None:
+        self.random, self.opset = random, opset
+        self.known = [Known(name, array, True) for name, array in inputs.items()]
+        self.nodes: list[NodeProto] = []
+        self.stored: dict[str, Array] = {}
+        self._used: set[str] = set()
+
+    def grow(self) -> None:
+        """One node more, if one of a few that are drawn is taken."""
+        for _ in range(6):
+            # What was made last is taken most often: models are deep rather than wide.
+            back = min(int(self.random.expovariate(0.7)), len(self.known) - 1)
+            x = self.known[-1 - back]
+            fitting = [each for each in KINDS.values() if _fits(each, x)]
+            weights = [each.weight for each in fitting]
+            if fitting and self.add(self.random.choices(fitting, weights)[0], x):
+                return
+
+    def add(self, kind: Kind, x: Known) -> bool:
+        """Whether a node of this kind was added."""
+        from onnx import helper
+
+        drawn = kind.row(Choice(self.random, self.opset, tuple(self.known)), x)
+        number = len(self.nodes)
+        names: list[str] = []
+        constants: dict[str, Array] = {}
+        for at, each in enumerate(drawn.inputs):
+            name = each.name if isinstance(each, Known) else f"c{number}_{at}"
+            names.append(name)
+            if not isinstance(each, Known):
+                constants[name] = np.asarray(each)
+        outputs = [f"v{number}" if at == 0 else f"v{number}_{at}" for at in range(drawn.outputs)]
+        node = helper.make_node(drawn.kind, names, outputs, name=f"n{number}", **drawn.attrs)
+        tensors = [each for each in drawn.inputs if isinstance(each, Known)]
+        arrays = {each.name: each.array for each in tensors} | constants
+        if kind.jumps and not all(each.exact for each in tensors):
+            return False
+        found = one_node(node, arrays, self.opset)
+        if found is None or not all(map(_tame, found)):
+            return False
+        exact = kind.keeps and all(each.exact for each in tensors)
+        self.nodes.append(node)
+        self.stored |= constants
+        self._used.update(names)
+        self.known += [Known(name, np.asarray(each), exact)
+                       for name, each in zip(outputs, found, strict=True)]  # fmt: skip
+        return True
+
+    def outputs(self) -> tuple[str, ...]:
+        """What nothing uses, and now and then something that is used."""
+        made = [each.name for each in self.known if each.name.startswith("v")]
+        return tuple(name for name in made if name not in self._used or self.random.random() < 0.1)
+
+
+def _fits(kind: Kind, x: Known) -> bool:
+    return x.array.dtype.kind in kind.types and x.array.ndim in kind.ranks and x.array.size > 0
+
+
+def _tame(array: Any) -> bool:
+    """Whether an array is small, in size and in its numbers."""
+    of = np.asarray(array)
+    if of.size > MOST_ELEMENTS or of.ndim > MOST_AXES or not of.size:
+        return False
+    if of.dtype.kind == "b":
+        return True
+    return bool(np.isfinite(of).all() and np.abs(of.astype(np.float64)).max() < LARGEST)

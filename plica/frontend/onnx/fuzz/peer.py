@@ -1,0 +1,104 @@
+"""The peer: onnxruntime, asked what a model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+Array = np.ndarray[Any, Any]
+IR_VERSION: Final = 10
+OLDEST: Final = 13
+"""The first version whose operators are generated."""
+
+
+@cache
+def runtime() -> ModuleType:
+    """The package, or a refusal that names it."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        message = "Models are compared with onnxruntime, which is not installed."
+        hint = "Install it: pip install onnxruntime."
+        diagnostic = Diagnostic("missing-tool", message, None, "onnxruntime", str(error), hint)
+        raise UnsupportedError(diagnostic) from None
+    found: ModuleType = onnxruntime
+    found.set_default_logger_severity(4)
+    return found
+
+
+def answers(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None:
+    """What onnxruntime gives; None where it does not take the model or the inputs."""
+    package = runtime()
+    options = package.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    refused = package.capi.onnxruntime_pybind11_state
+    kinds = (refused.Fail, refused.InvalidArgument, refused.InvalidGraph, refused.NotImplemented,
+             refused.RuntimeException)  # fmt: skip
+    try:
+        session = package.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        found: list[Array] = session.run(None, dict(given))
+    except kinds:
+        return None
+    return found
+
+
+def one_node(node: NodeProto, given: Mapping[str, Array], opset: int) -> list[Array] | None:
+    """What one node gives on these arrays."""
+    names = [name for name in dict.fromkeys(node.input) if name]
+    return answers(model_of([node], {name: given[name] for name in names}, node.output, {}, opset),
+                   {name: given[name] for name in names})  # fmt: skip
+
+
+def model_of(  # noqa: PLR0917  # what a model is made of
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, Array],
+    outputs: Sequence[str],
+    stored: Mapping[str, Array],
+    opset: int,
+    batch: str | None = None,
+) -> ModelProto:
+    """A model; with `batch` the first size of each input is a dim of that name."""
+    from onnx import ValueInfoProto, helper, numpy_helper
+
+    infos = []
+    for name, array in inputs.items():
+        shape: list[int | str] = list(array.shape)
+        if batch is not None and shape:
+            shape[0] = batch
+        number = helper.np_dtype_to_tensor_dtype(array.dtype)
+        infos.append(helper.make_tensor_value_info(name, number, shape))
+    graph = helper.make_graph(
+        list(nodes),
+        "fuzz",
+        infos,
+        [ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(np.asarray(each), name) for name, each in stored.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    made.ir_version = IR_VERSION
+    return made
+
+
+@cache
+def newest() -> int:
+    """The newest version of the operators that both sides take."""
+    from onnx import defs, helper
+
+    x = np.ones(1, np.float32)
+    for opset in range(defs.onnx_opset_version(), OLDEST, -1):
+        if answers(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": x}, ["y"], {}, opset),
+                   {"x": x}) is not None:  # fmt: skip
+            return opset
+    return OLDEST

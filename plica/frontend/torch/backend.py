@@ -1,0 +1,265 @@
+"""The backend of `torch.compile`: what Plica has a table for it computes, torch does the rest.
+
+Torch hands over a graph without state.  It is divided when it is first called, since then all sizes
+are numbers; a call with other sizes makes code of its own, once.  Tensors go in without a copy
+where their memory allows it, and come out with the strides that torch expects.
+
+Where a gradient may be asked for, the whole graph is left to torch: Plica's code has none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from plica.frontend.torch.dtype import array_of, tensor_of_array
+from plica.frontend.torch.plan import Part, Plan, changes, module_of, plan
+from plica.frontend.torch.symbol import Symbols
+from plica.ir.module import Module
+from plica.runtime.error import Diagnostic, InputError, PlicaError
+from plica.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import fx
+
+Compile: TypeAlias = Callable[[Module], Executable]
+
+
+class TorchFallback(UserWarning):
+    """Something is left to torch."""
+
+
+def compiled(
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    compile_module: Compile,
+    freeze: bool = False,
+) -> Callable[..., Any]:
+    """What `torch.compile` calls in place of a graph.
+
+    With `freeze`, parameters and buffers count as constants, so that they can be packed and folded;
+    code is made anew when torch says that one of them was changed.
+    """
+    import torch
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
+    wanting = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
+    if wanting and torch.is_grad_enabled():
+        message = (
+            "Plica computes no gradients for torch: this graph, of which gradients may be asked, "
+            "is left to torch.  Call the model under torch.no_grad()."
+        )
+        warnings.warn(message, TorchFallback, stacklevel=2)
+        return graph.forward
+
+    stored = _stored(graph, inputs) if freeze else {}
+
+    def inference(traced: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        run = Traced(traced, compile_module, list(stored.values()))
+        boxed: Callable[..., Any] = make_boxed_func(run)
+        return boxed
+
+    table = torch._decomp.core_aten_decompositions()
+    if not stored:
+        made: Callable[..., Any] = aot_autograd(
+            fw_compiler=inference, inference_compiler=inference, decompositions=table
+        )(graph, inputs)
+        return made
+    # The stored tensors become attributes of the graph; torch then gives them as its first inputs.
+    rest = [each for at, each in enumerate(inputs) if at not in stored]
+    inner: Callable[..., Any] = aot_autograd(
+        fw_compiler=inference, inference_compiler=inference, decompositions=table
+    )(_with_attributes(graph, stored), rest)
+    kept = [at for at in range(len(inputs)) if at not in stored]
+    return lambda *args: inner(*[args[at] for at in kept])
+
+
+def _stored(graph: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """The inputs that are parameters or buffers of a module."""
+    import torch
+
+    return {
+        at: each
+        for at, each in enumerate(inputs)
+        if isinstance(each, torch.nn.Parameter)
+        or getattr(each, "_dynamo_static_input_type", None) is not None
+    }
+
+
+def _with_attributes(graph: fx.GraphModule, stored: dict[int, torch.Tensor]) -> fx.GraphModule:
+    import copy
+
+    changed = copy.copy(graph)
+    changed.graph = copy.deepcopy(graph.graph)
+    holders = [node for node in changed.graph.nodes if node.op == "placeholder"]
+    for at, tensor in stored.items():
+        name = f"stored_{at}"
+        changed.register_buffer(name, tensor.detach())
+        with changed.graph.inserting_after(holders[-1]):
+            held = changed.graph.get_attr(name)
+        held.meta = dict(holders[at].meta)
+        holders[at].replace_all_uses_with(held)
+        changed.graph.erase_node(holders[at])
+    changed.recompile()
+    return changed
+
+
+class Traced:
+    """A traced graph one can call: parts that Plica has compiled, and nodes of torch."""
+
+    def __init__(
+        self, graph: fx.GraphModule, compile_module: Compile, frozen: Sequence[torch.Tensor]
+    ) -> None:
+        self.graph, self.compile = graph, compile_module
+        self.holders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self.frozen = dict(zip(self.holders, frozen, strict=False))
+        self._seen = self._state()
+        self._plan: Plan | None = None
+        self._code: dict[tuple[Part, tuple[int, ...]], Executable | None] = {}
+        self._names, self._sources = _sources(self.holders)
+        (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+        self._output: Any = output.args[0]
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the graph."""
+        if self.frozen and self._state() != self._seen:
+            self._code.clear()
+            self._seen = self._state()
+        sizes = tuple(_size(args[at], axis) for at, axis in self._sources)
+        symbols = Symbols(self._names, dict(zip(self._names.values(), sizes, strict=True)))
+        if self._plan is None:
+            self._plan = self._divided(symbols)
+        values: dict[fx.Node, Any] = dict(zip(self.holders, args, strict=True))
+        for node in self.graph.graph.nodes:
+            if node.op == "get_attr":
+                values[node] = getattr(self.graph, node.target)
+        for step in self._plan.steps:
+            if isinstance(step, Part):
+                self._part(step, values, symbols, sizes)
+            else:
+                values[step] = _called(step, values)
+        return _filled(self._output, values)
+
+    def _state(self) -> list[tuple[int, int]]:
+        return [(each._version, each.data_ptr()) for each in self.frozen.values()]
+
+    def _divided(self, symbols: Symbols) -> Plan:
+        nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
+        changing = [node for node in nodes if changes(node)]
+        if changing:
+            names = ", ".join(sorted({str(node.target) for node in changing}))
+            message = f"A graph that changes tensors is left to torch: {names}."
+            warnings.warn(message, TorchFallback, stacklevel=2)
+            return Plan(tuple(nodes), ())
+        found = plan(self.graph, symbols)
+        if found.refused:
+            warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
+        return found
+
+    def _part(
+        self, part: Part, values: dict[fx.Node, Any], symbols: Symbols, sizes: tuple[int, ...]
+    ) -> None:
+        if not part.outputs:
+            return
+        key = (part, sizes)
+        if key not in self._code:
+            self._code[key] = self._made(part, symbols)
+        code = self._code[key]
+        if code is None:
+            for node in part.nodes:
+                values[node] = _called(node, values)
+            return
+        given = [
+            array_of(values[each])
+            for each in part.inputs
+            if each not in self.frozen and each.op != "get_attr"
+        ]
+        made = code(*given)
+        arrays = made if isinstance(made, tuple) else (made,)
+        for node, array in zip(part.outputs, arrays, strict=True):
+            values[node] = _laid_out(tensor_of_array(array), node.meta["val"], symbols)
+
+    def _made(self, part: Part, symbols: Symbols) -> Executable | None:
+        try:
+            return self.compile(module_of(self.graph, part, symbols, self.frozen))
+        except PlicaError as error:  # other sizes than those the graph was divided for
+            warnings.warn(_listed(error.diagnostics), TorchFallback, stacklevel=2)
+            return None
+
+
+def _sources(holders: Sequence[fx.Node]) -> tuple[dict[Any, str], list[tuple[int, int | None]]]:
+    """The symbols of a graph, and where each is among its inputs: which one, and which axis."""
+    names: dict[Any, str] = {}
+    places: list[tuple[int, int | None]] = []
+    for at, node in enumerate(holders):
+        said: Any = node.meta.get("val")
+        sizes: list[tuple[int | None, Any]] = [(None, said)]
+        if hasattr(said, "shape"):
+            sizes = list(enumerate(said.shape))
+        for axis, size in sizes:
+            if type(size).__name__ == "SymInt" and size.node.expr.is_Symbol:
+                symbol = size.node.expr
+                if symbol not in names:
+                    names[symbol] = str(symbol)
+                    places.append((at, axis))
+    return names, places
+
+
+def _size(value: Any, axis: int | None) -> int:
+    return int(value if axis is None else value.shape[axis])
+
+
+def _called(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    target: Any = node.target
+    given = [_filled(each, values) for each in node.args]
+    named = {name: _filled(each, values) for name, each in node.kwargs.items()}
+    return target(*given, **named)
+
+
+def _filled(given: Any, values: dict[fx.Node, Any]) -> Any:
+    """An argument with the values of nodes in their places."""
+    if hasattr(given, "all_input_nodes"):
+        return values[given]
+    if isinstance(given, list | tuple):
+        return type(given)([_filled(each, values) for each in given])
+    if isinstance(given, dict):
+        return {name: _filled(each, values) for name, each in given.items()}
+    if isinstance(given, slice):
+        ends = (given.start, given.stop, given.step)
+        return slice(*[_filled(each, values) for each in ends])
+    return given
+
+
+def _laid_out(tensor: torch.Tensor, said: Any, symbols: Symbols) -> torch.Tensor:
+    """A tensor with the strides that torch expects of it."""
+    import torch
+
+    strides = [
+        each if isinstance(each, int) else symbols.term(each.node.expr) for each in said.stride()
+    ]
+    wanted = [each for each in strides if isinstance(each, int)]
+    if len(wanted) != len(strides) or list(tensor.stride()) == wanted or not tensor.numel():
+        return tensor
+    if all(size == 1 or a == b for size, a, b in
+           zip(tensor.shape, tensor.stride(), wanted, strict=True)):  # fmt: skip
+        return tensor
+    return torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype).copy_(tensor)
+
+
+def _listed(refused: Sequence[Diagnostic]) -> str:
+    lines = dict.fromkeys(str(each).splitlines()[0] for each in refused)
+    return "Plica leaves these to torch:\n" + "\n".join(f"- {line}" for line in lines)
+
+
+def check_options(options: dict[str, Any] | None, mode: str | None) -> bool:
+    """Whether parameters are to be frozen; other options are refused."""
+    given = dict(options or {})
+    freeze = given.pop("freeze", False)
+    if given or mode not in (None, "default"):
+        message = "The backend of Plica does not have this option."
+        found = ", ".join(sorted(given)) or f"mode={mode!r}"
+        raise InputError(Diagnostic("input-unknown", message, None, "freeze", found))
+    return bool(freeze)

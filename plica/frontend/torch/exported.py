@@ -1,0 +1,274 @@
+"""Models in: from a program that torch has exported to a module of the graph language.
+
+Parameters, buffers and constants become constants of the module; inputs keep their names, and a
+size that was exported as a `Dim` is a symbolic dim of that name.  What Plica does not have is
+listed all at once, each with its line of Python.  docs/torch.md has examples.
+
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((2,), "f32"))
+>>> [str(each.name) for each in assembled([x], x, ["y"]).main_function().params]
+['x']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from plica.core.binding import free_vars
+from plica.core.collector import paused
+from plica.core.name import Name
+from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.node import shape_of
+from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, unsupported
+from plica.frontend.torch.symbol import Symbols
+from plica.ir.dim import dim
+from plica.ir.graph import Expr, Function, Tuple, Var, const
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import TensorType
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+KEPT: Final = (
+    "linear.default", "matmul.default", "scaled_dot_product_attention.default", "silu.default",
+    "hardswish.default", "hardsigmoid.default", "mish.default", "softplus.default", "celu.default",
+    "logsumexp.default", "relu6.default", "selu.default", "log_sigmoid.default", "tril.default",
+    "triu.default", "stack.default", "unbind.int", "roll.default", "std.correction",
+    "square.default", "isfinite.default", "all.dim", "addcmul.default", "lerp.Scalar",
+)  # fmt: skip
+"""Operators that torch would take apart, and that Plica has as they are."""
+
+
+def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = None) -> Module:
+    """The module that an exported program is; `dims` gives numbers for symbolic dims."""
+    _check_program(program)
+    taken_apart = program.run_decompositions(_decompositions())
+    with paused():
+        return _imported(taken_apart, dict(dims or {}))
+
+
+def _check_program(program: object) -> None:
+    try:
+        from torch.export import ExportedProgram
+    except ImportError as error:
+        message = "Reading a program needs the package torch, which is not installed."
+        hint = "Install it with Plica: pip install 'plica[torch]'."
+        diagnostic = Diagnostic("missing-tool", message, None, "torch", str(error), hint)
+        raise UnsupportedError(diagnostic) from None
+    if not isinstance(program, ExportedProgram):
+        message = "This is no exported program."
+        hint = "Export the model first: torch.export.export(model.eval(), example_inputs)."
+        found = type(program).__name__
+        raise InputError(
+            Diagnostic("input-type", message, None, "torch.export.ExportedProgram", found, hint)
+        )
+
+
+def _decompositions() -> Any:  # Any: torch's own kind of table
+    import torch
+
+    table: Any = torch.export.default_decompositions()
+    for name in KEPT:
+        packet, overload = name.split(".")
+        table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
+    return table
+
+
+def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
+    signature = program.graph_signature
+    _check_outputs(program)
+    root, graph = program.graph_module, program.graph
+    wrong = unsupported(root, graph)
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])
+    symbols = _symbols(program, dims)
+    given: list[Any] = []
+    params: list[Var] = []
+    errors: list[PlicaError] = []
+    inputs = {spec.arg.name: spec for spec in signature.input_specs}
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            continue
+        spec = inputs[node.name]
+        try:
+            value = _given(program, spec, node, symbols)
+        except PlicaError as error:
+            errors.append(error)
+            value = UNKNOWN
+        given.append(value)
+        if isinstance(value, Var):
+            params.append(value)
+    reader = Reader(symbols)
+    made = reader.graph(root, graph, given)
+    errors += reader.errors
+    if errors:
+        listed = [each for error in errors for each in error.diagnostics]
+        raise UnsupportedError(listed[0], *listed[1:])
+    return _module(program, params, made)
+
+
+def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> Any:
+    """What a placeholder stands for: an input, a stored tensor, or a number."""
+    place = Place(node=node.name)
+    match spec.kind.name:
+        case "USER_INPUT":
+            said = node.meta["val"]
+            if hasattr(said, "dtype"):
+                return Var(Name(node.name), _input_type(said, symbols, place))
+            if said is None or isinstance(said, bool | int | float | str):
+                return said
+            return symbols.term(said.node.expr)
+        case "PARAMETER":
+            return constant_of(program.state_dict[spec.target], place)
+        case "BUFFER":
+            held = program.state_dict if spec.persistent else program.constants
+            return constant_of(held[spec.target], place)
+        case "CONSTANT_TENSOR":
+            return constant_of(program.constants[spec.target], place)
+        case kind:
+            message = f"The input {node.name!r} is no tensor."
+            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
+
+
+def _input_type(said: torch.Tensor, symbols: Symbols, place: Place) -> TensorType:
+    of, sizes = dtype_of(said.dtype), shape_of(said, symbols)
+    if of is None or sizes is None or said.device.type != "cpu":
+        message = "An input is of a kind that Plica does not have."
+        found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", found))
+    return TensorType(tuple(dim(size) for size in sizes), of)
+
+
+_EFFECTS: Final = {
+    "BUFFER_MUTATION": "changes a buffer",
+    "USER_INPUT_MUTATION": "changes an input",
+    "PARAMETER_MUTATION": "changes a parameter",
+    "GRADIENT_TO_PARAMETER": "gives gradients",
+    "GRADIENT_TO_USER_INPUT": "gives gradients",
+    "TOKEN": "has effects in an order",
+}
+
+
+def _check_outputs(program: ExportedProgram) -> None:
+    """Refuse programs that do more than compute their outputs."""
+    wrong = []
+    for spec in program.graph_signature.output_specs:
+        what = _EFFECTS.get(spec.kind.name)
+        if what is not None:
+            target = str(spec.target or spec.arg.name)
+            message = f"The program {what}, and a module only computes its outputs."
+            hint = "Export the model in its mode of inference (model.eval()), without state."
+            place = Place(node=target)
+            wrong.append(Diagnostic("unsupported", message, place, None, spec.kind.name, hint))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])
+
+
+def _module(program: ExportedProgram, params: list[Var], made: list[Any]) -> Module:
+    outputs: list[Expr] = []
+    names: list[str] = []
+    for spec, value in zip(program.graph_signature.output_specs, made, strict=True):
+        if value is None:
+            continue
+        name = spec.arg.name or f"output_{len(names)}"
+        if isinstance(value, bool | int | float):
+            value = const(np.asarray(value))
+        if not isinstance(value, Expr):
+            message = f"The output {name!r} is a size, not a tensor."
+            hint = "Give its dims numbers, or leave it out."
+            place = Place(node=name)
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place, "a tensor", str(value), hint)
+            )
+        outputs.append(value)
+        names.append(name)
+    if not outputs:
+        message = "The program has no outputs."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", "nothing"))
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    return assembled(params, body, names)
+
+
+def assembled(params: list[Var], body: Expr, names: list[str]) -> Module:
+    """A module of one function, over the dims that its parameters have."""
+    used: dict[ScalarVar, None] = {}
+    for param in params:
+        assert isinstance(param.type, TensorType)
+        for size in param.type.shape:
+            found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
+            used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
+    main = Var(Name("main"), None)
+    attrs = (("outputs", tuple(names)),)
+    return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
+
+
+# --- symbolic dims -------------------------------------------------------------------------------
+
+
+def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
+    """The symbols of the inputs under the names that the exporter was given."""
+    names: dict[Any, str] = {}
+    taken = {node.name for node in program.graph.nodes if node.op == "placeholder"}
+    for node in program.graph.nodes:
+        said = node.meta.get("val")
+        if node.op != "placeholder" or not hasattr(said, "shape"):
+            continue
+        for at, size in enumerate(said.shape):
+            if isinstance(size, int):
+                continue
+            for symbol in sorted(size.node.expr.free_symbols, key=str):
+                if symbol not in names:
+                    plain = size.node.expr == symbol
+                    otherwise = f"{node.name}_{at}" if plain else str(symbol)
+                    name = _debug_name(said, symbol) or otherwise
+                    names[symbol] = _free(name, {*taken, *names.values()})
+    _check_dims(program, names, dims)
+    return Symbols(names, dims)
+
+
+def _debug_name(said: Any, symbol: Any) -> str | None:
+    """The name of the `Dim` that a symbol stands for, where torch has kept it."""
+    environment = said.fake_mode.shape_env
+    known_as = getattr(environment, "source_name_to_debug_name", {})
+    for source in getattr(environment, "var_to_sources", {}).get(symbol, ()):
+        name = source.name() if callable(source.name) else source.name
+        if str(known_as.get(name, "")).isidentifier():
+            return str(known_as[name])
+    return None
+
+
+def _free(name: str, taken: set[str]) -> str:
+    count, made = 1, name
+    while made in taken:
+        count += 1
+        made = f"{name}_{count}"
+    return made
+
+
+def _check_dims(program: ExportedProgram, names: Mapping[Any, str], dims: dict[str, int]) -> None:
+    wrong = []
+    for name in sorted(set(dims) - set(names.values())):
+        message = "A size is given for a dim that the program does not have."
+        there = ", ".join(sorted(names.values())) or "no symbolic dims"
+        wrong.append(Diagnostic("input-unknown", message, None, there, name))
+    for symbol, name in names.items():
+        allowed = program.range_constraints.get(symbol)
+        if (
+            allowed is not None
+            and name in dims
+            and not allowed.lower <= dims[name] <= allowed.upper
+        ):
+            message = f"The program was exported for other sizes of the dim {name!r}."
+            expected = f"from {allowed.lower} to {allowed.upper}"
+            wrong.append(
+                Diagnostic("input-shape", message, Place(node=name), expected, str(dims[name]))
+            )
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])

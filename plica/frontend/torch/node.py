@@ -1,0 +1,198 @@
+"""Nodes: one ATen operator of a program as the rows of the table see it.
+
+Arguments go by the names in the operator's schema, defaults filled in.  A row asks for each by what
+it must be; what it has not asked for must be as the schema has it by default, or the node is
+refused: an argument nobody looked at would be a meaning lost in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.symbol import Size, Symbols
+from plica.frontend.word import shape
+from plica.ir.dim import known
+from plica.ir.dtype import DType
+from plica.ir.graph import Expr
+from plica.ir.infer import type_of
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+Made: TypeAlias = "Expr | Sequence[Expr | None]"
+
+# They say where and how a tensor lies in memory, not what it is.
+_PLACEMENT: Final = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit")
+
+
+class Node:
+    """An operator with its arguments: terms for tensors, numbers and index terms for the rest."""
+
+    def __init__(  # noqa: PLR0917  # what an operator of a program is made of
+        self, target: Any, place: Place, given: dict[str, Any], metas: dict[str, Any],
+        result: Any, symbols: Symbols,
+    ) -> None:  # fmt: skip
+        self.target, self.place, self.symbols = target, place, symbols
+        self.result = result  # what torch says the operator gives: fake tensors
+        self._given, self._metas = given, metas
+        self._asked: set[str] = set()
+
+    @property
+    def kind(self) -> str:
+        """The operator's name, as torch writes it."""
+        return str(self.target)
+
+    # --- arguments -------------------------------------------------------------------------------
+
+    def argument(self, name: str) -> Any:  # Any: whatever the schema says
+        """An argument as it is."""
+        self._asked.add(name)
+        return self._given[name]
+
+    def has(self, name: str) -> bool:
+        """Whether the operator has an argument of that name that is not None."""
+        self._asked.add(name)
+        return self._given.get(name) is not None
+
+    def x(self, name: str = "self") -> Expr:
+        """A tensor that must be there."""
+        found = self.argument(name)
+        if not isinstance(found, Expr):
+            self.unsupported(f"The argument {name!r} of {self.kind} is no tensor.", "a tensor")
+        return found
+
+    def maybe(self, name: str) -> Expr | None:
+        """A tensor, None where it is left out."""
+        return self.x(name) if self.has(name) else None
+
+    def xs(self, name: str) -> tuple[Expr, ...]:
+        """A list of tensors, none of which is left out."""
+        found = self.argument(name)
+        if not found or not all(isinstance(each, Expr) for each in found):
+            self.unsupported(f"The argument {name!r} of {self.kind} is no list of tensors.")
+        return tuple(found)
+
+    def meta(self, name: str) -> Any:  # Any: a fake tensor, or a number
+        """What torch knows of an argument: its type, before anything runs."""
+        return self._metas[name]
+
+    def size(self, name: str) -> Size:
+        """A size: a number or a term in symbolic dims."""
+        found: Size = self.argument(name)
+        return found
+
+    def sizes(self, name: str) -> tuple[Size, ...]:
+        """Sizes: numbers or terms in symbolic dims."""
+        found = self.argument(name)
+        return tuple(found) if isinstance(found, list | tuple) else (found,)
+
+    def integer(self, name: str) -> int:
+        """A size that must be a number."""
+        found = self.argument(name)
+        if not isinstance(found, int):
+            self.unsupported(
+                f"The argument {name!r} of {self.kind} must be a number.",
+                "a number",
+                "a symbolic size",
+                "Say what the symbolic dims are: from_torch(program, dims={...}).",
+            )
+        return int(found)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Sizes that must be numbers."""
+        found = self.sizes(name)
+        if not all(isinstance(each, int) for each in found):
+            self.integer(name)
+        return tuple(int(each) for each in found if isinstance(each, int))
+
+    def number(self, name: str) -> bool | int | float:
+        """A number, which must not depend on sizes."""
+        found = self.argument(name)
+        if not isinstance(found, bool | int | float):
+            self.unsupported(f"The argument {name!r} of {self.kind} must be a number.", "a number")
+        return found
+
+    def flag(self, name: str) -> bool:
+        """Yes or no."""
+        return bool(self.argument(name))
+
+    def text(self, name: str) -> str:
+        """A word."""
+        return str(self.argument(name))
+
+    def axis(self, name: str, of: int) -> int:
+        """An axis counted from the front; a tensor of rank 0 has one to name."""
+        found = self.integer(name)
+        if not -max(of, 1) <= found < max(of, 1):
+            self.unsupported("There is no such axis.", f"from {-of} to {of - 1}", str(found))
+        return found % max(of, 1)
+
+    def axes(self, name: str, of: int) -> tuple[int, ...]:
+        """Axes counted from the front; all of them where none are named."""
+        found = self.argument(name)
+        chosen = () if found is None else self.integers(name)
+        if not chosen:
+            return tuple(range(of))
+        return tuple(each % max(of, 1) for each in chosen) if of else ()
+
+    def known_sizes(self, x: Expr) -> tuple[int, ...]:
+        """The shape of a tensor, which must be in numbers."""
+        sizes = [known(each) for each in shape(x)]
+        if None in sizes:
+            self.unsupported(
+                f"{self.kind} needs a tensor whose sizes are numbers.",
+                "known sizes",
+                str(type_of(x)),
+                "Say what the symbolic dims are: from_torch(program, dims={...}).",
+            )
+        return tuple(each for each in sizes if each is not None)
+
+    # --- results ---------------------------------------------------------------------------------
+
+    def dtype(self, at: int = 0) -> DType:
+        """The element type that torch gives a result."""
+        result = self.result[at] if isinstance(self.result, list | tuple) else self.result
+        found = dtype_of(result.dtype)
+        if found is None:
+            self.unsupported(
+                f"{self.kind} gives a type that Plica does not have.", None, str(result.dtype)
+            )
+        return found
+
+    def shape(self, at: int = 0) -> tuple[Size, ...]:
+        """The shape that torch gives a result."""
+        result = self.result[at] if isinstance(self.result, list | tuple) else self.result
+        found = shape_of(result, self.symbols)
+        if found is None:
+            message = f"The shape of what {self.kind} gives is only known when the program runs."
+            self.unsupported(message, "sizes that follow from those of the inputs", str(result))
+        return found
+
+    # --- refusals --------------------------------------------------------------------------------
+
+    def unsupported(
+        self, message: str, expected: str | None = None, found: str | None = None,
+        suggestion: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        """The program asks for what Plica does not have."""
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, self.place, expected, found, suggestion)
+        )
+
+    def finish(self) -> None:
+        """Refuse what was given and not looked at."""
+        for argument in self.target._schema.arguments:
+            name = argument.name
+            if name in self._asked or name in _PLACEMENT:
+                continue
+            given = self._given[name]
+            if isinstance(given, Expr) or given != argument.default_value:
+                message = f"The argument {name!r} of {self.kind} is not supported."
+                self.unsupported(message, repr(argument.default_value), str(given)[:80])
+
+
+def shape_of(of: Any, symbols: Symbols) -> tuple[Size, ...] | None:
+    """The shape of a fake tensor; None where a size is no term in symbolic dims."""
+    sizes = [each if isinstance(each, int) else symbols.term(each.node.expr) for each in of.shape]
+    known_ = tuple(each for each in sizes if each is not None)
+    return known_ if len(known_) == len(sizes) else None

@@ -1,0 +1,210 @@
+"""Plans: which nodes of a traced graph Plica computes, which are left to torch, and in what order.
+
+A node is Plica's if the table reads it, as it stands, in its types; the rest is torch's.  Nodes are
+put into levels, Plica's and torch's in turn: a node's level is the least that its inputs allow, so
+that as much as can be lies in one part.  Nodes that draw random numbers keep their order.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from plica.core.name import Name
+from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.exported import assembled
+from plica.frontend.torch.node import shape_of
+from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, place_of
+from plica.frontend.torch.symbol import Symbols
+from plica.ir.dim import dim
+from plica.ir.graph import Expr, Tuple, Var
+from plica.ir.module import Module
+from plica.ir.type import TensorType
+from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """Nodes that become one module: its parameters and its outputs, as nodes of the graph."""
+
+    nodes: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """Parts and single nodes of torch, in the order in which they run."""
+
+    steps: tuple[Part | fx.Node, ...]
+    refused: tuple[Diagnostic, ...]
+
+
+def plan(root: fx.GraphModule, symbols: Symbols) -> Plan:
+    """Divide the nodes of a graph; the symbols have numbers."""
+    refused: list[Diagnostic] = []
+    ours = _ours(root, symbols, refused)
+    levels: dict[fx.Node, int] = {}
+    order: dict[int, list[fx.Node]] = {}
+    drawn = 0
+    for node in root.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            levels[node] = 0
+            continue
+        if node.op != "call_function":
+            continue
+        odd = int(node not in ours)
+        needs = [each for each in node.all_input_nodes if odd or not is_number(each)]
+        level = max([levels[each] + (levels[each] % 2 != odd) for each in needs], default=odd)
+        level = max(level, odd)
+        if odd and draws(node):
+            level = drawn = max(level, drawn)
+        levels[node] = level
+        order.setdefault(level, []).append(node)
+    steps: list[Part | fx.Node] = []
+    for level in sorted(order):
+        steps += order[level] if level % 2 else [_part(order[level])]
+    return Plan(tuple(steps), tuple(refused))
+
+
+def _part(nodes: Sequence[fx.Node]) -> Part:
+    inside = set(nodes)
+    inputs: dict[fx.Node, None] = {}
+    for node in nodes:
+        inputs |= dict.fromkeys(
+            each for each in node.all_input_nodes if each not in inside and not is_number(each)
+        )
+    outputs = [
+        node
+        for node in nodes
+        if hasattr(node.meta.get("val"), "dtype") and any(user not in inside for user in node.users)
+    ]
+    return Part(tuple(nodes), tuple(inputs), tuple(outputs))
+
+
+def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> set[fx.Node]:
+    """The nodes that the table reads; with a node that gives many go those that take one of it."""
+    found: set[fx.Node] = set()
+    for node in root.graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem or is_number(node):
+            continue
+        group = [node]
+        if not hasattr(node.meta.get("val"), "dtype"):
+            group += [user for user in node.users if user.target is operator.getitem]
+            if len(group) != len(node.users) + 1:
+                refused.append(_left(node, "it gives a list as a whole"))
+                continue
+        given = dict.fromkeys(each for each in node.all_input_nodes)
+        try:
+            _read(root, group, list(given), symbols)
+        except PlicaError as error:
+            refused += error.diagnostics
+        else:
+            found.update(group)
+    return found
+
+
+def _left(node: fx.Node, why: str) -> Diagnostic:
+    message = f"{node.target} is left to torch: {why}."
+    return Diagnostic("unsupported", message, place_of(node), None, str(node.target))
+
+
+def is_number(node: fx.Node) -> bool:
+    """Whether a node gives a size or another number, and no tensor."""
+    said = node.meta.get("val")
+    symbolic = type(said).__name__ in ("SymInt", "SymBool", "SymFloat")
+    return symbolic or isinstance(said, bool | int | float)
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node's result depends on when it runs."""
+    import torch
+
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags or changes(node)
+
+
+def changes(node: fx.Node) -> bool:
+    """Whether a node changes its arguments."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and (
+        bool(schema.is_mutable) if schema is not None else node.target is not operator.getitem
+        and getattr(node.target, "__module__", "") not in ("_operator", "math", "builtins", "torch")
+    )  # fmt: skip
+
+
+# --- from parts to modules -----------------------------------------------------------------------
+
+
+def module_of(root: fx.GraphModule, part: Part, symbols: Symbols, frozen: Any) -> Module:
+    """The module of a part; `frozen` says which inputs are constants: nodes to tensors."""
+    params: list[Var] = []
+    values = _values(root, part.inputs, symbols, params, frozen)
+    made = _run(root, part.nodes, values, symbols)
+    outputs = [made[node] for node in part.outputs]
+    body: Expr = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    return assembled(params, body, [node.name for node in part.outputs])
+
+
+def _read(
+    root: fx.GraphModule, nodes: Sequence[fx.Node], inputs: Iterable[fx.Node], symbols: Symbols
+) -> None:
+    """Try whether nodes can be read on inputs of which only the types are known."""
+    _run(root, nodes, _values(root, inputs, symbols, [], {}), symbols)
+
+
+def _values(
+    root: fx.GraphModule, inputs: Iterable[fx.Node], symbols: Symbols, params: list[Var],
+    frozen: Any,
+) -> dict[fx.Node, Any]:  # fmt: skip
+    values: dict[fx.Node, Any] = {}
+    for node in inputs:
+        said = node.meta.get("val")
+        if node in frozen:
+            values[node] = constant_of(frozen[node], place_of(node))
+        elif node.op == "get_attr":
+            values[node] = constant_of(_attribute(root, str(node.target)), place_of(node))
+        elif hasattr(said, "dtype"):
+            values[node] = Var(Name(node.name), _type(node, said, symbols))
+            params.append(values[node])
+        elif isinstance(said, list | tuple):
+            values[node] = [Var(Name(f"{node.name}_{at}"), _type(node, each, symbols))
+                            for at, each in enumerate(said)]  # fmt: skip
+        # Numbers are read from what torch knows of them, in `_run`.
+    return values
+
+
+def _type(node: fx.Node, said: Any, symbols: Symbols) -> TensorType:
+    of, sizes = dtype_of(said.dtype), shape_of(said, symbols)
+    if of is None or sizes is None or said.device.type != "cpu":
+        found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
+        message = "A tensor is of a kind that Plica does not have."
+        raise UnsupportedError(Diagnostic("unsupported", message, place_of(node), None, found))
+    return TensorType(tuple(dim(size) for size in sizes), of)
+
+
+def _run(
+    root: fx.GraphModule, nodes: Sequence[fx.Node], values: dict[fx.Node, Any], symbols: Symbols
+) -> dict[fx.Node, Any]:
+    reader = Reader(symbols)
+    for node in nodes:
+        for each in node.all_input_nodes:
+            if is_number(each) and each not in values:
+                values[each] = reader.number(each)
+        values[node] = reader.guarded(root, node, values)
+        if values[node] is UNKNOWN:
+            raise reader.errors[0]
+    return values
+
+
+def _attribute(root: fx.GraphModule, path: str) -> Any:
+    found: Any = root
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found

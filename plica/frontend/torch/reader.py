@@ -1,0 +1,305 @@
+"""Reading: the nodes of a graph that torch has traced, one after the other, become terms.
+
+Torch has worked out the type of every value already.  What a row makes is held against it: a
+difference is a bug of the row, never a result.  A node that is refused leaves its value unknown,
+and what needs it is passed over, so that independent faults are reported together.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+from plica.frontend.torch.dtype import array_of, dtype_of
+from plica.frontend.torch.node import Node, shape_of
+from plica.frontend.torch.symbol import Symbols
+from plica.frontend.torch.table import TABLE
+from plica.ir.dim import known
+from plica.ir.graph import Expr, const
+from plica.ir.infer import type_of
+from plica.ir.type import TensorType
+from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import fx
+
+    Values = dict[fx.Node, Any]
+
+UNKNOWN: Final = object()
+"""The value of a node that was refused; that was said already."""
+
+# They check what the exporter has checked, and give nothing.
+_CHECKS: Final = (
+    "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+    "aten._assert_async.msg",
+)
+
+
+class Reader:
+    """Reads graphs; `errors` holds what was refused on the way."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self.symbols = symbols
+        self.errors: list[PlicaError] = []
+
+    def graph(self, root: torch.nn.Module, graph: fx.Graph, given: Sequence[Any]) -> list[Any]:
+        """The outputs of a graph on given values of its placeholders."""
+        values: Values = {}
+        places = iter(given)
+        for node in graph.nodes:
+            match node.op:
+                case "placeholder":
+                    values[node] = next(places)
+                case "get_attr":
+                    values[node] = self._attribute(root, node)
+                case "output":
+                    return list(_flat(node.args[0], values))
+                case _:
+                    values[node] = self.guarded(root, node, values)
+        raise CompilerBug("A graph has no output.")
+
+    def guarded(self, root: torch.nn.Module, node: fx.Node, values: Values) -> Any:
+        """The value of a node; a refusal is noted and leaves it unknown."""
+        if any(values[each] is UNKNOWN for each in node.all_input_nodes):
+            return UNKNOWN
+        try:
+            return self.node(root, node, values)
+        except PlicaError as error:
+            self.errors.append(placed(error, node))
+            return UNKNOWN
+
+    def node(self, root: torch.nn.Module, node: fx.Node, values: Values) -> Any:
+        """The value of a node: a term, a list of terms, or a number."""
+        target: Any = node.target
+        said = node.meta.get("val")
+        if target is operator.getitem:
+            return self._item(node, values)
+        if str(target) in _CHECKS:
+            return None
+        if str(target) == "aten._assert_scalar.default":
+            return self._asserted(node)
+        if _is_symbolic(said) or isinstance(said, int | float):
+            return self.number(node)
+        if str(target) == "wrap_with_set_grad_enabled":
+            _, inner, *rest = node.args
+            module = values[inner]  # type: ignore[index]  # a node, says the operator
+            return self._inside(module, [_resolved(each, values) for each in rest])
+        row = TABLE.get(name_of(target))
+        if row is None:
+            raise UnsupportedError(missing(node))
+        bound = _bound(node, target)
+        given = {name: _resolved(each, values) for name, each in bound.items()}
+        metas = {name: _resolved_meta(each) for name, each in bound.items()}
+        made = Node(target, place_of(node), given, metas, said, self.symbols)
+        result = row(made)
+        made.finish()
+        self._check(node, said, result)
+        return result if isinstance(result, Expr) else list(result)
+
+    def _inside(self, module: torch.nn.Module, given: Sequence[Any]) -> list[Any]:
+        graph: fx.Graph = module.graph  # type: ignore[assignment]  # a traced module has one
+        made = self.graph(module, graph, given)
+        return [None if each is UNKNOWN else each for each in made]
+
+    def _attribute(self, root: torch.nn.Module, node: fx.Node) -> Any:
+        found: Any = root
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if not hasattr(found, "is_sparse"):
+            return found  # the body of an operator that has one
+        try:
+            return constant_of(found, place_of(node))
+        except PlicaError as error:
+            self.errors.append(error)
+            return UNKNOWN
+
+    def _item(self, node: fx.Node, values: Values) -> Any:
+        source: Any = node.args[0]
+        at: Any = node.args[1]
+        found = values[source][at]
+        if found is None:
+            message = f"Output {at} of {source.target} is not supported."
+            raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
+        return found
+
+    def number(self, node: fx.Node) -> Any:
+        """The size or other number that a node gives."""
+        said = node.meta["val"]
+        if isinstance(said, bool | int | float):
+            return said
+        expression = said.node.expr
+        if type(said).__name__ == "SymBool":
+            found: Any = self.symbols.holds(expression)
+        elif type(said).__name__ == "SymFloat":
+            found = self.symbols.real(expression)
+        else:
+            found = self.symbols.term(expression)
+        if found is None:
+            message = f"What {node.target} gives is only known when the program runs."
+            hint = "Sizes must follow from those of the inputs; dims={...} gives them numbers."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place_of(node), None, str(said), hint)
+            )
+        return found
+
+    def _asserted(self, node: fx.Node) -> None:
+        condition: Any = node.args[0]
+        said = condition.meta.get("val") if hasattr(condition, "meta") else condition
+        holds = said if isinstance(said, bool | int) else self.symbols.holds(said.node.expr)
+        if holds is False:
+            message = "The program was exported under a condition that these sizes break."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place_of(node), str(node.args[1]))
+            )
+
+    def _check(self, node: fx.Node, said: Any, made: Any) -> None:
+        """Hold what a row made against the types that torch has worked out."""
+        pairs = zip(said, made, strict=True) if isinstance(said, list | tuple) else [(said, made)]
+        for wanted, found in pairs:
+            if found is None or wanted is None:
+                continue
+            of = type_of(found)  # an ill-typed term is refused here, where the node is known
+            assert isinstance(of, TensorType)
+            sizes = shape_of(wanted, self.symbols)
+            same = of.dtype is dtype_of(wanted.dtype) and len(of.shape) == len(wanted.shape)
+            for size, other in zip(of.shape, sizes or (), strict=False):
+                number = known(size)
+                same = same and (number is None or not isinstance(other, int) or number == other)
+            if not same:
+                raise CompilerBug(f"{node.target} made {of}, and torch says {wanted}.")
+
+
+def name_of(target: Any) -> str:
+    """The key of an operator in the table."""
+    return str(target).removeprefix("aten.")
+
+
+def _is_symbolic(said: Any) -> bool:
+    return type(said).__name__ in ("SymInt", "SymBool", "SymFloat")
+
+
+def _bound(node: fx.Node, target: Any) -> dict[str, Any]:
+    """The arguments of a node by the names of the schema."""
+    found: dict[str, Any] = {}
+    for at, argument in enumerate(target._schema.arguments):
+        if at < len(node.args) and not argument.kwarg_only:
+            found[argument.name] = node.args[at]
+        elif argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        else:
+            found[argument.name] = argument.default_value
+    return found
+
+
+def _resolved(given: Any, values: Values) -> Any:
+    if hasattr(given, "all_input_nodes"):
+        return values[given]
+    if isinstance(given, list | tuple):
+        return [_resolved(each, values) for each in given]
+    return given
+
+
+def _resolved_meta(given: Any) -> Any:
+    if hasattr(given, "all_input_nodes"):
+        return given.meta.get("val")
+    if isinstance(given, list | tuple):
+        return [_resolved_meta(each) for each in given]
+    return given
+
+
+def _flat(given: Any, values: Values) -> Iterator[Any]:
+    """The values of an output, in order."""
+    stack = [given]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, list | tuple):
+            stack += list(here)[::-1]
+        else:
+            yield _resolved(here, values)
+
+
+# --- places and refusals -------------------------------------------------------------------------
+
+_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def place_of(node: fx.Node) -> Place:
+    """The node, and the line of Python that made it where torch has kept it."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
+    if not frames:
+        return Place(node=node.name)
+    file, line = frames[-1]
+    return Place(file=file, line=int(line), node=node.name)
+
+
+def missing(node: fx.Node) -> Diagnostic:
+    """What is said of an operator that there is no row for."""
+    message = f"The operator {node.target} is not supported."
+    hint = "docs/torch.md lists the operators that are."
+    return Diagnostic("unsupported", message, place_of(node), None, str(node.target), hint)
+
+
+def placed(error: PlicaError, node: fx.Node) -> PlicaError:
+    """An error at a node: what typing refuses there, Plica does not have."""
+    if not isinstance(error, IllTyped | EvaluationError):
+        return error
+    listed = [
+        Diagnostic(each.code, f"{node.target}: {each.message}", place_of(node), each.expected,
+                   each.found)
+        for each in error.diagnostics
+    ]  # fmt: skip
+    return UnsupportedError(listed[0], *listed[1:])
+
+
+def unsupported(root: torch.nn.Module, graph: fx.Graph) -> list[Diagnostic]:
+    """Every operator of a graph, and of those inside of it, that there is no row for."""
+    return [
+        missing(node)
+        for node in every_node(root, graph)
+        if node.op == "call_function" and not is_known(node)
+    ]
+
+
+def is_known(node: fx.Node) -> bool:
+    """Whether a node can be read, as far as its operator goes."""
+    target: Any = node.target
+    if target is operator.getitem or str(target) in (*_CHECKS, "aten._assert_scalar.default"):
+        return True
+    if str(target) == "wrap_with_set_grad_enabled":
+        return True
+    said = node.meta.get("val")
+    if _is_symbolic(said) or isinstance(said, int | float):
+        return not node.all_input_nodes or not _reads_elements(target)
+    return str(target).startswith("aten.") and name_of(target) in TABLE
+
+
+def _reads_elements(target: Any) -> bool:
+    return "_local_scalar_dense" in str(target) or "item" in str(target).split(".")
+
+
+def every_node(root: torch.nn.Module, graph: fx.Graph) -> Iterable[fx.Node]:
+    """The nodes of a graph and of the graphs inside of it."""
+    graphs = [graph]
+    for child in root.children():
+        inner: Any = getattr(child, "graph", None)
+        if inner is not None:
+            graphs.append(inner)
+    for each in graphs:
+        yield from each.nodes
+
+
+def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
+    """A stored tensor as a constant."""
+    of = dtype_of(tensor.dtype)
+    if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
+        message = "A stored tensor is of a kind that Plica does not have."
+        found = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
+        expected = "a dense tensor of numbers on the CPU"
+        raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
+    return const(array_of(tensor), of)

@@ -1,0 +1,1 @@
+"""row: the operators of ATen, a file for each kind."""

@@ -1,0 +1,149 @@
+"""Rows of attention: scaled dot products, and the layers that torch computes in one go."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, opmath
+from plica.frontend.word import dtype, in_f32, like, rank, shape
+from plica.ir.dim import known
+from plica.ir.graph import Expr
+from plica.ir.op.activation import gelu, relu
+from plica.ir.op.comparison import equal, greater_equal
+from plica.ir.op.create import iota
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.index import where
+from plica.ir.op.linear import dense, matmul
+from plica.ir.op.normalize import layer_norm, softmax
+from plica.ir.op.reduction import max_, mean
+from plica.ir.op.repeat import repeat
+from plica.ir.op.shape import reshape, transpose
+
+
+def _attention(node: Node) -> Expr:
+    """Scaled dot products, as torch defines them: a row with nothing to look at gives zero."""
+    if node.number("dropout_p"):
+        node.unsupported("Dropout in training draws random numbers.", "dropout_p=0")
+    of = node.dtype()
+    query, key, value = (in_f32(node.x(name)) for name in ("query", "key", "value"))
+    if node.has("enable_gqa") and node.flag("enable_gqa"):
+        many, few = (known(shape(x)[-3]) for x in (query, key))
+        if many is None or few is None or not few:
+            node.unsupported("Grouped heads need known numbers of heads.", "numbers")
+        key, value = (repeat(x, many // few, axis=rank(x) - 3) for x in (key, value))
+    scale = node.argument("scale")
+    if scale is None:
+        width = known(shape(query)[-1])
+        if width is None:
+            node.unsupported("Attention needs a known width of its heads.", "a number")
+        scale = 1.0 / math.sqrt(width)
+    flipped = transpose(key, (*range(rank(key) - 2), rank(key) - 1, rank(key) - 2))
+    scores = multiply(matmul(query, flipped), like(scale, query))
+    mask = node.maybe("attn_mask")
+    nothing = like(-math.inf, scores)
+    if node.flag("is_causal"):
+        rows, columns = shape(scores)[-2:]
+        below = greater_equal(
+            iota(shape=(rows, columns), axis=0, dtype="i64"),
+            iota(shape=(rows, columns), axis=1, dtype="i64"),
+        )
+        scores = where(below, scores, nothing)
+    if mask is not None:
+        masked = dtype(mask).name == "bool"
+        scores = where(mask, scores, nothing) if masked else add(scores, casted(mask, dtype(query)))
+    weights = softmax(scores, axis=-1)
+    if mask is not None:
+        most = max_(scores, axis=(rank(scores) - 1,), keepdims=True)
+        weights = where(equal(most, nothing), like(0, weights), weights)
+    return casted(matmul(weights, value), of)
+
+
+def _flash(node: Node) -> list[Expr | None]:
+    return [_attention(node), None]
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+def _heads(node: Node, x: Expr, heads: int, width: int) -> tuple[Expr, Expr]:
+    """Self-attention with all heads at once: the result before its projection, and the weights."""
+    inner = dtype(x)
+    both = add(dense(x, casted(node.x("qkv_weight"), inner)), casted(node.x("qkv_bias"), inner))
+    batch, length, _ = shape(x)
+    size = width // heads
+    parts = []
+    for at in range(3):
+        part = slice_(both, (at * width,), ((at + 1) * width,), None, (2,))
+        parts.append(transpose(reshape(part, (batch, length, heads, size)), (0, 2, 1, 3)))
+    query, key, value = parts
+    scaled = multiply(query, like(1.0 / math.sqrt(size), query))
+    weights = softmax(matmul(scaled, transpose(key, (0, 1, 3, 2))), axis=3)
+    joined = transpose(matmul(weights, value), (0, 2, 1, 3))
+    return reshape(joined, (batch, length, width)), weights
+
+
+def _projected(node: Node, x: Expr) -> Expr:
+    inner = dtype(x)
+    return add(dense(x, casted(node.x("proj_weight"), inner)), casted(node.x("proj_bias"), inner))
+
+
+def _check_layer(node: Node, x: Expr) -> None:
+    if node.has("mask"):
+        node.unsupported(f"{node.kind} with a mask is not supported.", "no mask")
+    node.has("mask_type")
+    if rank(x) != 3:
+        node.unsupported(f"{node.kind} takes a batch of sequences.", "rank 3", str(rank(x)))
+
+
+def _encoder_layer(node: Node) -> Expr:
+    x = node.x("src")
+    _check_layer(node, x)
+    of = dtype(x)
+    x = casted(x, opmath(of))
+    first, epsilon = node.flag("norm_first"), float(node.number("eps"))
+    bend = gelu if node.flag("use_gelu") else relu
+    width, heads = node.integer("embed_dim"), node.integer("num_heads")
+
+    def normed(y: Expr, number: int) -> Expr:
+        names = (f"norm_weight_{number}", f"norm_bias_{number}")
+        gamma, beta = (casted(node.x(name), dtype(y)) for name in names)
+        return layer_norm(y, gamma, beta, axis=2, epsilon=epsilon)
+
+    def layer(y: Expr, number: int) -> Expr:
+        names = (f"ffn_weight_{number}", f"ffn_bias_{number}")
+        weight, bias = (casted(node.x(name), dtype(y)) for name in names)
+        return add(dense(y, weight), bias)
+
+    joined, _ = _heads(node, normed(x, 1) if first else x, heads, width)
+    x = add(x, _projected(node, joined))
+    x = x if first else normed(x, 1)
+    x = add(x, layer(bend(layer(normed(x, 2) if first else x, 1)), 2))
+    return casted(x if first else normed(x, 2), of)
+
+
+def _multi_head(node: Node) -> list[Expr | None]:
+    x = node.x("query")
+    _check_layer(node, x)
+    if node.x("key") is not x or node.x("value") is not x:
+        node.unsupported(f"{node.kind} of three tensors is not supported.", "self-attention")
+    of = dtype(x)
+    width, heads = node.integer("embed_dim"), node.integer("num_head")
+    joined, weights = _heads(node, casted(x, opmath(of)), heads, width)
+    averaged = node.flag("average_attn_weights")
+    made = casted(_projected(node, joined), of)
+    if not node.flag("need_weights"):
+        return [made, None]
+    return [made, casted(mean(weights, axis=(1,)) if averaged else weights, of)]
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "scaled_dot_product_attention.default":                _attention,
+    "_scaled_dot_product_flash_attention_for_cpu.default": _flash,
+    "_transformer_encoder_layer_fwd.default":              _encoder_layer,
+    "_native_multi_head_attention.default":                _multi_head,
+}
+# fmt: on

@@ -1,0 +1,589 @@
+"""Rows of elementwise operators and activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import (
+    Row,
+    both,
+    casted,
+    computation,
+    constant,
+    operand,
+    operands,
+    opmath,
+)
+from plica.frontend.word import dtype, like
+from plica.ir.dtype import bool_, i64
+from plica.ir.graph import Expr
+from plica.ir.op.activation import (
+    celu,
+    elu,
+    gelu,
+    hard_swish,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+)
+from plica.ir.op.comparison import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    equal,
+    greater,
+    greater_equal,
+    left_shift,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    right_shift,
+)
+from plica.ir.op.create import full_like
+from plica.ir.op.elementwise import (
+    absolute,
+    add,
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+    ceil,
+    copysign,
+    cos,
+    cosh,
+    divide,
+    erf,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    floor_divide,
+    fmax,
+    fmin,
+    fmod,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    power,
+    reciprocal,
+    round_,
+    rsqrt,
+    sign,
+    signbit,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    subtract,
+    tan,
+    tanh,
+    trunc,
+    trunc_divide,
+)
+from plica.ir.op.index import where
+from plica.ir.operator import Operator
+
+Binary = Callable[[Expr, Expr], Expr]
+
+_LARGEST: Final = {
+    "f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"),
+    "f64": float.fromhex("0x1.fffffffffffffp1023"),
+}  # fmt: skip
+
+
+# --- one operand ---------------------------------------------------------------------------------
+
+
+def _floating(record: Callable[[Expr], Expr]) -> Row:
+    """A function of floats; integers are converted first."""
+
+    def row(node: Node) -> Expr:
+        (x,) = operands(node, "self", kind="INT_TO_FLOAT")
+        return casted(record(x), node.dtype())
+
+    return row
+
+
+def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
+    """A function that keeps the type; with `whole`, integers are as they are."""
+
+    def row(node: Node) -> Expr:
+        x = node.x()
+        if whole and not dtype(x).is_float:
+            return x
+        if dtype(x).name == "bool":
+            node.unsupported(f"{node.kind} of bools is not supported.")
+        return casted(record(casted(x, opmath(dtype(x)))), node.dtype())
+
+    return row
+
+
+def _sign(x: Expr) -> Expr:
+    """Torch gives nan the sign 0."""
+    return where(isnan(x), like(0, x), sign(x)) if dtype(x).is_float else sign(x)
+
+
+def _asking(record: Operator, otherwise: bool) -> Row:
+    """A question about floats, and the answer for everything else."""
+
+    def row(node: Node) -> Expr:
+        x = node.x()
+        return record(x) if dtype(x).is_float else full_like(x, value=otherwise, dtype=bool_)
+
+    return row
+
+
+def _signbit(node: Node) -> Expr:
+    x = node.x()
+    if dtype(x).is_float:
+        return signbit(x)
+    if dtype(x).name == "bool":
+        return full_like(x, value=False, dtype=bool_)
+    return less(x, like(0, x))
+
+
+def _relu(node: Node) -> Expr:
+    return relu(node.x()) if dtype(node.x()).name != "bool" else node.x()
+
+
+def _bitwise_not(node: Node) -> Expr:
+    x = node.x()
+    return logical_not(x) if dtype(x).name == "bool" else bitwise_not(x)
+
+
+def _round(node: Node) -> Expr:
+    x = node.x()
+    if node.integer("decimals"):
+        node.unsupported("Rounding to decimals is not supported.", "decimals=0")
+    return round_(x) if dtype(x).is_float else x
+
+
+# --- two operands --------------------------------------------------------------------------------
+
+
+def _plain(record: Binary, kind: str = "DEFAULT") -> Row:
+    def row(node: Node) -> Expr:
+        x, y = operands(node, "self", "other", kind=kind)
+        return casted(record(x, y), node.dtype())
+
+    return row
+
+
+def _scaled(record: Binary, logical: Binary | None) -> Row:
+    """`self + alpha * other`, and the like."""
+
+    def row(node: Node) -> Expr:
+        x, y = operands(node, "self", "other")
+        alpha = node.number("alpha")
+        if dtype(x).name == "bool":
+            if logical is None or alpha != 1:
+                node.unsupported(f"{node.kind} of bools is not supported.")
+            return logical(x, y)
+        if alpha != 1:
+            y = multiply(y, constant(node, alpha, dtype(y)))
+        return casted(record(x, y), node.dtype())
+
+    return row
+
+
+def _mul(node: Node) -> Expr:
+    x, y = operands(node, "self", "other")
+    made = logical_and(x, y) if dtype(x).name == "bool" else multiply(x, y)
+    return casted(made, node.dtype())
+
+
+def _rsub(node: Node) -> Expr:
+    x, y = operands(node, "self", "other")
+    alpha = node.number("alpha")
+    x = x if alpha == 1 else multiply(x, constant(node, alpha, dtype(x)))
+    return casted(subtract(y, x), node.dtype())
+
+
+def _div(node: Node) -> Expr:
+    x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
+    return casted(divide(x, y), node.dtype())
+
+
+def _div_mode(node: Node) -> Expr:
+    if not node.has("rounding_mode"):
+        return _div(node)
+    mode = node.text("rounding_mode")
+    x, y = operands(node, "self", "other")
+    if mode == "floor":
+        return casted(floor_divide(x, y), node.dtype())
+    if not dtype(x).is_float:
+        return casted(trunc_divide(x, y), node.dtype())
+    return trunc(casted(divide(x, y), node.dtype()))  # the quotient is rounded before it is cut
+
+
+def _pow(base: str, exponent: str) -> Row:
+    def row(node: Node) -> Expr:
+        of = computation(node, (base, exponent))
+        x = operand(node, base, of)
+        times = node.argument(exponent)
+        if isinstance(times, bool | int | float) and of.is_float:
+            short = {2.0: square, 0.5: sqrt, -0.5: rsqrt, -1.0: reciprocal}.get(float(times))
+            if short is not None:
+                return casted(short(x), node.dtype())
+            if times == 3:
+                return casted(multiply(multiply(x, x), x), node.dtype())
+        y = operand(node, exponent, of)
+        return casted(power(x, y) if of.is_float else _whole_power(x, y), node.dtype())
+
+    return row
+
+
+def _whole_power(x: Expr, y: Expr) -> Expr:
+    """A power of integers; below 0 it is 0 but for 1 and -1."""
+    zero, one = like(0, x), like(1, x)
+    plain = power(x, maximum(y, zero))
+    if dtype(x).kind == "uint":
+        return plain
+    odd = equal(mod(y, like(2, y)), one)
+    unit = where(equal(x, like(-1, x)), where(odd, like(-1, x), one), zero)
+    return where(less(y, zero), where(equal(x, one), one, unit), plain)
+
+
+def _compare(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        of = computation(node, ("self", "other"))
+        x, y = (operand(node, name, of) for name in ("self", "other"))
+        if of.name == "bool" and record not in (equal, not_equal):
+            x, y = casted(x, i64), casted(y, i64)
+        return record(x, y)
+
+    return row
+
+
+def _logical(record: Operator) -> Row:
+    return lambda node: record(casted(node.x(), bool_), casted(node.x("other"), bool_))
+
+
+def _bitwise(record: Operator, logical: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x, y = operands(node, "self", "other")
+        return logical(x, y) if dtype(x).name == "bool" else record(x, y)
+
+    return row
+
+
+def _shift(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x, y = operands(node, "self", "other")
+        if not dtype(x).is_integer:
+            node.unsupported(f"{node.kind} of {dtype(x)} is not supported.", "integers")
+        return record(x, y)
+
+    return row
+
+
+def _extreme(record: Operator, logical: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x, y = operands(node, "self", "other")
+        made = logical(x, y) if dtype(x).name == "bool" else record(x, y)
+        return casted(made, node.dtype())
+
+    return row
+
+
+def _clamp(low: str = "min", high: str = "max") -> Row:
+    def row(node: Node) -> Expr:
+        present = [name for name in (low, high) if node.has(name)]
+        of = computation(node, ("self", *present))
+        x = operand(node, "self", of)
+        for name, record in ((low, maximum), (high, minimum)):
+            x = record(x, operand(node, name, of)) if name in present else x
+        return casted(x, node.dtype())
+
+    return row
+
+
+def _where(node: Node) -> Expr:
+    x, y = operands(node, "self", "other")
+    return casted(where(casted(node.x("condition"), bool_), x, y), node.dtype())
+
+
+def _masked_fill(node: Node) -> Expr:
+    x = node.x()
+    value = casted(operand(node, "value", dtype(x)), dtype(x))
+    return where(node.x("mask"), value, x)
+
+
+def _addc(join: Operator) -> Row:
+    """`self + value * join(tensor1, tensor2)`."""
+
+    def row(node: Node) -> Expr:
+        x, a, b = operands(node, "self", "tensor1", "tensor2")
+        part = join(a, b)
+        value = node.number("value")
+        part = part if value == 1 else multiply(constant(node, value, dtype(x)), part)
+        return casted(add(x, part), node.dtype())
+
+    return row
+
+
+def _lerp(node: Node) -> Expr:
+    x, end, weight = operands(node, "self", "end", "weight")
+    apart = subtract(end, x)
+    near = add(x, multiply(weight, apart))
+    far = subtract(end, multiply(apart, subtract(like(1, weight), weight)))
+    return casted(where(less(absolute(weight), like(0.5, weight)), near, far), node.dtype())
+
+
+# --- activations ---------------------------------------------------------------------------------
+
+
+def _wide(node: Node, record: Callable[[Expr], Expr]) -> Expr:
+    """A function of floats, computed as torch does."""
+    x = node.x()
+    return casted(record(casted(x, opmath(dtype(x)))), node.dtype())
+
+
+def _activation(record: Callable[[Expr], Expr]) -> Row:
+    return lambda node: _wide(node, record)
+
+
+def _elu(node: Node) -> Expr:
+    alpha, scale, before = (float(node.number(n)) for n in ("alpha", "scale", "input_scale"))
+
+    def value(x: Expr) -> Expr:
+        inner = multiply(expm1(multiply(x, like(before, x))), like(alpha, x))
+        bent = elu(x, alpha=alpha) if before == 1.0 else where(less(x, like(0, x)), inner, x)
+        return bent if scale == 1.0 else multiply(bent, like(scale, x))
+
+    return _wide(node, value)
+
+
+def _celu(node: Node) -> Expr:
+    alpha = float(node.number("alpha"))
+    return _wide(node, lambda x: celu(x, alpha=alpha))
+
+
+def _softplus(node: Node) -> Expr:
+    beta, threshold = float(node.number("beta")), float(node.number("threshold"))
+
+    def value(x: Expr) -> Expr:
+        scaled = multiply(x, like(beta, x))
+        soft = divide(log1p(exp(scaled)), like(beta, x))
+        return where(greater(scaled, like(threshold, x)), x, soft)
+
+    return _wide(node, value)
+
+
+def _hard_sigmoid(x: Expr) -> Expr:
+    inner = minimum(maximum(add(x, like(3, x)), like(0, x)), like(6, x))
+    return divide(inner, like(6, x))
+
+
+def _leaky(node: Node) -> Expr:
+    slope = float(node.number("negative_slope"))
+    if slope == 0.0:  # then an infinite input gives nan, which a plain factor shows
+        return _wide(node, lambda x: where(greater(x, like(0, x)), x, multiply(x, like(0, x))))
+    return _wide(node, lambda x: leaky_relu(x, alpha=slope))
+
+
+def _threshold(node: Node) -> Expr:
+    x = node.x()
+    limit, value = (constant(node, node.number(n), dtype(x)) for n in ("threshold", "value"))
+    return where(less_equal(x, limit), value, x)
+
+
+def _shrink(hard: bool) -> Row:
+    def row(node: Node) -> Expr:
+        limit = float(node.number("lambd"))
+
+        def value(x: Expr) -> Expr:
+            edge, zero = like(limit, x), like(0, x)
+            if hard:
+                kept = logical_and(greater_equal(x, negative(edge)), less_equal(x, edge))
+                return where(kept, zero, x)
+            below = where(less(x, negative(edge)), add(x, edge), multiply(x, zero))
+            return where(greater(x, edge), subtract(x, edge), below)
+
+        return _wide(node, value)
+
+    return row
+
+
+def _prelu(node: Node) -> Expr:
+    x, slope = node.x(), node.x("weight")
+    return where(greater(x, like(0, x)), x, multiply(slope, x))
+
+
+def _log_sigmoid(node: Node) -> list[Expr | None]:
+    return [_wide(node, log_sigmoid), None]
+
+
+def _gelu(node: Node) -> Expr:
+    approximate = node.text("approximate")
+    return _wide(node, lambda x: gelu(x, approximate=approximate))
+
+
+def _logit(node: Node) -> Expr:
+    eps = node.argument("eps")
+
+    def value(x: Expr) -> Expr:
+        if eps is not None:
+            x = minimum(maximum(x, like(eps, x)), like(1 - eps, x))
+        return log(divide(x, subtract(like(1, x), x)))
+
+    (x,) = operands(node, "self", kind="INT_TO_FLOAT")
+    return casted(value(x), node.dtype())
+
+
+def _nan_to_num(node: Node) -> Expr:
+    x = node.x()
+    if not dtype(x).is_float:
+        node.unsupported("nan_to_num of integers is not supported.", "floats", str(dtype(x)))
+    largest = _LARGEST[dtype(x).name]
+    wanted = {"nan": 0.0, "posinf": largest, "neginf": -largest}
+    nan, up, down = (
+        wanted[name] if not node.has(name) else float(node.number(name)) for name in wanted
+    )
+    made = where(isnan(x), like(nan, x), x)
+    made = where(equal(x, like(math.inf, x)), like(up, x), made)
+    return where(equal(x, like(-math.inf, x)), like(down, x), made)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    # functions of floats
+    "acos.default":         _floating(arccos),
+    "acosh.default":        _floating(arccosh),
+    "asin.default":         _floating(arcsin),
+    "asinh.default":        _floating(arcsinh),
+    "atan.default":         _floating(arctan),
+    "atanh.default":        _floating(arctanh),
+    "cos.default":          _floating(cos),
+    "cosh.default":         _floating(cosh),
+    "erf.default":          _floating(erf),
+    "exp.default":          _floating(exp),
+    "exp2.default":         _floating(exp2),
+    "expm1.default":        _floating(expm1),
+    "log.default":          _floating(log),
+    "log10.default":        _floating(log10),
+    "log1p.default":        _floating(log1p),
+    "log2.default":         _floating(log2),
+    "reciprocal.default":   _floating(reciprocal),
+    "rsqrt.default":        _floating(rsqrt),
+    "sigmoid.default":      _floating(sigmoid),
+    "sin.default":          _floating(sin),
+    "sinh.default":         _floating(sinh),
+    "sqrt.default":         _floating(sqrt),
+    "tan.default":          _floating(tan),
+    "tanh.default":         _floating(tanh),
+    "logit.default":        _logit,
+    # functions that keep the type
+    "abs.default":          _keeping(absolute),
+    "ceil.default":         _keeping(ceil, whole=True),
+    "floor.default":        _keeping(floor, whole=True),
+    "neg.default":          _keeping(negative),
+    "round.default":        _keeping(round_, whole=True),
+    "round.decimals":       _round,
+    "sign.default":         _keeping(_sign),
+    "square.default":       _keeping(square),
+    "trunc.default":        _keeping(trunc, whole=True),
+    "bitwise_not.default":  _bitwise_not,
+    "nan_to_num.default":   _nan_to_num,
+    # questions
+    "isinf.default":        _asking(isinf, False),
+    "isnan.default":        _asking(isnan, False),
+    "isfinite.default":     _asking(isfinite, True),
+    "signbit.default":      _signbit,
+    "logical_not.default":  lambda node: logical_not(casted(node.x(), bool_)),
+    # arithmetic
+    **both("add",           _scaled(add, logical_or)),
+    **both("sub",           _scaled(subtract, None)),
+    **both("rsub",          _rsub),
+    **both("mul",           _mul),
+    **both("div",           _div),
+    "div.Tensor_mode":      _div_mode,
+    "div.Scalar_mode":      _div_mode,
+    "floor_divide.default": _plain(floor_divide),
+    **both("remainder",     _plain(mod)),
+    **both("fmod",          _plain(fmod)),
+    "pow.Tensor_Tensor":    _pow("self", "exponent"),
+    "pow.Tensor_Scalar":    _pow("self", "exponent"),
+    "pow.Scalar":           _pow("self", "exponent"),
+    "atan2.default":        _plain(arctan2, "INT_TO_FLOAT"),
+    "copysign.Tensor":      _plain(copysign, "INT_TO_FLOAT"),
+    "maximum.default":      _extreme(maximum, logical_or),
+    "minimum.default":      _extreme(minimum, logical_and),
+    "fmax.default":         _extreme(fmax, logical_or),
+    "fmin.default":         _extreme(fmin, logical_and),
+    "addcmul.default":      _addc(multiply),
+    "addcdiv.default":      _addc(divide),
+    "lerp.Scalar":          _lerp,
+    "lerp.Tensor":          _lerp,
+    # comparisons and choices
+    **both("eq",            _compare(equal)),
+    **both("ne",            _compare(not_equal)),
+    **both("lt",            _compare(less)),
+    **both("le",            _compare(less_equal)),
+    **both("gt",            _compare(greater)),
+    **both("ge",            _compare(greater_equal)),
+    "clamp.default":        _clamp(),
+    "clamp.Tensor":         _clamp(),
+    "clamp_min.default":    _clamp(high=""),
+    "clamp_max.default":    _clamp(low=""),
+    "hardtanh.default":     _clamp("min_val", "max_val"),
+    "where.self":           _where,
+    "masked_fill.Scalar":   _masked_fill,
+    "masked_fill.Tensor":   _masked_fill,
+    # bits
+    "logical_and.default":  _logical(logical_and),
+    "logical_or.default":   _logical(logical_or),
+    "logical_xor.default":  _logical(logical_xor),
+    **both("bitwise_and",   _bitwise(bitwise_and, logical_and)),
+    **both("bitwise_or",    _bitwise(bitwise_or, logical_or)),
+    **both("bitwise_xor",   _bitwise(bitwise_xor, logical_xor)),
+    "bitwise_left_shift.Tensor":         _shift(left_shift),
+    "bitwise_left_shift.Tensor_Scalar":  _shift(left_shift),
+    "bitwise_right_shift.Tensor":        _shift(right_shift),
+    "bitwise_right_shift.Tensor_Scalar": _shift(right_shift),
+    # activations
+    "relu.default":                _relu,
+    "relu6.default":               _activation(relu6),
+    "silu.default":                _activation(silu),
+    "mish.default":                _activation(mish),
+    "selu.default":                _activation(selu),
+    "hardswish.default":           _activation(hard_swish),
+    "hardsigmoid.default":         _activation(_hard_sigmoid),
+    "log_sigmoid.default":         _activation(log_sigmoid),
+    "log_sigmoid_forward.default": _log_sigmoid,
+    "celu.default":                _celu,
+    "elu.default":                 _elu,
+    "gelu.default":                _gelu,
+    "leaky_relu.default":          _leaky,
+    "softplus.default":            _softplus,
+    "threshold.default":           _threshold,
+    "hardshrink.default":          _shrink(True),
+    "softshrink.default":          _shrink(False),
+    "_prelu_kernel.default":       _prelu,
+}
+# fmt: on

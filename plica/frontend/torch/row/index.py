@@ -1,0 +1,286 @@
+"""Rows of indexing by values: gathering, scattering, ordering.
+
+An index outside its axis is an error in torch.  Gathering raises here too; scattering drops it.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Final
+
+from plica.frontend.scatter import MOST_PAIRS, hits, put, ranking, scattered, touched
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, operand, opmath
+from plica.frontend.word import dtype, like, rank, shape, to
+from plica.ir.dim import known
+from plica.ir.dtype import i64, u8
+from plica.ir.graph import Expr
+from plica.ir.op.comparison import less
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, divide, maximum, multiply
+from plica.ir.op.index import gather_nd, take, take_along_axis, where
+from plica.ir.op.join import stack
+from plica.ir.op.pad import pad
+from plica.ir.op.reduction import sum_
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, reshape, transpose
+
+# --- gathering -----------------------------------------------------------------------------------
+
+
+def _embedding(node: Node) -> Expr:
+    for name in ("padding_idx", "scale_grad_by_freq", "sparse"):
+        node.argument(name)  # they speak of gradients
+    return take(node.x("weight"), node.x("indices"), axis=0)
+
+
+def _index_select(node: Node) -> Expr:
+    x, places = node.x(), node.x("index")
+    if not rank(x):
+        node.integer("dim")
+        return reshape(take(reshape(x, (1,)), reshape(places, (-1,)), axis=0), node.shape())
+    places = places if rank(places) else reshape(places, (1,))
+    return take(x, places, axis=node.axis("dim", rank(x)))
+
+
+def _gather(node: Node) -> Expr:
+    node.argument("sparse_grad")
+    x, places = node.x(), node.x("index")
+    if not rank(x) or not rank(places):
+        node.integer("dim")
+        flat = take(reshape(x, (-1,)), reshape(places, (-1,)), axis=0)
+        return reshape(flat, node.shape())
+    if 0 in node.shape():
+        return broadcast_to(like(0, x), node.shape())
+    return take_along_axis(x, places, axis=node.axis("dim", rank(x)))
+
+
+def _chosen(node: Node, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
+    """The axes that are indexed, and the indices, which must be whole numbers."""
+    given = node.argument(name)
+    axes = tuple(at for at, each in enumerate(given) if each is not None)
+    found = [given[at] for at in axes]
+    if any(dtype(each).name in ("bool", "u8") for each in found):
+        node.unsupported(
+            f"{node.kind} by a mask gives as many elements as the mask has, which is only known "
+            "when the program runs.",
+            "indices",
+            "a mask",
+        )
+    return axes, [casted(each, i64) for each in found]
+
+
+def _index(node: Node) -> Expr:
+    x = node.x()
+    axes, indices = _chosen(node)
+    if len(axes) == 1:
+        return take(x, indices[0], axis=axes[0])
+    front = not _adjacent(axes)
+    wide = max(rank(each) for each in indices)
+    start = 0 if front else axes[0]
+    whole = node.shape()[start : start + wide]
+    places = stack(tuple(broadcast_to(each, whole) for each in indices), axis=wide)
+    others = tuple(at for at in range(rank(x)) if at not in axes)
+    found = gather_nd(transpose(x, axes + others), places)
+    if front or not start:
+        return found
+    # The axes before the indexed ones come back in front of what the indices made.
+    order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(found)))
+    return transpose(found, order)
+
+
+def _adjacent(axes: tuple[int, ...]) -> bool:
+    return all(b == a + 1 for a, b in pairwise(axes))
+
+
+# --- scattering ----------------------------------------------------------------------------------
+
+
+def _check_pairs(node: Node, *counts: int) -> None:
+    pairs = math.prod(counts)
+    if pairs > MOST_PAIRS:
+        message = f"{node.kind} is too large to compare every place with every candidate."
+        node.unsupported(message, f"at most {MOST_PAIRS} pairs", str(pairs))
+
+
+def _wrapped(places: Expr, length: int) -> Expr:
+    """Indices counted from the front."""
+    return where(less(places, like(0, places)), add(places, like(length, places)), places)
+
+
+def _index_put(node: Node) -> Expr:
+    x, values = node.x(), casted(node.x("values"), dtype(node.x()))
+    kind = "add" if node.flag("accumulate") else "replace"
+    given = node.argument("indices")
+    if len(given) == 1 and given[0] is not None and dtype(given[0]).name == "bool":
+        return _masked_put(node, x, given[0], values)
+    axes, indices = _chosen(node)
+    sizes = node.known_sizes(x)
+    front = not _adjacent(axes)
+    wide = max(rank(each) for each in indices)
+    start = 0 if front else axes[0]
+    whole = _broadcast_sizes(node, indices)
+    others = tuple(at for at in range(rank(x)) if at not in axes)
+    before = tuple(sizes[at] for at in others[:start])
+    after = tuple(sizes[at] for at in others[start:])
+    count, outer = math.prod(whole), math.prod(sizes[at] for at in axes)
+    inner = math.prod((*before, *after))
+    if not count or not outer or not inner:
+        return x
+    _check_pairs(node, count, outer, inner)
+    linear: Expr | None = None
+    for at, each in zip(axes, indices, strict=True):
+        flat = reshape(broadcast_to(_wrapped(each, sizes[at]), whole), (count,))
+        linear = flat if linear is None else add(multiply(linear, like(sizes[at], flat)), flat)
+    assert linear is not None
+    filled = broadcast_to(values, (*before, *whole, *after))
+    order = (*range(start, start + wide), *range(start), *range(start + wide, rank(filled)))
+    updates = reshape(transpose(filled, order), (count, inner))
+    moved = transpose(x, axes + others)
+    made = put(kind, reshape(moved, (outer, inner)), linear, updates)
+    return transpose(reshape(made, shape(moved)), _inverse(axes + others))
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order.index(at) for at in range(len(order)))
+
+
+def _broadcast_sizes(node: Node, indices: list[Expr]) -> tuple[int, ...]:
+    wide = max(rank(each) for each in indices)
+    whole = [1] * wide
+    for each in indices:
+        for at, size in enumerate(node.known_sizes(each), wide - rank(each)):
+            whole[at] = size if whole[at] == 1 else whole[at]
+    return tuple(whole)
+
+
+def _masked_put(node: Node, x: Expr, mask: Expr, values: Expr) -> Expr:
+    """One number for every place of a mask."""
+    if any(known(size) != 1 for size in shape(values)) or node.flag("accumulate"):
+        message = f"{node.kind} by a mask takes one number for all places."
+        node.unsupported(message, "one element", "more")
+    wide = reshape(mask, (*shape(mask), *(1,) * (rank(x) - rank(mask))))
+    return where(wide, reshape(values, ()), x)
+
+
+def _scatter(kind: str, source: str) -> Row:
+    def row(node: Node) -> Expr:
+        x, places = node.x(), casted(node.x("index"), i64)
+        given = operand(node, source, dtype(x))
+        return _scattered(node, kind, x, places, given)[0]
+
+    return row
+
+
+def _scattered(node: Node, kind: str, x: Expr, places: Expr, given: Expr) -> tuple[Expr, Expr]:
+    """The data with what is meant for it, and (candidates, *data): who is meant for what."""
+    if not rank(x):
+        node.integer("dim")
+        x, places = reshape(x, (1,)), reshape(places, (-1,))
+        given = reshape(given, (-1,)) if rank(given) == 0 else given
+        made, hit = _at(node, kind, x, (places, given), 0)
+        return reshape(made, ()), hit
+    return _at(node, kind, x, (places, given), node.axis("dim", rank(x)))
+
+
+def _at(node: Node, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) -> tuple[Expr, Expr]:
+    places, given = source
+    sizes, count = node.known_sizes(x), node.known_sizes(places)
+    if 0 in count or 0 in sizes:
+        return x, broadcast_to(like(False, less(x, x)), (1, *sizes))
+    _check_pairs(node, *sizes, count[axis])
+    if rank(given) == 0:
+        given = broadcast_to(given, count)
+    elif node.known_sizes(given) != count:  # only as much of the source as there are indices
+        given = slice_(given, (0,) * len(count), count)
+    widths = tuple((0, 0) if at == axis else (0, sizes[at] - count[at]) for at in range(len(sizes)))
+    hit = hits(pad(places, widths, constant_values=-1), sizes, axis)
+    nothing = False if dtype(x).name == "bool" else 0.0 if dtype(x).is_float else 0
+    wide = pad(given, widths, constant_values=nothing)
+    order = (axis, *(at for at in range(len(sizes)) if at != axis))
+    front = expand_dims(transpose(wide, order), axis=(axis + 1,))
+    return scattered(kind, x, hit, broadcast_to(front, shape(hit))), hit
+
+
+_REDUCE: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
+_NEUTRAL: Final = {"sum": 0, "mean": 0, "prod": 1}
+
+
+def _scatter_reduce(node: Node) -> Expr:
+    x, kind = node.x(), node.text("reduce")
+    places, given = casted(node.x("index"), i64), node.x("src")
+    if kind not in _REDUCE or dtype(x).name == "bool":
+        node.unsupported(f"{node.kind} has no {kind!r} of {dtype(x)}.", ", ".join(_REDUCE))
+    if rank(x) == 0:
+        node.unsupported(f"{node.kind} of a tensor of rank 0 is not supported.")
+    start = x
+    if not node.flag("include_self"):
+        start = broadcast_to(like(_neutral(kind, x), x), shape(x))
+    made, hit = _scattered(node, _REDUCE[kind], start, places, given)
+    if kind == "mean":
+        of = opmath(dtype(x))
+        if not of.is_float:
+            node.unsupported(f"{node.kind} of integers has no mean here.", "floats")
+        counts = sum_(casted(hit, of), axis=(0,))
+        extra = 1 if node.flag("include_self") else 0
+        below = maximum(add(counts, like(extra, counts)), like(1, counts))
+        made = casted(divide(casted(made, of), below), dtype(x))
+    return made if node.flag("include_self") else where(touched(hit), made, x)
+
+
+def _neutral(kind: str, x: Expr) -> bool | int | float:
+    if kind in _NEUTRAL:
+        return _NEUTRAL[kind]
+    if dtype(x).is_float:
+        return -math.inf if kind == "amax" else math.inf
+    return dtype(x).bounds[0 if kind == "amax" else 1]
+
+
+# --- ordering ------------------------------------------------------------------------------------
+
+
+def _ordered(node: Node, k: int | None, largest: bool) -> list[Expr | None]:
+    x = node.x()
+    axis = node.axis("dim", rank(x))
+    if not rank(x):
+        return [x, like(0, to(x, i64))]
+    sizes = node.known_sizes(x)
+    wanted = sizes[axis] if k is None else k
+    _check_pairs(node, *sizes, sizes[axis])
+    order = (*(at for at in range(rank(x)) if at != axis), axis)
+    moved = transpose(x, order)
+    ranked = casted(moved, u8) if dtype(x).name == "bool" else moved
+    found, places = ranking(ranked, wanted, largest)
+    back = _inverse(order)
+    return [transpose(casted(found, dtype(x)), back), transpose(places, back)]
+
+
+def _sort(node: Node) -> list[Expr | None]:
+    node.has("stable")  # equals keep their order in any case
+    return _ordered(node, None, node.flag("descending"))
+
+
+def _topk(node: Node) -> list[Expr | None]:
+    node.argument("sorted")
+    return _ordered(node, node.integer("k"), node.flag("largest"))
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "embedding.default":      _embedding,
+    "index_select.default":   _index_select,
+    "gather.default":         _gather,
+    "index.Tensor":           _index,
+    "_unsafe_index.Tensor":   _index,
+    "index_put.default":      _index_put,
+    "_unsafe_index_put.default": _index_put,
+    "scatter.src":            _scatter("replace", "src"),
+    "scatter.value":          _scatter("replace", "value"),
+    "scatter_add.default":    _scatter("add", "src"),
+    "scatter_reduce.two":     _scatter_reduce,
+    "sort.default":           _sort,
+    "sort.stable":            _sort,
+    "topk.default":           _topk,
+}
+# fmt: on

@@ -1,0 +1,135 @@
+"""Rows of linear algebra."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, constant, opmath
+from plica.frontend.word import like, rank
+from plica.ir.dtype import DType
+from plica.ir.graph import Apply, Expr, const
+from plica.ir.op.elementwise import absolute, add, multiply, power, sqrt, subtract
+from plica.ir.op.index import take
+from plica.ir.op.linear import batch_matmul, dense, matmul
+from plica.ir.op.reduction import max_, sum_
+from plica.ir.op.shape import expand_dims
+
+
+def product(x: Expr, y: Expr) -> Expr:
+    """The product of matrices; one with a transposed weight is a dense layer."""
+    inner = _transposed(y)
+    return matmul(x, y) if inner is None else dense(x, inner)
+
+
+def _transposed(y: Expr) -> Expr | None:
+    """The matrix that y is the transpose of."""
+    if isinstance(y, Apply) and y.op == "transpose" and rank(y) == 2:
+        return y.args[0] if dict(y.attrs)["axes"] == (1, 0) else None
+    return None
+
+
+def _mm(node: Node) -> Expr:
+    return product(node.x(), node.x("mat2"))
+
+
+def _bmm(node: Node) -> Expr:
+    return batch_matmul(node.x(), node.x("mat2"))
+
+
+def _dot(node: Node) -> Expr:
+    x, y = node.x(), node.x("tensor")
+    return sum_(multiply(x, y), axis=(0,))
+
+
+def _mv(node: Node) -> Expr:
+    return matmul(node.x(), node.x("vec"))
+
+
+def _matmul(node: Node) -> Expr:
+    x, y = node.x(), node.x("other")
+    if rank(x) == 1 and rank(y) == 1:
+        return sum_(multiply(x, y), axis=(0,))
+    return product(x, y)
+
+
+def _linear(node: Node) -> Expr:
+    x, bias = dense(node.x("input"), node.x("weight")), node.maybe("bias")
+    return x if bias is None else add(x, bias)
+
+
+def _added(left: str, right: str) -> Row:
+    """`beta * self + alpha * (left @ right)`, rounded once."""
+
+    def row(node: Node) -> Expr:
+        of = node.dtype()
+        inner = opmath(of)
+        alpha, beta = node.number("alpha"), node.number("beta")
+        plain = alpha == 1 and beta == 1
+        x, a, b = node.x(), node.x(left), node.x(right)
+        if not plain or inner is not of:
+            x = casted(x, inner)
+            whole = matmul(casted(a, inner), casted(b, inner))
+        else:
+            whole = product(a, b)
+        whole = _times(node, whole, alpha, inner)
+        if beta == 0:
+            return casted(whole, of)
+        return casted(add(_times(node, x, beta, inner), whole), of)
+
+    return row
+
+
+def _times(node: Node, x: Expr, factor: bool | int | float, of: DType) -> Expr:
+    return x if factor == 1 else multiply(x, constant(node, factor, of))
+
+
+# --- distances -----------------------------------------------------------------------------------
+
+
+def _cdist(node: Node) -> Expr:
+    a, b, p = node.x("x1"), node.x("x2"), float(node.number("p"))
+    node.has("compute_mode")
+    apart = subtract(expand_dims(a, axis=(rank(a) - 1,)), expand_dims(b, axis=(rank(b) - 2,)))
+    return _distance(node, apart, p)
+
+
+def _pdist(node: Node) -> Expr:
+    x, p = node.x(), float(node.number("p"))
+    first, second = np.triu_indices(node.known_sizes(x)[0], 1)
+    rows = [take(x, const(each.astype(np.int64)), axis=0) for each in (first, second)]
+    return _distance(node, subtract(*rows), p)
+
+
+def _distance(node: Node, difference: Expr, p: float) -> Expr:
+    apart = absolute(difference)
+    last = (rank(apart) - 1,)
+    if p == math.inf:
+        return max_(apart, axis=last)
+    if p == 1.0:
+        return sum_(apart, axis=last)
+    if p == 2.0:
+        return sqrt(sum_(multiply(apart, apart), axis=last))
+    if p == 0.0:
+        node.unsupported("Distances of order 0 are not supported.", "above 0", "0")
+    return power(sum_(power(apart, like(p, apart)), axis=last), like(1.0 / p, apart))
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "mm.default":             _mm,
+    "bmm.default":            _bmm,
+    "mv.default":             _mv,
+    "dot.default":            _dot,
+    "matmul.default":         _matmul,
+    "linear.default":         _linear,
+    "addmm.default":          _added("mat1", "mat2"),
+    "addmv.default":          _added("mat", "vec"),
+    "baddbmm.default":        _added("batch1", "batch2"),
+    "_cdist_forward.default": _cdist,
+    "_pdist_forward.default": _pdist,
+}
+# fmt: on

@@ -1,0 +1,131 @@
+"""Rows of normalisations and softmax."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, opmath
+from plica.frontend.word import along, dtype, like, rank, shape
+from plica.ir.dim import known, product, quotient
+from plica.ir.graph import Expr
+from plica.ir.op.create import full, full_like, ones_like, zeros_like
+from plica.ir.op.elementwise import add, multiply, rsqrt, square, subtract
+from plica.ir.op.normalize import batch_norm, layer_norm, log_softmax, softmax
+from plica.ir.op.reduction import mean
+from plica.ir.op.shape import reshape
+from plica.ir.operator import Operator
+from plica.ir.scalar import index
+
+
+def _softmax(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        node.has("half_to_float"), node.has("dtype")
+        x = casted(node.x(), opmath(node.dtype()))
+        axis = node.axis("dim", rank(x))
+        if any(known(size) == 0 for size in shape(x)):
+            return casted(x, node.dtype())  # nothing to normalise
+        if not rank(x):
+            return casted(reshape(record(reshape(x, (1,)), axis=0), ()), node.dtype())
+        return casted(record(x, axis=axis), node.dtype())
+
+    return row
+
+
+def _batch_norm(node: Node) -> list[Expr | None]:
+    x = node.x("input")
+    node.has("momentum"), node.has("running_mean"), node.has("running_var")
+    inner = opmath(dtype(x))
+    middle, spread = (casted(node.x(n), inner) for n in ("running_mean", "running_var"))
+    weight, bias = node.maybe("weight"), node.maybe("bias")
+    gamma = ones_like(middle) if weight is None else casted(weight, inner)
+    beta = zeros_like(middle) if bias is None else casted(bias, inner)
+    y = batch_norm(
+        casted(x, inner), gamma, beta, middle, spread, axis=1, epsilon=float(node.number("eps"))
+    )
+    none = full(shape=(0,), value=0.0, dtype=node.dtype(1))
+    return [casted(y, node.dtype()), none, none]
+
+
+def _batch_norm_stats(node: Node) -> list[Expr | None]:
+    """Normalisation by the statistics of the batch itself; nothing is kept of them."""
+    x = node.x("input")
+    node.has("momentum")
+    if not node.flag("training"):
+        node.unsupported("Batch normalisation without statistics needs those of the batch.")
+    inner = opmath(dtype(x))
+    wide = casted(x, inner)
+    axes = tuple(at for at in range(rank(x)) if at != 1)
+    y, middle, inverse = _standard(wide, axes, float(node.number("eps")))
+    for name, join in (("weight", multiply), ("bias", add)):
+        vector = node.maybe(name)
+        y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
+    channels = (shape(x)[1],)
+    kept = [reshape(each, channels) for each in (middle, inverse)]
+    return [casted(y, node.dtype()), casted(kept[0], node.dtype(1)), casted(kept[1], node.dtype(2))]
+
+
+def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Expr, Expr]:
+    """x with mean 0 and variance 1, its mean, and the inverse of its deviation."""
+    middle = mean(x, axis=axes, keepdims=True)
+    away = subtract(x, middle)
+    spread = mean(square(away), axis=axes, keepdims=True)
+    inverse = rsqrt(add(spread, like(epsilon, spread)))
+    return multiply(away, inverse), middle, inverse
+
+
+def _layer_norm(node: Node) -> list[Expr | None]:
+    x = node.x("input")
+    axis = rank(x) - len(node.sizes("normalized_shape"))
+    inner = opmath(dtype(x))
+    epsilon = float(node.number("eps"))
+    weight, bias = node.maybe("weight"), node.maybe("bias")
+    wide = casted(x, inner)
+    axes = tuple(range(axis, rank(x)))
+    _, middle, inverse = _standard(wide, axes, epsilon)
+    tail = shape(x)[axis:]
+    gamma = full(shape=tail, value=1.0, dtype=inner) if weight is None else casted(weight, inner)
+    beta = full(shape=tail, value=0.0, dtype=inner) if bias is None else casted(bias, inner)
+    y = layer_norm(wide, gamma, beta, axis=axis, epsilon=epsilon)
+    return [casted(y, node.dtype()), casted(middle, node.dtype(1)), casted(inverse, node.dtype(2))]
+
+
+def _group_norm(node: Node) -> list[Expr | None]:
+    x = node.x("input")
+    for name in ("N", "C", "HxW"):
+        node.size(name)
+    groups = node.integer("group")
+    inner = opmath(dtype(x))
+    sizes = shape(x)
+    size = quotient(sizes[1], index(groups))
+    if size is None:
+        node.unsupported("The groups do not divide the channels.", str(groups))
+    wide = reshape(casted(x, inner), (sizes[0], index(groups), product((size, *sizes[2:]))))
+    scaled, middle, inverse = _standard(wide, (2,), float(node.number("eps")))
+    y = reshape(scaled, sizes)
+    for name, join in (("weight", multiply), ("bias", add)):
+        vector = node.maybe(name)
+        y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
+    lead = (sizes[0], index(groups))
+    rest = [casted(reshape(e, lead), node.dtype(n)) for n, e in ((1, middle), (2, inverse))]
+    return [casted(y, node.dtype()), *rest]
+
+
+def _dropout(node: Node) -> list[Expr | None]:
+    node.has("p")
+    if node.argument("train") is not False:
+        node.unsupported("Dropout in training draws random numbers.", "train=False")
+    return [node.x("input"), full_like(node.x("input"), value=True, dtype=node.dtype(1))]
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "_softmax.default":                             _softmax(softmax),
+    "_log_softmax.default":                         _softmax(log_softmax),
+    "_native_batch_norm_legit_no_training.default": _batch_norm,
+    "_native_batch_norm_legit.no_stats":            _batch_norm_stats,
+    "native_layer_norm.default":                    _layer_norm,
+    "native_group_norm.default":                    _group_norm,
+    "native_dropout.default":                       _dropout,
+}
+# fmt: on

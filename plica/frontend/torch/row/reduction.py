@@ -1,0 +1,227 @@
+"""Rows of reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, opmath
+from plica.frontend.word import dtype, like, rank, shape
+from plica.ir.dim import known
+from plica.ir.dtype import bool_, i64, u8
+from plica.ir.graph import Expr
+from plica.ir.op.comparison import not_equal
+from plica.ir.op.create import full
+from plica.ir.op.elementwise import absolute, divide, multiply, power, sqrt, square, subtract
+from plica.ir.op.reduction import (
+    all_,
+    any_,
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
+    logsumexp,
+    max_,
+    mean,
+    min_,
+    prod,
+    sum_,
+    var,
+)
+from plica.ir.op.reduction import reduced as reduced_shape
+from plica.ir.op.shape import reshape
+from plica.ir.operator import Operator
+
+
+def _axes(node: Node, x: Expr) -> tuple[int, ...]:
+    return node.axes("dim", rank(x)) if node.has("dim") else tuple(range(rank(x)))
+
+
+def _keeps(node: Node) -> bool:
+    return node.has("keepdim") and node.flag("keepdim")
+
+
+def _folded(record: Operator, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    return record(x, axis=axes, keepdims=keep) if axes else x
+
+
+def _total(record: Operator) -> Row:
+    """A sum or a product, in the type that torch gives the result."""
+
+    def row(node: Node) -> Expr:
+        node.has("dtype")
+        x = casted(casted(node.x(), node.dtype()), opmath(node.dtype()))
+        return casted(_folded(record, x, _axes(node, x), _keeps(node)), node.dtype())
+
+    return row
+
+
+def _mean(node: Node) -> Expr:
+    node.has("dtype")
+    x = casted(node.x(), opmath(node.dtype()))
+    return casted(_folded(mean, x, _axes(node, x), _keeps(node)), node.dtype())
+
+
+def _extreme(record: Operator, logical: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x = node.x()
+        fold = logical if dtype(x).name == "bool" else record
+        return _folded(fold, x, _axes(node, x), _keeps(node))
+
+    return row
+
+
+def _with_place(record: Operator, logical: Operator, place: Operator) -> Row:
+    """The greatest or least along an axis, and where it is first."""
+
+    def row(node: Node) -> list[Expr | None]:
+        x = node.x()
+        keep = _keeps(node)
+        if not rank(x):
+            node.integer("dim")
+            return [x, full(shape=(), value=0, dtype=i64)]
+        axis = node.axis("dim", rank(x))
+        fold = logical if dtype(x).name == "bool" else record
+        return [fold(x, axis=(axis,), keepdims=keep), _position(place, x, axis, keep)]
+
+    return row
+
+
+def _position(place: Operator, x: Expr, axis: int, keep: bool) -> Expr:
+    ranked = casted(x, u8) if dtype(x).name == "bool" else x
+    return casted(place(ranked, axis=axis, keepdims=keep), i64)
+
+
+def _place(place: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x, keep = node.x(), _keeps(node)
+        if not rank(x):
+            node.has("dim")
+            return full(shape=(), value=0, dtype=i64)
+        if not node.has("dim"):
+            return reshape(_position(place, reshape(x, (-1,)), 0, False), node.shape())
+        return _position(place, x, node.axis("dim", rank(x)), keep)
+
+    return row
+
+
+def _truth(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        x = casted(node.x(), bool_)
+        return casted(_folded(record, x, _axes(node, x), _keeps(node)), node.dtype())
+
+    return row
+
+
+def _running(record: Operator) -> Row:
+    def row(node: Node) -> Expr:
+        node.has("dtype")
+        x = casted(casted(node.x(), node.dtype()), opmath(node.dtype()))
+        axis = node.axis("dim", rank(x))
+        return casted(record(x, axis=axis) if rank(x) else x, node.dtype())
+
+    return row
+
+
+def _spread(node: Node) -> tuple[Expr, Expr]:
+    """The variance and the mean over the same axes."""
+    of = opmath(dtype(node.x()))
+    x = casted(node.x(), of)
+    keep = _keeps(node)
+    axes = _axes(node, x)
+    if node.has("unbiased"):
+        less_ = float(node.flag("unbiased"))
+    else:
+        less_ = float(node.number("correction")) if node.has("correction") else 1.0
+    middle = _folded(mean, x, axes, True)
+    count = _count(x, axes)
+    if count is None:
+        if less_ != int(less_):
+            node.unsupported("A correction by a fraction needs known sizes.", "a whole number")
+        spread = var(x, axis=axes, keepdims=keep, ddof=int(less_))
+    else:
+        total = _folded(sum_, square(subtract(x, middle)), axes, keep)
+        below = max(0.0, count - less_)
+        spread = divide(total, like(below, total))
+    low = reshape(middle, reduced_shape(shape(x), axes, keep)) if axes else middle
+    return spread, low
+
+
+def _count(x: Expr, axes: tuple[int, ...]) -> int | None:
+    sizes = [known(shape(x)[at]) for at in axes]
+    return None if None in sizes else math.prod(each or 0 for each in sizes)
+
+
+def _var(finish: Callable[[Expr], Expr], with_mean: bool) -> Row:
+    def row(node: Node) -> Expr | list[Expr | None]:
+        spread, middle = _spread(node)
+        if with_mean:
+            return [casted(finish(spread), node.dtype()), casted(middle, node.dtype(1))]
+        return casted(finish(spread), node.dtype())
+
+    return row
+
+
+def _logsumexp(node: Node) -> Expr:
+    x = casted(node.x(), opmath(node.dtype()))
+    return casted(_folded(logsumexp, x, _axes(node, x), _keeps(node)), node.dtype())
+
+
+def _norm(node: Node) -> Expr:
+    node.has("dtype")
+    x = absolute(casted(node.x(), opmath(node.dtype())))
+    order = float(node.number("ord"))
+    axes, keep = _axes(node, x), _keeps(node)
+    if math.isinf(order):
+        made = _folded(max_ if order > 0 else min_, x, axes, keep)
+    elif order == 0.0:
+        made = _folded(sum_, casted(not_equal(x, like(0, x)), dtype(x)), axes, keep)
+    elif order == 1.0:
+        made = _folded(sum_, x, axes, keep)
+    elif order == 2.0:
+        made = sqrt(_folded(sum_, multiply(x, x), axes, keep))
+    else:
+        total = _folded(sum_, power(x, like(order, x)), axes, keep)
+        made = power(total, like(1.0 / order, total))
+    return casted(made, node.dtype())
+
+
+def _as_is(x: Expr) -> Expr:
+    return x
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "sum.default":         _total(sum_),
+    "sum.dim_IntList":     _total(sum_),
+    "prod.default":        _total(prod),
+    "prod.dim_int":        _total(prod),
+    "mean.default":        _mean,
+    "mean.dim":            _mean,
+    "amax.default":        _extreme(max_, any_),
+    "amin.default":        _extreme(min_, all_),
+    "max.default":         _extreme(max_, any_),
+    "min.default":         _extreme(min_, all_),
+    "max.dim":             _with_place(max_, any_, argmax),
+    "min.dim":             _with_place(min_, all_, argmin),
+    "argmax.default":      _place(argmax),
+    "argmin.default":      _place(argmin),
+    "any.default":         _truth(any_),
+    "any.dim":             _truth(any_),
+    "any.dims":            _truth(any_),
+    "all.default":         _truth(all_),
+    "all.dim":             _truth(all_),
+    "all.dims":            _truth(all_),
+    "cumsum.default":      _running(cumsum),
+    "cumprod.default":     _running(cumprod),
+    "var.correction":      _var(_as_is, False),
+    "var.dim":             _var(_as_is, False),
+    "std.correction":      _var(sqrt, False),
+    "var_mean.correction": _var(_as_is, True),
+    "std_mean.correction": _var(sqrt, True),
+    "logsumexp.default":   _logsumexp,
+    "linalg_vector_norm.default": _norm,
+}
+# fmt: on

@@ -1,0 +1,429 @@
+"""Rows of operators that arrange elements: views, parts, joins, borders, and tensors from numbers.
+
+A view in torch shares memory; here it is a tensor like any other, since nothing is ever changed.
+Its shape is the one that torch has worked out already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, constant, operand
+from plica.frontend.torch.symbol import Size
+from plica.frontend.word import dtype, rank, shape
+from plica.ir.dim import known
+from plica.ir.dtype import DType, i64
+from plica.ir.graph import Expr, const
+from plica.ir.op.create import full, full_like, iota
+from plica.ir.op.cut import diagonal, slice_, tril, triu
+from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.index import take
+from plica.ir.op.join import concat, stack
+from plica.ir.op.pad import pad
+from plica.ir.op.repeat import broadcast_to, flip, roll, tile
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.scalar import Scalar
+
+_END: Final = (1 << 31) - 1  # what torch writes where a slice goes to the end is beyond this
+
+
+def _reshaped(node: Node) -> Expr:
+    """The elements in their order, in the shape of the result."""
+    for name in ("size", "shape", "dim"):
+        node.has(name)
+    return reshape(node.x(), node.shape())
+
+
+def _same(node: Node) -> Expr:
+    return node.x()
+
+
+def _expand(node: Node) -> Expr:
+    node.argument("size")
+    return broadcast_to(node.x(), node.shape())
+
+
+def _permute(node: Node) -> Expr:
+    x = node.x()
+    return transpose(x, tuple(each % rank(x) for each in node.integers("dims"))) if rank(x) else x
+
+
+def _transpose(node: Node) -> Expr:
+    x = node.x()
+    if not rank(x):
+        return x
+    order = list(range(rank(x)))
+    a, b = node.axis("dim0", rank(x)), node.axis("dim1", rank(x))
+    order[a], order[b] = order[b], order[a]
+    return transpose(x, tuple(order))
+
+
+def _t(node: Node) -> Expr:
+    x = node.x()
+    return transpose(x, (1, 0)) if rank(x) == 2 else x
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def part(x: Expr, axis: int, start: Size | None, stop: Size | None, step: int = 1) -> Expr:
+    """Python's slice of an axis."""
+    first = 0 if start is None else start
+    last = None if isinstance(stop, int) and stop >= _END else stop
+    if last is None and step == 1 and first == 0:
+        return x
+    return slice_(x, (first,), (last,), (step,), (axis,))
+
+
+def _slice(node: Node) -> Expr:
+    x = node.x()
+    axis = node.axis("dim", rank(x))
+    start, stop = (node.argument(name) for name in ("start", "end"))
+    return part(x, axis, start, stop, node.integer("step"))
+
+
+def _place(node: Node, x: Expr, axis: int) -> int:
+    at, size = node.integer("index"), known(shape(x)[axis])
+    if at < 0 and size is None:
+        return at
+    return at + (size or 0) if at < 0 else at
+
+
+def _select(node: Node) -> Expr:
+    x = node.x()
+    axis = node.axis("dim", rank(x))
+    at = _place(node, x, axis)
+    stop = None if at == -1 else at + 1
+    return reshape(slice_(x, (at,), (stop,), None, (axis,)), node.shape())
+
+
+def _split(node: Node) -> list[Expr | None]:
+    x = node.x()
+    axis = node.axis("dim", rank(x))
+    node.has("split_sizes"), node.has("split_size"), node.has("chunks"), node.has("sections")
+    made: list[Expr | None] = []
+    start: Size = 0
+    for at in range(len(node.result)):
+        size = node.shape(at)[axis]
+        made.append(slice_(x, (start,), (start + size,), None, (axis,)))
+        start = start + size
+    return made
+
+
+def _unbind(node: Node) -> list[Expr | None]:
+    x = node.x()
+    axis = node.axis("dim", rank(x))
+    return [
+        reshape(slice_(x, (at,), (at + 1,), None, (axis,)), node.shape(at))
+        for at in range(len(node.result))
+    ]
+
+
+def _slice_scatter(node: Node) -> Expr:
+    x, source = node.x(), casted(node.x("src"), dtype(node.x()))
+    axis = node.axis("dim", rank(x))
+    size = node.known_sizes(x)[axis]
+    start, stop = (node.argument(name) for name in ("start", "end"))
+    places = range(size)[slice(start, stop, node.integer("step"))]
+    return _replaced(x, source, axis, places)
+
+
+def _select_scatter(node: Node) -> Expr:
+    x, source = node.x(), casted(node.x("src"), dtype(node.x()))
+    axis = node.axis("dim", rank(x))
+    size = node.known_sizes(x)[axis]
+    at = node.integer("index") % size
+    return _replaced(x, expand_dims(source, axis=(axis,)), axis, range(at, at + 1))
+
+
+def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
+    """x with some places along an axis taken from a source that has only these."""
+    if not places:
+        return x
+    size = known(shape(x)[axis])
+    assert size is not None
+    if places.step == 1:
+        before = part(x, axis, 0, places.start)
+        after = part(x, axis, places.stop, size)
+        pieces = ([before] if places.start else []) + [source]
+        pieces += [after] if places.stop < size else []
+        return concat(tuple(pieces), axis=axis) if len(pieces) > 1 else source
+    # Interleaved: what is before the first place, then each place and its neighbours.
+    order = np.arange(size)
+    order[list(places)] = size + np.arange(len(places))
+    return take(concat((x, source), axis=axis), const(order.astype(np.int64)), axis=axis)
+
+
+def _unfold(node: Node) -> Expr:
+    """Windows along an axis, as an axis of their own at the end."""
+    x = node.x()
+    axis = node.axis("dimension", rank(x))
+    if not rank(x):
+        node.unsupported("Windows over a tensor of rank 0 are not supported.")
+    width, step = node.integer("size"), node.integer("step")
+    count = node.shape()[axis]
+    if not isinstance(count, int):
+        node.unsupported("Windows need an axis of known size.", "a number", str(count))
+    places = np.arange(count)[:, None] * step + np.arange(width)[None, :]
+    found = take(x, const(places.astype(np.int64)), axis=axis)
+    order = (*range(axis + 1), *range(axis + 2, rank(x) + 1), axis + 1)
+    return transpose(found, order)
+
+
+def _as_strided(node: Node) -> Expr:
+    """Places in memory, where these are the elements of x in their order."""
+    x, said = node.x(), node.meta("self")
+    sizes, strides = node.integers("size"), node.integers("stride")
+    count = math.prod(node.known_sizes(x))
+    start = node.integer("storage_offset") if node.has("storage_offset") else 0
+    places = np.full(sizes, start, np.int64)
+    for axis, stride in enumerate(strides):
+        steps = np.arange(sizes[axis], dtype=np.int64) * stride
+        places = places + steps.reshape([-1 if at == axis else 1 for at in range(len(sizes))])
+    plain = said.is_contiguous() and said.storage_offset() == 0
+    if not plain or (places.size and (places.min() < 0 or places.max() >= count)):
+        node.unsupported(f"{node.kind} reaches outside of its tensor.", f"{count} elements")
+    return take(reshape(x, (count,)), const(places), axis=0)
+
+
+def _diagonal(node: Node) -> Expr:
+    x = node.x()
+    return diagonal(
+        x,
+        offset=node.integer("offset"),
+        axis1=node.axis("dim1", rank(x)),
+        axis2=node.axis("dim2", rank(x)),
+    )
+
+
+def _triangle(record: Callable[..., Expr]) -> Row:
+    def row(node: Node) -> Expr:
+        return record(node.x(), max(-_END, min(_END, node.integer("diagonal"))))
+
+    return row
+
+
+# --- joins and repetition ------------------------------------------------------------------------
+
+
+def _cat(node: Node) -> Expr:
+    given = node.xs("tensors")
+    # An empty vector goes with anything, for history's sake.
+    filled = [x for x in given if not (rank(x) == 1 and known(shape(x)[0]) == 0)]
+    if not filled:
+        return casted(given[0], node.dtype())
+    axis = node.axis("dim", rank(filled[0]))
+    items = tuple(casted(x, node.dtype()) for x in filled)
+    return items[0] if len(items) == 1 else concat(items, axis=axis)
+
+
+def _stack(node: Node) -> Expr:
+    items = tuple(casted(x, node.dtype()) for x in node.xs("tensors"))
+    return stack(items, axis=node.axis("dim", rank(items[0]) + 1))
+
+
+def _repeat(node: Node) -> Expr:
+    x, times = node.x(), node.integers("repeats")
+    wide = reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
+    return tile(wide, times) if times else x
+
+
+def _flip(node: Node) -> Expr:
+    x = node.x()
+    axes = node.integers("dims")
+    return flip(x, axis=tuple(each % rank(x) for each in axes)) if axes and rank(x) else x
+
+
+def _roll(node: Node) -> Expr:
+    x, shifts, axes = node.x(), node.integers("shifts"), node.integers("dims")
+    if not axes:
+        (shift,) = shifts
+        return reshape(roll(reshape(x, (-1,)), shift=(shift,), axis=(0,)), shape(x))
+    for shift, axis in zip(shifts, axes, strict=True):
+        x = roll(x, shift=(shift,), axis=(axis % rank(x),))
+    return x
+
+
+# --- borders -------------------------------------------------------------------------------------
+
+
+def _pairs(node: Node, x: Expr, name: str) -> list[tuple[int, int]]:
+    """Widths for each axis: torch begins with the last."""
+    widths = node.integers(name)
+    pairs = [(widths[at], widths[at + 1]) for at in range(0, len(widths), 2)]
+    return [(0, 0)] * (rank(x) - len(pairs)) + pairs[::-1]
+
+
+def _constant_pad(node: Node) -> Expr:
+    x = node.x()
+    pairs = _pairs(node, x, "pad")
+    of = dtype(x)
+    value = node.number("value")
+    for axis, (low, high) in enumerate(pairs):
+        if low < 0 or high < 0:
+            x = slice_(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
+    widths = tuple((max(0, low), max(0, high)) for low, high in pairs)
+    if not any(max(pair) for pair in widths):
+        return x
+    fill = float(value) if of.is_float else bool(value) if of.name == "bool" else int(value)
+    return pad(x, widths, constant_values=fill)
+
+
+def _border(mode: str) -> Row:
+    def row(node: Node) -> Expr:
+        x = node.x()
+        pairs = _pairs(node, x, "padding")
+        if any(min(pair) < 0 for pair in pairs):
+            node.unsupported(f"{node.kind} with negative widths is not supported.", "0 or more")
+        return pad(x, tuple(pairs), mode=mode)
+
+    return row
+
+
+# --- tensors from numbers ------------------------------------------------------------------------
+
+
+def _filled(node: Node, value: bool | int | float) -> Expr:
+    of = node.dtype()
+    return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
+
+
+def _number(node: Node, value: object, of: DType) -> bool | int | float:
+    found: bool | int | float = constant(node, value, of).numpy().item()  # type: ignore[attr-defined]  # a constant
+    return found
+
+
+def _full(node: Node) -> Expr:
+    node.argument("size"), node.has("dtype")
+    return _filled(node, node.number("fill_value"))
+
+
+def _full_like(node: Node) -> Expr:
+    node.has("dtype")
+    of = node.dtype()
+    return full_like(node.x(), value=_number(node, node.number("fill_value"), of), dtype=of)
+
+
+def _constantly(value: int) -> Row:
+    def row(node: Node) -> Expr:
+        for name in ("self", "size", "dtype", "stride", "physical_layout"):
+            node.has(name)
+        return _filled(node, value)
+
+    return row
+
+
+def _fill(node: Node) -> Expr:
+    return broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
+
+
+def _copy(node: Node) -> Expr:
+    return broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
+
+
+def _to_copy(node: Node) -> Expr:
+    node.has("dtype")
+    return casted(node.x(), node.dtype())
+
+
+def _arange(node: Node) -> Expr:
+    of = node.dtype()
+    node.has("dtype"), node.has("end")
+    start = node.argument("start") if node.has("start") else 0
+    step = node.number("step") if node.has("step") else 1
+    (count,) = node.shape()
+    if not of.is_float:  # torch cuts the fractions off before it counts
+        step = int(step)
+        start = int(start) if isinstance(start, float) else start
+    if isinstance(count, int) and isinstance(start, int | float):
+        return const((start + step * np.arange(count)).astype(of.numpy), of)
+    if isinstance(start, Scalar) or of.is_float:
+        message = "A range of symbolic length begins at a known whole number."
+        node.unsupported(message, "a number", str(start))
+    places = iota(shape=(count,), dtype=i64)
+    scaled = multiply(places, constant(node, step, i64))
+    return casted(add(scaled, constant(node, start, i64)), of)
+
+
+def _scalar_tensor(node: Node) -> Expr:
+    node.has("dtype")
+    return constant(node, node.argument("s"), node.dtype())
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    # views
+    "view.default":             _reshaped,
+    "_unsafe_view.default":     _reshaped,
+    "reshape.default":          _reshaped,
+    "view_copy.default":        _reshaped,
+    "squeeze.default":          _reshaped,
+    "squeeze.dim":              _reshaped,
+    "squeeze.dims":             _reshaped,
+    "unsqueeze.default":        _reshaped,
+    "alias.default":            _same,
+    "clone.default":            _same,
+    "contiguous.default":       _same,
+    "detach.default":           _same,
+    "detach_.default":          _same,
+    "lift_fresh_copy.default":  _same,
+    "expand.default":           _expand,
+    "permute.default":          _permute,
+    "transpose.int":            _transpose,
+    "t.default":                _t,
+    # parts
+    "slice.Tensor":             _slice,
+    "select.int":               _select,
+    "split.Tensor":             _split,
+    "split_with_sizes.default": _split,
+    "unbind.int":               _unbind,
+    "slice_scatter.default":    _slice_scatter,
+    "select_scatter.default":   _select_scatter,
+    "unfold.default":           _unfold,
+    "as_strided.default":       _as_strided,
+    "diagonal.default":         _diagonal,
+    "tril.default":             _triangle(tril),
+    "triu.default":             _triangle(triu),
+    # joins and repetition
+    "cat.default":              _cat,
+    "stack.default":            _stack,
+    "repeat.default":           _repeat,
+    "flip.default":             _flip,
+    "roll.default":             _roll,
+    # borders
+    "constant_pad_nd.default":   _constant_pad,
+    "reflection_pad1d.default":  _border("reflect"),
+    "reflection_pad2d.default":  _border("reflect"),
+    "reflection_pad3d.default":  _border("reflect"),
+    "replication_pad1d.default": _border("edge"),
+    "replication_pad2d.default": _border("edge"),
+    "replication_pad3d.default": _border("edge"),
+    # tensors from numbers; those that torch leaves unset are zero
+    "full.default":             _full,
+    "full_like.default":        _full_like,
+    "zeros.default":            _constantly(0),
+    "ones.default":             _constantly(1),
+    "zeros_like.default":       _constantly(0),
+    "ones_like.default":        _constantly(1),
+    "new_zeros.default":        _constantly(0),
+    "new_ones.default":         _constantly(1),
+    "empty.memory_format":      _constantly(0),
+    "empty_like.default":       _constantly(0),
+    "empty_permuted.default":   _constantly(0),
+    "empty_strided.default":    _constantly(0),
+    "new_empty.default":        _constantly(0),
+    "fill.Scalar":              _fill,
+    "fill.Tensor":              _fill,
+    "copy.default":             _copy,
+    "_to_copy.default":         _to_copy,
+    "arange.default":           _arange,
+    "arange.start":             _arange,
+    "arange.start_step":        _arange,
+    "scalar_tensor.default":    _scalar_tensor,
+}
+# fmt: on

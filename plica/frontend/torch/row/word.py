@@ -1,0 +1,81 @@
+"""Words that rows are written with: how torch brings operands to one type.
+
+Torch computes on 16-bit floats in f32 and rounds once at the end; numbers that are no tensors weigh
+less than tensors when a common type is sought.  Both are asked of torch itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.node import Made, Node
+from plica.frontend.word import dtype, like
+from plica.ir.dtype import DType
+from plica.ir.graph import Expr, const
+from plica.ir.op.comparison import not_equal
+from plica.ir.op.elementwise import cast
+from plica.ir.scalar import Scalar
+
+Row: TypeAlias = Callable[[Node], Made]
+
+
+def casted(x: Expr, wanted: DType) -> Expr:
+    """x in a dtype, as torch converts: every number but 0 is true, and nan is."""
+    if dtype(x) is wanted:
+        return x
+    if wanted.name == "bool":
+        return not_equal(x, like(0, x))
+    return cast(x, wanted)
+
+
+def constant(node: Node, value: Any, of: DType) -> Expr:  # Any: a number of Python
+    """A number as a tensor of rank 0, if the type can hold it."""
+    if isinstance(value, Scalar) or not isinstance(value, bool | int | float):
+        message = f"{node.kind} takes a number that is only known when the program runs."
+        node.unsupported(message, "a number", type(value).__name__)
+    whole = of.is_integer or of.name == "bool"
+    if whole and (value != int(value) or not of.bounds[0] <= value <= of.bounds[1]):
+        node.unsupported(f"{node.kind} takes a number that its type cannot hold.", str(of),
+                         str(value))  # fmt: skip
+    return const(np.asarray(value).astype(of.numpy), of)
+
+
+def computation(node: Node, names: Sequence[str], kind: str = "DEFAULT") -> DType:
+    """The type in which torch computes on these arguments."""
+    from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+    metas = [node.meta(name) for name in names if node.meta(name) is not None]
+    inner, _ = elementwise_dtypes(
+        *metas, type_promotion_kind=getattr(ELEMENTWISE_TYPE_PROMOTION_KIND, kind)
+    )
+    found = dtype_of(inner)
+    if found is None:
+        node.unsupported(f"{node.kind} computes in a type that Plica does not have.", None,
+                         str(inner))  # fmt: skip
+    return found
+
+
+def operand(node: Node, name: str, of: DType) -> Expr:
+    """An argument, a tensor or a number, in a type."""
+    found = node.argument(name)
+    return casted(found, of) if isinstance(found, Expr) else constant(node, found, of)
+
+
+def operands(node: Node, *names: str, kind: str = "DEFAULT") -> list[Expr]:
+    """Arguments in the type in which torch computes on them."""
+    of = computation(node, names, kind)
+    return [operand(node, name, of) for name in names]
+
+
+def opmath(of: DType) -> DType:
+    """The type in which torch computes on numbers of a type."""
+    return DType("f32") if of.is_float and of.bits == 16 else of
+
+
+def both(name: str, row: Row) -> dict[str, Row]:
+    """A row for an operator on two tensors and for the one on a tensor and a number."""
+    return {f"{name}.Tensor": row, f"{name}.Scalar": row}

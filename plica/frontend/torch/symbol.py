@@ -1,0 +1,105 @@
+"""Symbols: the sizes that an exported program leaves open, as dims of the graph language.
+
+Torch describes such sizes by sympy expressions.  Where all symbols of one have numbers, it is a
+number; otherwise it becomes an index term.
+
+>>> _number_or_term(normal_dim(dim_var("n") - dim_var("n")))
+0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plica.ir.dim import dim_var, known, normal_dim
+from plica.ir.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
+
+Size = int | Scalar
+Sympy = Any  # sympy has no types, and is only there where torch is
+
+
+class Symbols:
+    """The symbols of a program: their names, and the numbers that some of them have."""
+
+    def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
+        self.names = dict(names)
+        self.given = dict(given)
+
+    def term(self, expression: Sympy) -> Size | None:
+        """A size as a number or an index term; None where it has another form."""
+        settled = self._settled(expression)
+        if settled.is_number and settled.is_integer:
+            return int(settled)
+        made = self._index(settled)
+        return None if made is None else _number_or_term(normal_dim(made))
+
+    def holds(self, relation: Sympy) -> bool | None:
+        """Whether a relation between sizes holds, None where that depends on open ones."""
+        settled = self._settled(relation)
+        return bool(settled) if str(settled) in ("True", "False") else None
+
+    def real(self, expression: Sympy) -> float | None:
+        """A number that is computed from sizes, None where that depends on open ones."""
+        settled = self._settled(expression)
+        return float(settled) if settled.is_number else None
+
+    def _settled(self, expression: Sympy) -> Sympy:
+        numbers = {s: self.given[n] for s, n in self.names.items() if n in self.given}
+        return expression.subs(numbers) if numbers else expression
+
+    def _index(self, expression: Sympy) -> Scalar | None:
+        """The index term of an expression: operands first, on a stack of our own."""
+        done: dict[Sympy, Scalar | None] = {}
+        stack = [(expression, False)]
+        while stack:
+            here, ready = stack.pop()
+            if here in done:
+                continue
+            if not ready:
+                stack.append((here, True))
+                stack += [(each, False) for each in here.args]
+                continue
+            parts = [done[each] for each in here.args]
+            known_ = [each for each in parts if each is not None]
+            done[here] = self._node(here, known_) if len(known_) == len(parts) else None
+        return done[expression]
+
+    def _node(self, here: Sympy, parts: list[Scalar]) -> Scalar | None:
+        if here.is_Integer:
+            return index(int(here))
+        if here.is_Symbol:
+            name = self.names.get(here)
+            return None if name is None else dim_var(name)
+        match type(here).__name__:
+            case "Add":
+                return _joined(parts, lambda a, b: a + b)
+            case "Mul":
+                return _joined(parts, lambda a, b: a * b)
+            case "Max":
+                return _joined(parts, Max)
+            case "Min":
+                return _joined(parts, Min)
+            case "FloorDiv" | "CleanDiv":
+                return FloorDiv(*parts)
+            case "Mod" | "PythonMod":
+                return FloorMod(*parts)
+            case "Pow":
+                times = known(parts[1])
+                if times is None or not 0 < times <= 8:
+                    return None
+                return _joined([parts[0]] * times, lambda a, b: a * b)
+            case _:
+                return None
+
+
+def _joined(parts: list[Scalar], join: Any) -> Scalar:  # Any: of two terms, a term
+    whole = parts[0]
+    for each in parts[1:]:
+        whole = join(whole, each)
+    return whole
+
+
+def _number_or_term(term: Scalar) -> Size:
+    number = known(term)
+    return term if number is None else number

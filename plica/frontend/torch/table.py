@@ -1,0 +1,34 @@
+"""The table: one row for each ATen operator, a function from a node to terms.
+
+>>> sorted(TABLE)[:2]
+['_adaptive_avg_pool2d.default', '_adaptive_avg_pool3d.default']
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.torch.row import (
+    attention,
+    elementwise,
+    index,
+    linear,
+    norm,
+    reduction,
+    resample,
+    shape,
+    window,
+)
+from plica.frontend.torch.row.word import Row
+
+TABLE: Final[dict[str, Row]] = {
+    **elementwise.TABLE,
+    **reduction.TABLE,
+    **shape.TABLE,
+    **index.TABLE,
+    **linear.TABLE,
+    **attention.TABLE,
+    **window.TABLE,
+    **norm.TABLE,
+    **resample.TABLE,
+}

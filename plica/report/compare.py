@@ -1,0 +1,242 @@
+"""Comparing: a compiled model beside the interpreter, operator by operator.
+
+Two things can go wrong between a model and its numbers.  A rule or a pass may change what the
+module means: then the interpreter itself gives other numbers for the module after that step, and
+bisection over the derivation finds the step.  Or the code of a kernel may not compute what its
+operators mean: then it is the first, in the order they run, whose result differs from what the
+interpreter gives for the same operators on the same inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from plica.bench.peer import difference
+from plica.codegen.llvm.fold import launches
+from plica.codegen.program import Launch
+from plica.codegen.target import Target
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.interpret import interpret
+from plica.ir.module import Module, module
+from plica.pipeline import Lowered, arranged, build
+from plica.report.origin import Origin, nodes_of, origins
+from plica.report.study import Compiled
+from plica.rewrite.derivation import Derivation, first_bad, provenance
+from plica.rewrite.fuse.reading import parts, with_parts
+from plica.rewrite.history import History
+from plica.runtime.port import Array
+
+Run = Callable[..., Any]
+Build = Callable[[Lowered, Target], Run]
+
+
+@frozen(eq=False)
+class Compared:
+    """One kernel beside the interpreter: how far apart, relative to the greatest number."""
+
+    number: int
+    source: str
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    difference: float
+
+
+@frozen(eq=False)
+class WrongStep:
+    """The rule or pass after which the module means something else."""
+
+    rule: str
+    is_pass: bool
+    number: int
+    steps: int
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    difference: float
+
+
+@frozen(eq=False)
+class Comparison:
+    """What was found: every kernel, the first that is wrong, and the step that is wrong."""
+
+    tolerance: float
+    output: float
+    kernels: tuple[Compared, ...]
+    step: WrongStep | None
+
+    @property
+    def kernel(self) -> Compared | None:
+        """The first kernel that differs."""
+        return next((each for each in self.kernels if not each.difference <= self.tolerance), None)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs."""
+        return self.step is None and self.kernel is None and self.output <= self.tolerance
+
+
+def built(lowered: Lowered, target: Target) -> Run:
+    """The native code of what was lowered, on one thread."""
+    return build(lowered, target)
+
+
+def compare(
+    of: Compiled,
+    inputs: Sequence[Array],
+    tolerance: float,
+    *,
+    make: Build = built,
+    progress: Callable[[str], None] = lambda word: None,
+) -> Comparison:
+    """Run a compiled model beside the interpreter; `make` turns a program into what can be run."""
+    lowered = of.lowered
+    progress("interpreting the model")
+    expected = _values(interpret(lowered.module, *inputs))
+    progress("running the compiled model")
+    output = apart(_values(of.executable(*inputs)), expected)
+    progress("interpreting what the rules made of it")
+    step = _wrong_step(of, inputs, expected, tolerance)
+    progress("running every kernel")
+    launched = _outside(lowered)
+    if not launched:
+        return Comparison(tolerance, output, (), step)
+    every = origins(lowered, of.nodes)
+    terms = [_term(launch) for _, launch in launched]
+    read = tuple(dict.fromkeys(each for term in terms for each in _read(term)))
+    values = _values(interpret(_giving(lowered.final, (*terms, *read)), *inputs))
+    meant, given = values[: len(terms)], values[len(terms) :]
+    cut = alone(terms, read)
+    program = arranged(History(cut, Derivation(cut, ())), of.target, of.contract)
+    found = _values(make(evolve(program, fused=lowered.fused), of.target)(*given))
+    kernels = [
+        Compared(
+            number,
+            launch.source,
+            every[number].nodes,
+            _operators(every[number]),
+            apart([mine], [theirs]),
+        )
+        for (number, launch), mine, theirs in zip(launched, found, meant, strict=True)
+    ]
+    return Comparison(tolerance, output, tuple(kernels), step)
+
+
+def apart(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    """How far numbers are apart, relative to the greatest; infinitely, if one is nan alone."""
+    for mine, theirs in zip(found, expected, strict=True):
+        if mine.dtype.kind in "fc" or mine.dtype.name == "bfloat16":
+            strange = ~np.isfinite(theirs.astype(np.float64))
+            same = np.array_equal(mine[strange], theirs[strange], equal_nan=True)
+            if not same or not np.isfinite(mine.astype(np.float64)[~strange]).all():
+                return float("inf")
+    plain = [np.nan_to_num(each.astype(np.float64)) for each in found]
+    return difference(plain, [np.nan_to_num(each.astype(np.float64)) for each in expected])
+
+
+def _giving(of: Module, terms: Sequence[Expr]) -> Module:
+    """A module whose result is the values of some terms of another, which calls nothing by name."""
+    main = Var(Name("main"), None)
+    function = evolve(of.main_function(), body=Tuple(tuple(terms)), ret=None, attrs=())
+    return infer(module({main: function}, main))
+
+
+def alone(terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
+    """A module that computes each term from its own arguments, all of which are inputs.
+
+    No error of one term reaches another, and each is the kernel that it is in the whole model.
+    """
+    inputs = {each: Var(Name(f"v{at}"), type_of(each)) for at, each in enumerate(read)}
+    cut: list[Expr] = []
+    for term in terms:
+        args = [inputs.get(each, each) for each in _arguments(term)]
+        if isinstance(term, Call):
+            cut.append(evolve(term, args=tuple(args)))
+        else:
+            cut.append(with_parts(term, tuple(args)))
+    main = Var(Name("main"), None)
+    function = Function((), (), tuple(inputs.values()), None, Tuple(tuple(cut)))
+    return infer(module({main: function}, main))
+
+
+def _arguments(term: Expr) -> tuple[Expr, ...]:
+    """What a kernel is called on."""
+    if isinstance(term, Call):
+        return term.args
+    found = parts(term)
+    assert found is not None
+    return tuple(found)
+
+
+def _read(term: Expr) -> list[Expr]:
+    """What a kernel is called on and is not known before the model runs."""
+    return [each for each in _arguments(term) if not isinstance(each, Const | Literal)]
+
+
+def _outside(lowered: Lowered) -> list[tuple[int, Launch]]:
+    """The launches that every call runs, with their numbers."""
+    entry = {id(step) for step in lowered.program.regions[lowered.program.entry]}
+    return [
+        (number, launch)
+        for number, launch in enumerate(launches(lowered.program))
+        if id(launch) in entry and launch.term is not None
+    ]
+
+
+def _term(launch: Launch) -> Expr:
+    assert launch.term is not None
+    return launch.term
+
+
+def _wrong_step(
+    of: Compiled, inputs: Sequence[Array], expected: Sequence[Array], tolerance: float
+) -> WrongStep | None:
+    """The first step after which the interpreter gives other numbers."""
+    derivation = of.lowered.derivation
+    distance: dict[Term, float] = {}
+
+    def good(state: Term) -> bool:
+        assert isinstance(state, Module)
+        if state not in distance:
+            distance[state] = apart(_values(interpret(state, *inputs)), expected)
+        return distance[state] <= tolerance
+
+    if good(of.lowered.final):
+        return None
+    bad = first_bad(derivation, good)
+    if bad is None:
+        return None
+    sources, _ = provenance(derivation).get(bad.step.before, ({}, {}))
+    operators = [each for each in sources if isinstance(each, Apply)]
+    origin = Origin(tuple(operators), nodes_of(operators, of.nodes), ())
+    return WrongStep(
+        bad.step.rule.name,
+        bad.step.rule.is_pass,
+        bad.number,
+        len(derivation.steps),
+        origin.nodes,
+        _operators(origin),
+        distance[bad.after],
+    )
+
+
+def _operators(of: Origin) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.op for each in of.operators if isinstance(each, Apply)))
+
+
+def _values(result: Any) -> list[Array]:
+    """The tensors of a result, tuples within tuples from left to right."""
+    found: list[Array] = []
+    stack = [result]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, tuple):
+            stack += reversed(value)
+        else:
+            found.append(np.asarray(value))
+    return found

@@ -1,0 +1,80 @@
+"""Origins of launches: the operators of the model that each kernel computes, and how it came.
+
+A fused function is opened again on its own arguments, which gives the very terms that were fused;
+the derivation of the compilation says which terms of the model those come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from plica.codegen.llvm.fold import launches
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.graph import Apply, Call, Expr, Function, Project
+from plica.pipeline import Lowered
+from plica.rewrite.derivation import at, provenance
+from plica.rewrite.fuse import is_primitive
+
+Names = Mapping[Expr, tuple[str, ...]]
+
+
+@frozen(eq=False)
+class Origin:
+    """What one launch computes: operators of the model, the names of their nodes, the rules."""
+
+    operators: tuple[Expr, ...]
+    nodes: tuple[str, ...]
+    rules: tuple[str, ...]
+
+
+def origins(lowered: Lowered, names: Names) -> tuple[Origin, ...]:
+    """The origin of each launch, in the order of the launches."""
+    known = provenance(lowered.derivation)
+    rank = {each: place for place, each in enumerate(post_order(lowered.module))}
+    final = at(lowered.derivation, len(lowered.derivation.steps))
+    groups = opened(final)
+    found: list[Origin] = []
+    for launch in launches(lowered.program):
+        operators: dict[Expr, None] = {}
+        rules: dict[str, None] = {}
+        made_by = launch.term.value if isinstance(launch.term, Project) else launch.term
+        for term in () if made_by is None else groups.get(made_by, ()):
+            sources, made = known.get(term, ({}, {}))
+            operators |= {each: None for each in sources if isinstance(each, Apply)}
+            rules |= {rule.name: None for rule in made if not rule.is_pass}
+        ordered = sorted(operators, key=rank.__getitem__)  # as the model has them
+        found.append(Origin(tuple(ordered), nodes_of(ordered, names), tuple(rules)))
+    return tuple(found)
+
+
+def nodes_of(operators: Iterable[Expr], names: Names) -> tuple[str, ...]:
+    """The names of the nodes that operators come from."""
+    return tuple(dict.fromkeys(name for each in operators for name in names.get(each, ())))
+
+
+def opened(root: Term) -> dict[Term, tuple[Term, ...]]:
+    """For each operator and each call of a fused function: the operators it was made of."""
+    plain: dict[Term, Term] = {}  # every term with no fused function in it
+    groups: dict[Term, tuple[Term, ...]] = {}
+    for node in post_order(root):
+        if isinstance(node, Call) and is_primitive(node.callee):
+            assert isinstance(node.callee, Function)
+            inside: dict[Term, Term] = dict(
+                zip(node.callee.params, [plain[each] for each in node.args], strict=True)
+            )
+            group: list[Term] = []
+            for each in post_order(node.callee.body):
+                if each not in inside:
+                    inside[each] = rebuild(each, tuple([inside[kid] for kid in each._children]))
+                    if isinstance(each, Apply):
+                        group.append(inside[each])
+            plain[node] = inside[node.callee.body]
+            groups[node] = tuple(group)
+        else:
+            plain[node] = rebuild(node, tuple([plain[kid] for kid in node._children]))
+            if isinstance(node, Apply):
+                groups[node] = (plain[node],)
+    return groups

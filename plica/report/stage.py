@@ -1,0 +1,78 @@
+"""Stages: the module as it was read, and after every pass and every run of rules.
+
+They are found in the derivation of a compilation, so they are what was done and not what is meant
+to be done.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from attrs import frozen
+
+from plica.core.fold import post_order
+from plica.ir.graph import Apply, Call
+from plica.ir.module import Module
+from plica.rewrite.derivation import Derivation, at
+from plica.rewrite.fuse import is_primitive
+
+
+@frozen(eq=False)
+class Stage:
+    """A state of the module: what led to it, the rules that were used and how often."""
+
+    name: str
+    module: Module
+    rules: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def operators(self) -> tuple[tuple[str, int], ...]:
+        """How often each operator is applied, the most frequent first; a fused group is one."""
+        return counted(self.module)
+
+
+def stages(derivation: Derivation) -> tuple[Stage, ...]:
+    """All states that differ from the one before, from the module as it was read on."""
+    found: list[Stage] = []
+    source = derivation.source
+    assert isinstance(source, Module)
+    found.append(Stage("as read", source))
+    done = 0
+    runs = itertools.groupby(
+        derivation.steps, lambda step: step if step.rule.is_pass else None
+    )  # rules that follow one another are one stage
+    for key, group in runs:
+        steps = list(group)
+        done += len(steps)
+        module = at(derivation, done)
+        assert isinstance(module, Module)
+        rules: tuple[tuple[str, int], ...] = ()
+        if key is not None:
+            name = key.rule.name
+        else:
+            name = "rules"
+            rules = tuple(Counter(step.rule.name for step in steps).most_common())
+        if key is not None and name == "infer":
+            found[-1] = Stage(found[-1].name, module, found[-1].rules)
+        else:
+            found.append(Stage(name, module, rules))
+    return tuple(found)
+
+
+def counted(module: Module) -> tuple[tuple[str, int], ...]:
+    """How often each operator is applied; what is inside a fused group counts as part of it."""
+    found: Counter[str] = Counter()
+    for _, function in module.functions():
+        inner = {
+            each
+            for node in post_order(function.body)
+            if isinstance(node, Call) and is_primitive(node.callee)
+            for each in post_order(node.callee)
+        }
+        for node in post_order(function.body):
+            if isinstance(node, Call) and is_primitive(node.callee):
+                found["fused group"] += 1
+            elif isinstance(node, Apply) and node not in inner:
+                found[node.op] += 1
+    return tuple(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,0 +1,192 @@
+"""Studies: everything that is worth telling about a compiled model, as data.
+
+`examine` compiles a model, runs it, and gathers: the stages of the module, what was fused and why,
+the kernels with their times and where they come from, the memory plan, the roof of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from attrs import asdict, evolve, frozen
+
+from plica.bench.roof import Roof, roof_of
+from plica.bench.sample import sample
+from plica.codegen.llvm.fold import kernel_name, launches
+from plica.codegen.target import Target
+from plica.codegen.work import operations
+from plica.frontend.onnx.origin import Reading
+from plica.ir.graph import Apply, Expr
+from plica.pipeline import Lowered, build, lower
+from plica.report.origin import Names, origins
+from plica.report.stage import Stage, stages
+from plica.rewrite.contract import Contract
+from plica.rewrite.fuse import EdgeDecision, explain
+from plica.rewrite.optimise import DEFAULT_CONTRACT
+from plica.rewrite.pack import Pack
+from plica.rewrite.plan import MemoryPlan
+from plica.runtime.executable import Executable
+from plica.runtime.port import Array
+
+RUNS: int = 10
+
+
+@frozen
+class Row:
+    """One launch: what it computes, where that comes from, and what it costs a call."""
+
+    number: int
+    kernel: str
+    source: str
+    shape: tuple[int, ...]
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    rules: tuple[str, ...]
+    operations: int
+    bytes: int
+    seconds: float
+    roof: float
+    """The part of what the machine could do at best, from 0 to 1."""
+
+    @property
+    def gflops(self) -> float:
+        """Operations on floats, 10^9 a second."""
+        return self.operations / self.seconds / 1e9 if self.seconds else 0.0
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte of its inputs and outputs."""
+        return self.operations / self.bytes if self.bytes else 0.0
+
+    def to_data(self) -> dict[str, Any]:
+        """The row as JSON holds it."""
+        return {**asdict(self), "gflops": self.gflops, "intensity": self.intensity}
+
+
+@frozen(eq=False)
+class Study:
+    """What was found out about one model; times are in seconds."""
+
+    name: str
+    target: str
+    threads: int
+    contract: str
+    lowering: float
+    building: float
+    run: float
+    stages: tuple[Stage, ...]
+    decisions: tuple[EdgeDecision, ...]
+    rows: tuple[Row, ...]
+    plan: MemoryPlan
+    steps: tuple[str, ...]
+    constants: int
+    workspace: int
+    roof: Roof
+    nodes: Names
+
+
+@frozen(eq=False)
+class Compiled:
+    """A model on the way to a study: what was lowered, and what can be called."""
+
+    name: str
+    lowered: Lowered
+    executable: Executable
+    target: Target
+    threads: int
+    contract: Contract
+    lowering: float
+    building: float
+    nodes: Names
+
+
+def compiled(
+    name: str,
+    read: Reading,
+    target: Target,
+    *,
+    threads: int = 1,
+    contract: Contract = DEFAULT_CONTRACT,
+    packs: Sequence[Pack] = (),
+) -> Compiled:
+    """A model made ready, and how long each part of that took."""
+    start = perf_counter()
+    lowered = lower(read.module, contract, packs, evolve(target, cores=threads))
+    middle = perf_counter()
+    executable = build(lowered, target, threads)
+    end = perf_counter()
+    times = middle - start, end - middle
+    return Compiled(name, lowered, executable, target, threads, contract, *times, read.nodes)
+
+
+def examine(
+    of: Compiled,
+    inputs: Mapping[str, Array] | None = None,
+    progress: Callable[[str], None] = lambda word: None,
+) -> Study:
+    """Run a model and gather what there is to say of it."""
+    lowered = of.lowered
+    progress("timing every kernel")
+    arrays = sample(of.executable.inputs, inputs)
+    rows, run, roof = measured(of, arrays)
+    progress("tracing the stages")
+    through = stages(lowered.derivation)
+    before = [each for each in through if each.name != "fuse"][-1]
+    plan = lowered.plan.memory
+    program = lowered.program
+    return Study(
+        name=of.name,
+        target=str(of.target),
+        threads=of.threads,
+        contract=str(of.contract),
+        lowering=of.lowering,
+        building=of.building,
+        run=run,
+        stages=through,
+        decisions=explain(before.module),
+        rows=rows,
+        plan=plan,
+        steps=tuple([each.source for each in launches(program)]),
+        constants=sum(slot.bytes for slot in program.space("constant")),
+        workspace=lowered.plan.size,
+        roof=roof,
+        nodes=of.nodes,
+    )
+
+
+def measured(
+    of: Compiled, arrays: Sequence[Array], runs: int = RUNS
+) -> tuple[tuple[Row, ...], float, Roof]:
+    """Every launch with its time, the seconds of a whole call, and the roof of the machine."""
+    program = of.lowered.program
+    profile = of.executable.profile(*arrays, runs=runs)
+    roof = roof_of(profile)
+    rows: list[Row] = []
+    for number, (launch, origin, timed) in enumerate(
+        zip(launches(program), origins(of.lowered, of.nodes), profile.rows, strict=True)
+    ):
+        work = operations(program.kernels[launch.kernel])
+        touched = sum(program.slots[slot].bytes for slot in launch.args)
+        seconds = float(timed.seconds) / profile.runs
+        rows.append(
+            Row(
+                number=number,
+                kernel=kernel_name(launch.kernel, program),
+                source=launch.source,
+                shape=program.slots[launch.args[-1]].shape,
+                nodes=origin.nodes,
+                operators=tuple(dict.fromkeys(map(_operator, origin.operators))),
+                rules=origin.rules,
+                operations=work,
+                bytes=touched,
+                seconds=seconds,
+                roof=roof.least(work, touched) / seconds if seconds else 0.0,
+            )
+        )
+    return tuple(rows), profile.seconds / profile.runs, roof
+
+
+def _operator(of: Expr) -> str:
+    return of.op if isinstance(of, Apply) else type(of).__name__.lower()

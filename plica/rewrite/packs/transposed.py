@@ -1,0 +1,244 @@
+"""Transposed: a transposed convolution becomes an ordinary one, on parts of its window.
+
+A result at place i of an axis has the taps k of the window for which stride divides i + before - k.
+So places that leave the same rest have the same taps: they are an ordinary convolution with these,
+turned around.  Such a phase is a group of channels, and the results of all lie between each other:
+
+    before:  nn.conv_transpose(x, w, strides=2, padding=1)                      w of 4 x 4
+    after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
+
+Where phases have different numbers of taps each is a convolution of its own.  Of an image of one
+pixel every result has one tap: that is a product of matrices.
+
+Measure: each rule removes a transposed convolution.
+
+>>> [rule.name for rule in TRANSPOSED]
+['conv-transpose-pixel', 'conv-transpose-phases']
+>>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
+[Phase(first=1, taps=2, start=-1, stop=8), Phase(first=0, taps=2, start=0, stop=9)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.ir.graph import Expr
+from plica.ir.infer import type_of
+from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.cut import slice_
+from plica.ir.op.join import concat
+from plica.ir.op.linear import matmul
+from plica.ir.op.pad import pad
+from plica.ir.op.relation import FLOAT
+from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.window import Window, windows
+from plica.ir.type import TensorType, static_shape
+from plica.rewrite.contract import reassociates
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+
+Sizes: TypeAlias = tuple[int, ...]
+
+MOST: Final = 16
+"""So many phases, at most."""
+
+
+def is_apart(strides: Any) -> bool:
+    """Whether results have different taps."""
+    steps = strides if isinstance(strides, tuple) else (strides,)
+    return bool(1 < max(steps) <= MOST)
+
+
+def is_dense(dilation: Any) -> bool:
+    """Whether a window has no gaps."""
+    return set(dilation if isinstance(dilation, tuple) else (dilation,)) == {1}
+
+
+x: Any = hole("x", dtypes=FLOAT, rank=(3, 4, 5))
+w: Any = hole("w", dtypes=FLOAT, rank=(3, 4, 5))
+known: Any = hole("w", constant=True, dtypes=FLOAT, rank=(3, 4, 5))
+apart: Any = hole("strides", when=is_apart)
+dense: Any = hole("dilation", when=is_dense)
+strides, padding, groups, more = holes("strides padding groups more")
+
+
+@frozen
+class Phase:
+    """One axis of the results that leave the same rest: its taps are every so many from the first.
+
+    They read the data from `start` on and before `stop`, which may lie outside.
+    """
+
+    first: int
+    taps: int
+    start: int
+    stop: int
+
+
+def phases(size: int, taps: int, result: int, stride: int, before: int) -> Iterator[Phase]:
+    """The phases of an axis, all of one length."""
+    length = -(-result // stride)
+    for rest in range(stride):
+        ahead, first = divmod(rest + before, stride)
+        count = -(-(taps - first) // stride)
+        yield Phase(first, count, ahead - count + 1, length + ahead)
+
+
+@frozen(eq=False)
+class Transposed:
+    """A transposed convolution: its sizes, and how its window goes along each axis."""
+
+    data: Sizes
+    weight: Sizes
+    result: Sizes
+    sliding: tuple[Window, ...]
+    groups: int
+
+    @property
+    def steps(self) -> Sizes:
+        return tuple([each.stride for each in self.sliding])
+
+    @property
+    def lengths(self) -> Sizes:
+        """How many results a phase has along each axis."""
+        return tuple([-(-n // s) for n, s in zip(self.result[2:], self.steps, strict=True)])
+
+    @property
+    def spatial(self) -> Sizes:
+        return tuple(range(2, len(self.data)))
+
+
+def found(m: Match) -> Transposed | None:
+    """What was matched, None where a size is not known or there is nothing."""
+    whole = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
+    sizes = [sizes_of(each) for each in (m.x, m.w, whole)]
+    if any(each is None or 0 in each for each in sizes):
+        return None
+    data, weight, result = [each or () for each in sizes]
+    settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
+    return Transposed(
+        data, weight, result, windows("nn.conv_transpose", settings, len(data) - 2), m.groups
+    )
+
+
+def sizes_of(value: Expr) -> Sizes | None:
+    of = type_of(value)
+    return static_shape(of) if isinstance(of, TensorType) else None
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+def by_phases(m: Match) -> Expr | None:
+    """The phases of a transposed convolution, put between each other."""
+    of = found(m)
+    if of is None or not 1 < prod(of.steps) <= MOST:
+        return None
+    axes = [
+        list(phases(size, taps, result, each.stride, each.before))
+        for each, size, taps, result in zip(
+            of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
+        )
+    ]
+    if any(phase.taps < 1 for axis in axes for phase in axis):
+        return None  # some results are empty sums
+    room, data = with_room(m.x, of, axes)
+    every = list(product(*axes))
+    read = [cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+            for phase in every]  # fmt: skip
+    weights = [turned(m.w, of, phase) for phase in every]
+    if len({tuple([each.taps for each in phase]) for phase in every}) == 1:
+        count = len(every) * of.groups
+        whole = conv(concat(tuple(read), axis=1), concat(tuple(weights), axis=0), groups=count)
+    else:
+        parts = [conv(a, b, groups=of.groups) for a, b in zip(read, weights, strict=True)]
+        whole = concat(tuple(parts), axis=1)
+    return between(whole, of)
+
+
+def with_room(x: Expr, of: Transposed, axes: Sequence[Sequence[Phase]]) -> tuple[list[int], Expr]:
+    """The data with zeros where some phase reads outside, and at which place it begins."""
+    starts = [min(0, *[phase.start for phase in axis]) for axis in axes]
+    ends = [
+        max(size, *[phase.stop for phase in axis])
+        for axis, size in zip(axes, of.data[2:], strict=True)
+    ]
+    sides = [
+        (-start, end - size) for start, end, size in zip(starts, ends, of.data[2:], strict=True)
+    ]
+    if not any(side for pair in sides for side in pair):
+        return starts, x
+    return starts, pad(x, ((0, 0), (0, 0), *sides))
+
+
+def cut(x: Expr, of: Transposed, starts: Sequence[int], phase: Sequence[Phase]) -> Expr:
+    """The part of the data that a phase reads."""
+    stops = [s + each.stop - each.start for s, each in zip(starts, phase, strict=True)]
+    if not any(starts) and sizes_of(x) == (*of.data[:2], *stops):
+        return x
+    return slice_(x, tuple(starts), tuple(stops), axes=of.spatial)
+
+
+def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
+    """The taps of a phase, from the last to the first: (out, channels / groups, …)."""
+    last = [e.first + (e.taps - 1) * step for e, step in zip(phase, of.steps, strict=True)]
+    back = tuple([-step for step in of.steps])
+    part = slice_(w, tuple(last), (None,) * len(phase), back, of.spatial)
+    channels, outputs, taps = of.weight[0], of.weight[1], [each.taps for each in phase]
+    if of.groups == 1:
+        return transpose(part, (1, 0, *of.spatial))
+    split = reshape(part, (of.groups, channels // of.groups, outputs, *taps))
+    swapped = transpose(split, (0, 2, 1, *[axis + 1 for axis in of.spatial]))
+    return reshape(swapped, (of.groups * outputs, channels // of.groups, *taps))
+
+
+def between(whole: Expr, of: Transposed) -> Expr:
+    """Results of all phases in turns along each axis, without those that are too many."""
+    rank, (batch, outputs) = len(of.steps), of.result[:2]
+    every = reshape(whole, (batch, *of.steps, outputs, *of.lengths))
+    order = [0, rank + 1]
+    for axis in range(rank):
+        order += [rank + 2 + axis, axis + 1]
+    sizes = tuple([length * step for length, step in zip(of.lengths, of.steps, strict=True)])
+    joined = reshape(transpose(every, tuple(order)), (batch, outputs, *sizes))
+    if sizes == of.result[2:]:
+        return joined
+    return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
+
+
+# --- pixels ---------------------------------------------------------------------------------------
+
+
+def of_a_pixel(m: Match) -> Expr | None:
+    """The product of the channels of one pixel with all taps."""
+    of = found(m)
+    if of is None or prod(of.data[2:]) != 1 or of.groups != 1 or of.result[2:] != of.weight[2:]:
+        return None
+    if any(each.before or each.after for each in of.sliding):
+        return None
+    if not np.isfinite(m.w.numpy().astype(np.float64)).all():
+        return None  # where there is no pixel stands a zero, which no such number leaves one
+    taps = reshape(m.w, (of.weight[0], prod(of.weight[1:])))
+    return reshape(matmul(reshape(m.x, of.data[:2]), taps), of.result)
+
+
+pixel = conv_transpose(x, known, strides, padding, dense, groups, more)
+whole = conv_transpose(x, w, apart, padding, dense, groups, more)
+
+# fmt: off
+TRANSPOSED: Final[Pack] = pack(
+    "transposed",
+    rule("conv-transpose-pixel",  pixel, of_a_pixel, float=reassociates),
+    rule("conv-transpose-phases", whole, by_phases,  float=reassociates),
+    version="1",
+    doc="Transposed convolutions become ordinary ones.",
+)
+# fmt: on

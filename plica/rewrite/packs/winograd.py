@@ -1,0 +1,191 @@
+"""Winograd: 3x3 convolutions with fewer products, where these cost more than the way to them.
+
+    before:  nn.conv(x, w, padding=1)                                   w a constant, (out, c, 3, 3)
+    after:   nn.conv_winograd(x, nn.winograd_weight(w, 4), 4, padding=1)
+
+Tiles of 4x4 results take a quarter of the products, tiles of 2x2 four ninths.  The transforms move
+memory, the transformed weight is four times as large, and what hangs over the edge of an image is
+computed for nothing: `Costs` weighs that for a machine, layer by layer.
+
+Rounding: products are sums of sums with factors up to 25 and 64, so 4x4 keeps about 1e-5 of the
+greatest result, 2x2 about 1e-6.  An infinity in the data may make nan of a whole tile.
+
+Measure: each rule removes a convolution.
+
+>>> [rule.name for rule in WINOGRAD]
+['conv-winograd-4x4', 'conv-winograd-2x2']
+>>> model = Costs(lanes=16, cache=2 << 20)
+>>> model.best(Layer(1, 64, 64, 56, 56)), model.best(Layer(1, 512, 512, 7, 7))
+(4, 2)
+>>> model.best(Layer(1, 3, 64, 224, 224)) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.ir.dim import known
+from plica.ir.dtype import f32
+from plica.ir.graph import Expr
+from plica.ir.infer import type_of
+from plica.ir.op.convolution import conv
+from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
+from plica.ir.type import TensorType
+from plica.rewrite.closed import closed, value_of
+from plica.rewrite.contract import approx
+from plica.rewrite.graph.fold import LIMIT
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+from plica.rewrite.rule import Guard
+
+
+LARGE: Final = 1e30
+"""Weights below it are far from the greatest number."""
+
+
+@attrs.frozen
+class Layer:
+    """A 3x3 convolution: examples, channels, outputs, rows and columns of the result."""
+
+    batch: int
+    channels: int
+    outputs: int
+    rows: int
+    columns: int
+
+
+@attrs.frozen
+class Costs:
+    """Cycles, as far as they can be known of a machine with such vectors and such a cache."""
+
+    lanes: int
+    cache: int
+
+    # fmt: off
+    at_once = 2        # vectors that are multiplied and added in a cycle
+    share = 0.85       # of these that are, in a good loop
+    far = 10           # bytes that come from behind the cache in a cycle
+    moved = 1.0        # cycles for an element that is copied to where its neighbours are channels
+    into, back = 8, 9  # cycles for a vector of each product of a tile, before and after
+    # fmt: on
+
+    def best(self, of: Layer) -> int | None:
+        """The size of tiles that costs least, None where none costs less than to go without."""
+        costs = {size: self.tiled(of, size) for size in TILES}
+        least = min(costs, key=lambda size: costs[size])
+        return least if costs[least] < self.direct(of) else None
+
+    def pays(self, of: Layer, size: int) -> bool:
+        """Whether tiles of a size cost less than to go without."""
+        return self.tiled(of, size) < self.direct(of)
+
+    def direct(self, of: Layer) -> float:
+        """A convolution as it is defined."""
+        return self.products(9 * of.batch * of.rows * of.columns, of, 9)
+
+    def tiled(self, of: Layer, size: int) -> float:
+        """One by tiles of a size."""
+        inner, outer = (self.vector(each) for each in (of.channels, of.outputs))
+        places = TILES[size].span ** 2
+        if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > LIMIT:
+            return float("inf")
+        tiles = of.batch * -(-of.rows // size) * -(-of.columns // size)
+        copied = of.batch * of.rows * of.columns * of.channels * self.moved
+        before = tiles * places * of.channels / inner * self.into
+        after = tiles * places * of.outputs / outer * self.back
+        return copied + before + self.products(places * tiles, of, places) + after
+
+    def products(self, count: int, of: Layer, places: int) -> float:
+        """So many products for each pair of channels, with weights for so many places."""
+        pairs = of.channels * of.outputs
+        work = count * pairs / (self.at_once * self.vector(of.outputs)) / self.share
+        weights = 4 * places * pairs
+        return max(work, weights / self.far if weights > self.cache // 2 else 0.0)
+
+    def vector(self, count: int) -> int:
+        """As many lanes as divide so many channels."""
+        lanes = self.lanes
+        while count % lanes:
+            lanes //= 2
+        return lanes
+
+
+def is_one(value: Any) -> bool:
+    """Whether a number for each axis is one for all of them."""
+    return value == 1 or (isinstance(value, tuple) and all(each == 1 for each in value))
+
+
+x: Any = hole("x", dtypes=(f32,), rank=(4,))
+w: Any = closed("w", dtypes=(f32,), rank=(4,))
+(padding,) = holes("padding")
+strides, dilation = (hole(name, when=is_one) for name in ("strides", "dilation"))
+convolved = conv(x, w, strides, padding, dilation, 1)
+
+
+def by_tiles(size: int, m: Match) -> Expr:
+    """The convolution by tiles of a size."""
+    return conv_winograd(m.x, winograd_weight(m.w, size), size, m.padding)
+
+
+def layer_of(m: Match) -> Layer | None:
+    """What was found, None where a window is not 3x3 or a size not known."""
+    weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
+    assert isinstance(weight, TensorType)
+    assert isinstance(result, TensorType)
+    sizes: Sequence[int | None] = [known(each) for each in result.shape]
+    if [known(each) for each in weight.shape[2:]] != [3, 3] or not all(sizes):
+        return None
+    n, outputs, rows, columns = (each or 0 for each in sizes)
+    channels = known(weight.shape[1])
+    return Layer(n, channels, outputs, rows, columns) if channels else None
+
+
+def is_tame(weight: Expr) -> bool:
+    """Whether a constant is finite, and stays so when its elements are added up and scaled."""
+    value = value_of(weight)
+    return value is not None and bool((np.abs(value) < LARGE).all())
+
+
+def fits(m: Match) -> bool:
+    """Whether it is a 3x3 convolution whose weight can be transformed."""
+    return layer_of(m) is not None and is_tame(m.w)
+
+
+def rules(four: Guard, two: Guard, name: str = "winograd") -> Pack:
+    """The pack, with guards for each size of tiles."""
+    in_fours, in_twos = (partial(by_tiles, size) for size in (4, 2))
+    # fmt: off
+    return pack(
+        name,
+        rule("conv-winograd-4x4", convolved, in_fours, when=four, float=approx(1e-4)),
+        rule("conv-winograd-2x2", convolved, in_twos,  when=two,  float=approx(1e-5)),
+        version="1",
+        doc="3x3 convolutions by tiles, with fewer products.",
+    )
+    # fmt: on
+
+
+WINOGRAD: Final[Pack] = rules(fits, fits)
+
+
+@lru_cache(maxsize=16)
+def winograd_for(costs: Costs) -> Pack:
+    """The pack for a machine: only where it pays there."""
+
+    def four(m: Match) -> bool:
+        of = layer_of(m)
+        return of is not None and costs.best(of) == 4 and is_tame(m.w)
+
+    def two(m: Match) -> bool:
+        of = layer_of(m)
+        return of is not None and costs.pays(of, 2) and is_tame(m.w)
+
+    return rules(four, two)

@@ -1,0 +1,60 @@
+"""Open ports: inputs and outputs of a model some of whose sizes are only known at a call.
+
+A size that is not a number is the name of a dim; dims with one name are one size.
+
+>>> x = OpenPort("x", ("n", 3), "f32", np.dtype("float32"))
+>>> print(x)
+x: Tensor[('n', 3), f32]
+>>> x.take(np.ones((2, 3), np.float32)).shape
+(2, 3)
+>>> print(x.take(np.ones((2, 4), np.float32)))
+x: Input 'x' has the wrong shape. [input-shape]
+  expected: ('n', 3)
+  found: (2, 4)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.port import Array, Port
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPort(Port):
+    """A port whose shape holds numbers, and names of sizes that are not known yet."""
+
+    shape: tuple[Any, ...]  # Any: int or str
+
+    @staticmethod
+    def unknown(name: str, shape: tuple[Any, ...]) -> OpenPort:
+        """The port of an output of which the model does not say the element type."""
+        return OpenPort(name, shape, "unknown", np.dtype(object))
+
+    def empty(self) -> Array:
+        """Refuse: there is no array of unknown size."""
+        message = f"The sizes of {self.name!r} are only known when the model is called."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes", self.type))
+
+    def take(self, value: object) -> Array | Diagnostic:
+        """The value as an array native code can read; its shape must fit what is known."""
+        shape = value.shape if isinstance(value, np.ndarray) else _shape(value)
+        found = Port(self.name, shape, self.dtype, self.numpy).take(value)
+        if isinstance(found, Diagnostic) or self.fits(shape):
+            return found
+        return self._refuse("input-shape", "has the wrong shape", repr(self.shape), str(shape))
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a shape has this number of axes, and the sizes that are known."""
+        return len(shape) == len(self.shape) and all(
+            isinstance(dim, str) or dim == size for dim, size in zip(self.shape, shape, strict=True)
+        )
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    """The shape of what is no numpy array; what has none is refused by `Port.take`."""
+    return tuple(int(size) for size in getattr(value, "shape", ()))

@@ -1,0 +1,191 @@
+"""Records: where the code of an artefact comes from, and how its kernels were scheduled.
+
+    derivation.json   source and result by digest, what was asked for, stages, steps, rules
+    traces.json       for each kernel: the kernel its schedule begins with, and its trace
+    kernels.txt       the kernels as text
+
+A stage leads from one module to the next: a pass, or some steps of rules.  Stages form a chain from
+the source to the result, so `plica.runtime.verify` can follow it without knowing any rule.
+
+>>> record = Record("0" * 32, "exact", (), "")
+>>> read_record(record_members(record)) == record
+True
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from plica.runtime.elf import damaged
+
+T = TypeVar("T")
+
+Step: TypeAlias = tuple[str, str, str, str]
+"""The name of a rule, its contract, and the digests of what it replaced and by what."""
+
+KINDS: Final = ("equation", "computed", "pass")
+"""What a rule may be: two terms, a term and a function, or a whole pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """So many steps, from one module to the next."""
+
+    name: str
+    before: str
+    after: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A rule that was used: its kind and contract, and the digest of what it says."""
+
+    name: str
+    kind: str
+    contract: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """How a kernel was scheduled: the trace, as Python and as JSON, and what it begins with.
+
+    `before` is a script: `plica.replay(Trace.from_json(t.to_json()), plica.from_text(t.before))`
+    schedules again.  A kernel that no rule of thumb knows has an empty trace.
+    """
+
+    kernel: str
+    before: str
+    python: str
+    json: str
+
+    def to_json(self) -> str:
+        """The trace as `Trace.from_json` reads it."""
+        return self.json
+
+    def to_python(self) -> str:
+        """The trace as `Trace.from_python` reads it."""
+        return self.python
+
+    def __str__(self) -> str:
+        return self.python
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where the code comes from: digests, contract, steps, and kernels as text."""
+
+    module: str
+    contract: str
+    steps: tuple[Step, ...]
+    kernels: str
+    result: str = ""
+    asked: str = ""
+    packs: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    rules: tuple[Used, ...] = ()
+    traces: tuple[Traced, ...] = ()
+
+
+def record_members(of: Record) -> dict[str, bytes]:
+    """The members of an archive that are a record."""
+    derivation = {
+        "module": of.module,
+        "result": of.result,
+        "contract": of.contract,
+        "asked": of.asked,
+        "packs": list(of.packs),
+        "stages": [[each.name, each.before, each.after, each.steps] for each in of.stages],
+        "rules": [[each.name, each.kind, each.contract, each.digest] for each in of.rules],
+        "steps": [list(step) for step in of.steps],
+    }
+    traces = [[each.kernel, each.before, each.python, each.json] for each in of.traces]
+    return {
+        "derivation.json": to_json(derivation),
+        "traces.json": to_json(traces),
+        "kernels.txt": of.kernels.encode(),
+    }
+
+
+def read_record(members: Mapping[str, bytes]) -> Record:
+    """What an archive says of where its code comes from."""
+    match read_json(members, "derivation.json"):
+        case {
+            "module": str(module),
+            "result": str(result),
+            "contract": str(contract),
+            "asked": str(asked),
+            "packs": [*packs],
+            "stages": [*stages],
+            "rules": [*rules],
+            "steps": [*steps],
+        } if all(isinstance(each, str) for each in packs):
+            pass
+        case _:
+            raise damaged("The derivation in the artefact is damaged.")
+    traces = read_json(members, "traces.json")
+    if not isinstance(traces, list):
+        raise damaged("The traces in the artefact are damaged.")
+    return Record(
+        module,
+        contract,
+        _all(_step, steps),
+        members.get("kernels.txt", b"").decode("utf-8", "replace"),
+        result,
+        asked,
+        tuple(packs),
+        _all(_stage, stages),
+        _all(_used, rules),
+        _all(_traced, traces),
+    )
+
+
+def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:
+    return tuple([read(each) for each in given])
+
+
+def _step(given: object) -> Step:
+    match given:
+        case [str(rule), str(contract), str(before), str(after)]:
+            return rule, contract, before, after
+    raise damaged("A step of the derivation is damaged.", repr(given))
+
+
+def _stage(given: object) -> Stage:
+    match given:
+        case [str(name), str(before), str(after), int(steps)] if steps >= 0:
+            return Stage(name, before, after, steps)
+    raise damaged("A stage of the derivation is damaged.", repr(given))
+
+
+def _used(given: object) -> Used:
+    match given:
+        case [str(name), str(kind), str(contract), str(digest)] if kind in KINDS:
+            return Used(name, kind, contract, digest)
+    raise damaged("A rule of the derivation is damaged.", repr(given))
+
+
+def _traced(given: object) -> Traced:
+    match given:
+        case [str(kernel), str(before), str(python), str(text)]:
+            return Traced(kernel, before, python, text)
+    raise damaged("A trace in the artefact is damaged.", repr(given))
+
+
+def to_json(of: object) -> bytes:
+    """JSON with one spelling for one value."""
+    return json.dumps(of, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_json(members: Mapping[str, bytes], name: str) -> Any:  # Any: JSON
+    """What a member of an archive holds."""
+    try:
+        return json.loads(members[name])
+    except KeyError as error:
+        raise damaged(f"The artefact has no member {name!r}.") from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"The member {name!r} is no JSON.", str(error)) from error

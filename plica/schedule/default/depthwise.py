@@ -1,0 +1,272 @@
+"""Windows over one channel: depthwise convolutions and pools, without a copy of the data.
+
+    sum[n, c, i, j] = sum over k, l of (x[n, c, i + k - 1, j + l - 1] if inside) * w[c, k, l]
+
+Lanes go along rows, and a tile is some rows high, so a row that is read serves all windows it is
+in.  What is outside is not read: at the left and right end of a row some lanes take no part, and
+rows above and below are known when the code is made, as the first and the last tiles are apart.
+
+    for n, c:
+        for tiles of rows, the first and the last apart:
+            for vectors of a row, the first and the last apart:
+                window[tile] = 0                                   registers
+                for k, l: window[tile] += x[…] * w[c, k, l]        all written out
+                out[tile] = f(window[tile])
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.scalar import Select
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x, w = buffer("x", (8, 20, 20), f32), buffer("w", (8, 3, 3), f32)
+>>> conv = compute((x, w), (8, 18, 18), lambda c, i, j: reduce(
+...     "sum", (3, 3), lambda k, l: x[c, i + k, j + l] * w[c, k, l]))
+>>> found = contraction(Work(conv))
+>>> is_window(found, Machine(512, 32)), window_tile(9, 18, 18, Machine(512, 32), 16)
+(True, (4, 16))
+>>> windowed(found, Machine(512, 32)).scratch
+()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.define import define
+from plica.ir.dim import known, polynomial
+from plica.ir.loop import Block, Kernel, Store
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Le,
+    Load,
+    Lt,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.stage import Each
+from plica.schedule.default.contraction import Contraction, Work, contraction
+from plica.schedule.default.form import Formed
+from plica.schedule.default.machine import Machine
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    annotate,
+    block,
+    decompose_reduction,
+    fuse,
+    loops,
+    parallel,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.site import map_of
+
+__all__ = ["Work", "contraction", "is_window", "window_schedule", "window_tile", "windowed"]
+
+MASKED = 256
+"""Vectors of so many bits, and longer ones, can be read and written in part."""
+
+TAPS = 49
+"""A window whose places are all written out has at most so many."""
+
+MOST = 36
+"""Multiply-adds in the text of a tile, at most, where it is not the least tile."""
+
+SPARE = 6
+"""Registers for what is read."""
+
+LEAST = 2
+"""Sums under way at once, at least."""
+
+NARROW = 4
+"""Vectors of fewer lanes are none, and lanes farther apart are read one by one."""
+
+SHARED = 1 << 18
+"""Fewer products than that are not worth waking other cores."""
+
+
+def is_window(of: Contraction, machine: Machine) -> bool:
+    """Whether a contraction is a window over one channel that is worth this schedule."""
+    if machine.vector < MASKED or of.lanes or not of.axes or of.depth > TAPS:
+        return False
+    row = of.axes[-1]
+    if row not in of.pixels or of.sizes[row] < NARROW or len(of.axes) < 2:
+        return False
+    if any(row in _terms(place) for place in of.data.indices[:-1]):
+        return False
+    return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def _terms(place: Scalar) -> dict[ScalarVar, int]:
+    """The factors of the variables in an affine index."""
+    found: dict[ScalarVar, int] = {}
+    for atoms, factor in polynomial(place).values():
+        for atom in atoms:
+            assert isinstance(atom, ScalarVar)
+            found[atom] = factor
+    return found
+
+
+def window_tile(taps: int, rows: int, row: int, machine: Machine, most: int) -> tuple[int, int]:
+    """How many rows a tile has, and how many lanes, of which a vector has at most so many."""
+    lanes = most
+    while lanes > NARROW and lanes // 2 >= row:
+        lanes //= 2
+    room = max(machine.registers - taps - SPARE, machine.registers // 4)
+    high = max(LEAST, min(room, MOST // taps))
+    tiles = -(-rows // high)
+    return -(-rows // tiles), lanes
+
+
+def windowed(of: Contraction, machine: Machine) -> Formed:
+    """The kernel, in which data is read only where it is inside; rows and columns fill tiles."""
+    used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
+    row, column = of.axes[-1], of.axes[-2]
+    steps = of.sizes[column] if column in of.pixels else 1
+    high, lanes = window_tile(
+        of.depth, steps, of.sizes[row], machine, machine.lanes(of.reduced.dtype)
+    )
+    sizes = dict(of.sizes)
+    sizes[row] = -(-sizes[row] // lanes) * lanes
+    if column in of.pixels:
+        sizes[column] = -(-sizes[column] // high) * high
+    data = _inside(of, sizes)
+    body = data if of.weight is None else Mul(data, of.weight)
+    extents = tuple([index(sizes[each]) for each in of.terms])
+    shape = tuple([index(sizes[each]) for each in of.axes])
+    window = Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
+
+    def read(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer is of.reduced:
+            return Load(window, of.axes)
+        return node
+
+    value = map_bottom_up(read, of.value)
+    assert isinstance(value, Scalar)
+    whole = tuple([index(of.sizes[each]) for each in of.axes])
+    out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
+    total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
+    kernel = define(total, Each(out, of.axes, value), inputs=of.inputs, outputs=(out,))
+    return Formed(kernel, (), ())
+
+
+def _inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
+    """The data where its place is inside, else what stands there."""
+    condition: Scalar | None = None
+    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
+        count, (low, high) = known(size) or 0, reach(place, sizes)
+        for test in (
+            *([Le(index(0), place)] if low < 0 else []),
+            *([Lt(place, size)] if high >= count else []),
+        ):
+            condition = test if condition is None else And(condition, test)
+    return of.data if condition is None else Select(condition, of.data, of.fill)
+
+
+def reach(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
+    """The least and the greatest value of an affine index."""
+    low = high = sum(factor for atoms, factor in polynomial(place).values() if not atoms)
+    for var, factor in _terms(place).items():
+        end = factor * (sizes[var] - 1)
+        low, high = low + min(0, end), high + max(0, end)
+    return low, high
+
+
+# --- the schedule ---------------------------------------------------------------------------------
+
+
+def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel."""
+    site = map_of(kernel).blocks.get(Name("window"))
+    if site is None:
+        return None
+    of: Block = site.node
+    sizes = [known(each) or 0 for each in of.extents]
+    around = of.kinds.count("spatial")
+    taps = prod(sizes[around:])
+    found = _data(of)
+    if found is None:
+        return None
+    data, apart = found
+    out = kernel.params[-1]
+    rows = (known(out.shape[around - 2]) or 0) if apart else 1
+    most = machine.lanes(dtype_of(data))
+    high, lanes = window_tile(taps, rows, known(out.shape[-1]) or 0, machine, most)
+    guarded = any(isinstance(node, Select) for node in post_order(of.body))
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+
+    @do
+    def schedule() -> Body:
+        total = yield block("window")
+        last = yield block("out")
+        every: tuple[Handle, ...] = yield loops(total)
+        vectors, lane = yield split(every[around - 1], (None, lanes))
+        batch, terms = list(every[: around - 1]), every[around:]
+        several = [(vectors, sizes[around - 1] // lanes)]
+        tiles: list[Handle] = []
+        steps: list[Handle] = []
+        if apart:
+            outer, inner = yield split(batch.pop(), (None, high))
+            tiles, steps = [outer], [inner]
+            several.append((outer, sizes[around - 2] // high))
+        yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, vectors)
+        begun = yield decompose_reduction(total, terms[0])
+        for each in (*terms, *steps):
+            yield unroll(each)
+        yield vectorize(lane)
+        for each in (begun, last):
+            inside: tuple[Handle, ...] = yield loops(each)
+            *many, whole = inside[len(batch) + len(tiles) + 1 :]
+            one, wide = yield split(whole, (None, lanes))  # of the end of a row some lanes only
+            for some in (*many, one):
+                yield unroll(some)
+            yield vectorize(wide)
+        for each, count in several if guarded else ():
+            if count > 2:
+                yield annotate(each, "cut_choices", True)
+            else:
+                yield unroll(each)
+        if shares and batch:
+            whole = batch[0]
+            if len(batch) > 1:
+                whole = yield fuse(*batch)
+            yield parallel(whole)
+
+    return schedule()
+
+
+def _data(of: Block) -> tuple[Load, bool] | None:
+    """What is read along the last axis of a window, and whether it slides along the one before."""
+    store = of.body
+    around = of.kinds.count("spatial")
+    if not isinstance(store, Store) or around < 2:
+        return None
+    column, row = of.vars[around - 2 : around]
+    loads = [
+        n for n in post_order(store.value) if isinstance(n, Load) and n.buffer is not store.buffer
+    ]
+    found = [each for each in loads if row in free_vars(each.indices[-1])]
+    if len(found) != 1:
+        return None
+    (data,) = found
+    weights = [each for each in loads if each is not data]
+    still = (
+        any(column in free_vars(each) for each in weights) if weights else column in data.indices
+    )
+    return data, column in free_vars(data) and not still

@@ -1,0 +1,133 @@
+"""Elementwise work for several cores: rows, or pieces of one long row, are shared.
+
+    out[i, j] = f(x[i, j], …)    -->  for i in parallel: for j in vectorized: …
+    out[k]    = f(x[k], …)       -->  for c in parallel: for k in vectorized(4096): …
+
+On one core the plain nest of vectors is as good.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Block, statements
+>>> from plica.ir.tensor import buffer, compute
+>>> x = buffer("x", (1 << 20,), f32)
+>>> twice = compute((x,), (1 << 20,), lambda i: x[i] + x[i])
+>>> kernel = elementwise_form(Work(twice), Machine(512, 32, cores=2)).kernel
+>>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
+['each']
+>>> elementwise_form(Work(twice), Machine(512, 32, cores=1)) is None
+True
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.define import define
+from plica.ir.dim import known, polynomial
+from plica.ir.loop import Kernel
+from plica.ir.scalar import (
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Load,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+)
+from plica.ir.stage import Each
+from plica.schedule.default.contraction import Work
+from plica.schedule.default.form import Formed
+from plica.schedule.default.machine import Machine
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import block, fuse, loops, parallel, split, vectorize
+from plica.schedule.site import map_of
+
+SHARED = 1 << 17
+"""Fewer elements than that are not worth waking other cores."""
+
+COSTLY = 8
+"""How many cheap elements one with a function in it is worth."""
+
+SHORTEST = 16
+"""A row of fewer elements is not worth vectors."""
+
+PIECE = 1 << 14
+"""Elements of a piece of a long row, at most."""
+
+LEAST = 1 << 8
+"""A piece of fewer is not worth it."""
+
+EACH = Name("each")
+
+
+def elementwise_form(of: Work, machine: Machine) -> Formed | None:
+    """The kernel of elementwise work worth sharing, None where it is none."""
+    compute = of.compute
+    sizes = [known(size) for size in compute.shape]
+    if machine.cores < 2 or of.value is not None or not compute.axes or not all(sizes):
+        return None
+    nodes = post_order(compute.body)
+    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
+        return None
+    weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
+    if prod([size or 0 for size in sizes]) * weight < SHARED or (sizes[-1] or 0) < SHORTEST:
+        return None
+    if not _is_row(compute.body, compute.axes[-1]):
+        return None
+    if len([size for size in sizes if size != 1]) == 1 and piece_of(sizes[-1] or 0) is None:
+        return None
+    used = {node.name for node in post_order(compute) if isinstance(node, Buffer | ScalarVar)}
+    if EACH in used:
+        return None
+    stage = Each(Buffer(EACH, compute.shape, compute.dtype), compute.axes, compute.body)
+    return Formed(define(stage, inputs=compute.inputs, outputs=(stage.out,)), (), ())
+
+
+def _is_row(body: Scalar, axis: ScalarVar) -> bool:
+    """Whether all that is read is contiguous along an axis, or the same all along it."""
+    for node in post_order(body):
+        if not isinstance(node, Load) or axis not in free_vars(node):
+            continue
+        if any(axis in free_vars(each) for each in node.indices[:-1]):
+            return False
+        for atoms, factor in polynomial(node.indices[-1]).values():
+            if any(axis in free_vars(each) for each in atoms) and (atoms != (axis,) or factor != 1):
+                return False
+    return True
+
+
+def piece_of(length: int) -> int | None:
+    """How long the pieces of a long row are, which they divide."""
+    most = min(PIECE, length // 2)
+    return next((each for each in range(most, LEAST - 1, -1) if length % each == 0), None)
+
+
+def elementwise_schedule(kernel: Kernel) -> Do | None:
+    """The schedule of such a kernel."""
+    blocks = map_of(kernel).blocks
+    if list(blocks) != [EACH]:
+        return None
+    sizes = [known(size) or 0 for size in blocks[EACH].node.extents]
+    rows = prod(sizes[:-1])
+
+    @do
+    def schedule() -> Body:
+        one = yield block("each")
+        every: tuple[Handle, ...] = yield loops(one)
+        *outer, last = every
+        if rows == 1:
+            piece, last = yield split(last, (None, piece_of(sizes[-1]) or sizes[-1]))
+            outer = [*outer, piece]
+        whole = outer[0]
+        if len(outer) > 1:
+            whole = yield fuse(*outer)
+        yield vectorize(last)
+        yield parallel(whole)
+
+    return schedule()

@@ -1,0 +1,200 @@
+"""Estimates: cycles that a contraction takes in each of its forms, from what a machine is like.
+
+    blocked      lanes over outputs; what is stored is scattered where outputs are no neighbours
+    rowed        lanes over a row of the result
+    paneled      lanes over columns of the data, which are copied to where they are read in order
+
+The figures are of use beside one another: whichever form takes the fewest is chosen.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.schedule.default.contraction import Work, contraction
+>>> x, w = buffer("x", (256, 3136), f32), buffer("w", (64, 256), f32)
+>>> conv = compute((x, w), (64, 3136), lambda o, p: reduce(
+...     "sum", (256,), lambda k: x[k, p] * w[o, k]))
+>>> found = contraction(Work(conv))
+>>> machine = Machine(512, 32, (48 * 1024, 2048 * 1024))
+>>> every = [*over_outputs(found, machine), *over_rows(found, machine), *panels(found, machine)]
+>>> min(every, key=lambda each: each.cycles).form
+'paneled'
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Literal
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.ir.dim import known, polynomial
+from plica.ir.scalar import ScalarVar
+from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.form import elements
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.panel import NEAR, has_panels
+from plica.schedule.default.tile import Tile, best_tile, cost
+
+SCATTERED = 1.2
+"""Cycles for each lane of a vector that is stored to places far apart."""
+
+TURNED = 5
+"""Cycles for each vector of a tile that is turned before it is stored."""
+
+COPIED = 0.3
+"""Cycles for each element that is copied to where there is room around it."""
+
+WINDOW = 49
+"""A window whose places are all written out has at most so many."""
+
+NARROW = 4
+"""Vectors of fewer lanes are none."""
+
+PAGE = 4096
+"""Bytes that are one entry of what translates addresses."""
+
+PAGES = 48
+"""How many of these entries are at hand."""
+
+WAYS = 8
+"""Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
+
+MISSED = 12
+"""Cycles where another entry is needed."""
+
+LEAST = 12
+"""Panels are read more often than they are written if there are so many outputs."""
+
+
+@frozen
+class Choice:
+    """A form, its tile and lanes, and what that would take."""
+
+    cycles: float
+    form: Literal["blocked", "rowed", "paneled"]
+    lanes: int
+    tile: Tile
+
+
+def over_outputs(of: Contraction, machine: Machine) -> list[Choice]:
+    """What lanes over outputs would cost."""
+    if not of.lanes:
+        return []
+    lane = of.lanes[-1]
+    if any(lane in each.indices and each.indices.count(lane) > 1 for each in of.loads()):
+        return []
+    lanes = machine.lanes(of.reduced.dtype)
+    while of.sizes[lane] % lanes:
+        lanes //= 2
+    if lanes < NARROW:
+        return []
+    steps = of.sizes[of.pixels[-1]] if of.pixels else 1
+    vectors = of.sizes[lane] // lanes
+    times = _rest(of, [lane, *of.pixels[-1:]])
+    scattered = 1.0 if of.axes[-1] is lane else SCATTERED * lanes
+    if of.pixels and of.axes[-1] is of.pixels[-1] and steps >= NARROW:
+        scattered = TURNED
+    found: list[Choice] = []
+    most = WAYS if of.pixels and _stride(of, of.pixels[-1]) % (PAGE // 2) == 0 else steps
+    for exact in (True, False):
+        tile = best_tile(vectors, steps, machine.registers, exact=exact, most=most)
+        each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
+        each += _tiles(tile, vectors, steps) * _missed(of)
+        room = _room(of, machine) if of.guarded or steps % tile.steps else 0
+        found.append(Choice(each * times + room, "blocked", lanes, tile))
+    return found
+
+
+def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
+    """What lanes over a row of the result would cost."""
+    if not of.axes:
+        return []
+    row = of.axes[-1]
+    if row in of.lanes or of.sizes[row] < NARROW or row not in of.pixels:
+        return []
+    lanes = machine.lanes(of.reduced.dtype)
+    while lanes > NARROW and -(-of.sizes[row] // lanes) == -(-of.sizes[row] // (lanes // 2)):
+        lanes //= 2
+    vectors = -(-of.sizes[row] // lanes)
+    steps = of.sizes[of.lanes[-1]] if of.lanes else 1
+    if not of.lanes:
+        if of.depth > WINDOW:
+            return []
+        tile = Tile(1, 1)
+    else:
+        tile = best_tile(vectors, steps, machine.registers, exact=True)
+    # Neighbours of a window are no whole lines of a cache.
+    apart = 1.3 if of.depth > of.sizes[of.terms[0]] else 1
+    each = cost(tile, vectors, steps) * of.depth * apart + vectors * steps
+    each += _tiles(tile, vectors, steps) * _missed(of)
+    strided = _stride(of, row) > of.data.buffer.dtype.bytes
+    room = _room(of, machine) if of.guarded or strided or of.sizes[row] % lanes else 0
+    whole = each * _rest(of, [row, *of.lanes[-1:]]) + room
+    return [Choice(whole, "rowed", lanes, tile)]
+
+
+def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[Choice]:
+    """What panels of columns would cost; `sampled` data is copied once more."""
+    if not has_panels(of) or of.sizes[of.lanes[-1]] < LEAST:
+        return []
+    row, output = of.axes[-1], of.lanes[-1]
+    lanes = machine.lanes(of.reduced.dtype)
+    if lanes < NARROW:
+        return []
+    vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
+    times = _rest(of, [row, output])
+    copied = prod(of.sizes[a] for a in (*of.axes, *of.terms) if a in free_vars(of.data))
+    copying = copied * _copying(of, machine) * (2 if sampled else 1)
+    found = []
+    for wide in range(1, 5):
+        if of.depth * wide * lanes * of.reduced.dtype.bytes > NEAR:
+            break
+        tile = best_tile(wide, outputs, machine.registers, exact=True)
+        if tile.vectors == wide:
+            each = cost(tile, vectors, outputs) * of.depth + vectors * outputs
+            found.append(Choice(each * times + copying, "paneled", lanes, tile))
+    return found
+
+
+def _tiles(tile: Tile, vectors: int, steps: int) -> int:
+    return -(-vectors // tile.vectors) * -(-steps // tile.steps)
+
+
+def _missed(of: Contraction) -> float:
+    """Cycles for one tile in which addresses of the data are looked up."""
+    apart, step = 1, of.data.buffer.dtype.bytes
+    found = 0.0
+    for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
+        count = prod(of.sizes[each] for each in of.terms if each in free_vars(place))
+        pages = count * min(1.0, step * apart / PAGE)
+        if pages > PAGES:
+            found += MISSED * pages
+        apart *= known(size) or 1
+    return found
+
+
+def _stride(of: Contraction, row: ScalarVar) -> int:
+    """How many bytes apart the data of neighbours along an axis is."""
+    found, apart = 0, of.data.buffer.dtype.bytes
+    for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
+        for atoms, factor in polynomial(place).values():
+            if atoms == (row,):
+                found += factor * apart
+        apart *= known(size) or 1
+    return found
+
+
+def _room(of: Contraction, machine: Machine) -> float:
+    """What copying the data costs."""
+    return elements(of.data.buffer) * _copying(of, machine)
+
+
+def _copying(of: Contraction, machine: Machine) -> float:
+    """What copying an element of the data costs."""
+    near = elements(of.data.buffer) * of.reduced.dtype.bytes <= machine.cache(2)
+    return COPIED if near else 3 * COPIED
+
+
+def _rest(of: Contraction, taken: list[ScalarVar]) -> int:
+    """How many times the tiles of some axes are gone through."""
+    return prod([of.sizes[axis] for axis in of.axes if axis not in taken])

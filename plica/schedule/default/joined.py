@@ -1,0 +1,145 @@
+"""Joined tensors: each part is copied by loops of its own.
+
+    out[c, i, j] = x[c, i, j] if c < 8 else y[c - 8, i, j] if c < 24 else z[c - 24, i, j]
+      -->  for c in range(8):  for i, j: out[c, i, j]      = x[c, i, j]
+           for c in range(16): for i, j: out[c + 8, i, j]  = y[c, i, j]
+           for c in range(8):  for i, j: out[c + 24, i, j] = z[c, i, j]
+
+So no element asks where it comes from, and rows are vectors.  A row shorter than a vector is one
+vector of which some lanes take no part.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.scalar import Lt, Select
+>>> from plica.ir.tensor import buffer, compute
+>>> x, y = buffer("x", (8, 40, 40), f32), buffer("y", (16, 40, 40), f32)
+>>> both = compute((x, y), (24, 40, 40), lambda c, i, j: Select(
+...     Lt(c, index(8)), x[c, i, j], y[c - 8, i, j]))
+>>> parts_of(both)
+(0, (8, 16))
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
+from plica.ir.define import define
+from plica.ir.dim import known, polynomial
+from plica.ir.dtype import f32, f64
+from plica.ir.loop import Block, Kernel, Store
+from plica.ir.scalar import Buffer, Le, Lit, Load, Lt, Reduce, Scalar, Select, dtype_of, index
+from plica.ir.stage import Each
+from plica.ir.tensor import Compute
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.default.contraction import Work
+from plica.schedule.default.form import Formed
+from plica.schedule.default.machine import Machine
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import block, loop_partition, loops, parallel, split, vectorize
+from plica.schedule.site import map_of
+
+__all__ = ["index", "joined_form", "joined_schedule", "parts_of"]
+
+FEWEST = 4096
+"""Fewer elements than that are not worth a schedule."""
+
+SHARED = 1 << 17
+"""Fewer elements than that are not worth waking other cores."""
+
+MOST = 16
+"""So many parts have loops of their own, at most."""
+
+MASKED = 256
+"""Vectors of so many bits, and longer ones, can be read and written in part."""
+
+
+def parts_of(of: Compute) -> tuple[int, tuple[int, ...]] | None:
+    """The axis along which tensors are joined, and the lengths of the parts."""
+    if any(isinstance(node, Reduce) for node in post_order(of.body)):
+        return None
+    return _parts(of.body, of.axes, of.shape)
+
+
+def _parts(
+    body: Scalar, axes: tuple[Scalar, ...], shape: tuple[Scalar, ...]
+) -> tuple[int, tuple[int, ...]] | None:
+    cuts: dict[int, set[int]] = {}
+    for node in post_order(body):
+        for each in conjuncts(node.condition) if isinstance(node, Select) else ():
+            match each:
+                case Lt(left, Lit(int() as place)) if left in axes:
+                    cuts.setdefault(axes.index(left), set()).add(place)
+                case Le(Lit(int() as place), right) if right in axes:
+                    cuts.setdefault(axes.index(right), set()).add(place)
+    if len(cuts) != 1:
+        return None
+    ((at, places),) = cuts.items()
+    size = known(shape[at]) or 0
+    inner = sorted(each for each in places if 0 < each < size)
+    if at == len(axes) - 1 or not 1 <= len(inner) < MOST:
+        return None
+    return at, tuple([b - a for a, b in pairwise((0, *inner, size))])
+
+
+def joined_form(of: Work, machine: Machine) -> Formed | None:
+    """The kernel of tensors that are joined, None where the work is something else."""
+    compute = of.compute
+    sizes = [known(size) for size in compute.shape]
+    if of.value is not None or not all(sizes) or prod(each or 0 for each in sizes) < FEWEST:
+        return None
+    if dtype_of(compute.body) not in (f32, f64) or parts_of(compute) is None:
+        return None
+    row = compute.axes[-1]
+    for node in post_order(compute.body):
+        if isinstance(node, Load) and not _is_row(node, row):
+            return None
+    used = {each.name for each in compute.inputs} | {each.name for each in compute.axes}
+    out = Buffer(fresh(Name("joined_rows"), used), compute.shape, dtype_of(compute.body))
+    kernel = define(Each(out, compute.axes, compute.body), inputs=compute.inputs, outputs=(out,))
+    return Formed(kernel, (), ())
+
+
+def _is_row(of: Load, row: Scalar) -> bool:
+    """Whether neighbours in a row of the result are neighbours in what is read, or one element."""
+    if any(row in free_vars(place) for place in of.indices[:-1]):
+        return False
+    if not of.indices or row not in free_vars(of.indices[-1]):
+        return True
+    factors = [f for atoms, f in polynomial(of.indices[-1]).values() if row in atoms]
+    return factors == [1]
+
+
+def joined_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel."""
+    site = map_of(kernel).blocks.get(Name("joined_rows"))
+    if site is None:
+        return None
+    of: Block = site.node
+    found = _parts(of.body.value, of.vars, of.extents) if isinstance(of.body, Store) else None
+    if found is None:
+        return None
+    at, lengths = found
+    sizes = [known(each) or 0 for each in of.extents]
+    most = machine.lanes(kernel.params[-1].dtype)
+    lanes = 1 << (sizes[-1] - 1).bit_length()
+    short = sizes[-1] < most and lanes != sizes[-1] and machine.vector >= MASKED
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+
+    @do
+    def schedule() -> Body:
+        rows = yield block("joined_rows")
+        every: tuple[Handle, ...] = yield loops(rows)
+        row = every[-1]
+        if short:
+            _, row = yield split(row, (None, lanes))
+        yield vectorize(row)
+        parts = yield loop_partition(every[at], lengths)
+        for each in parts if shares and prod(sizes[:at]) == 1 else ():
+            yield parallel(each)
+
+    return schedule()

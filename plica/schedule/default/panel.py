@@ -1,0 +1,298 @@
+"""Panels: a contraction whose data is copied, columns at a time, to where it is read in order.
+
+    for groups of columns:
+        panel[t, k, q] = data[k, (group + t) * tile + q]       near, line after line
+        for tiles of columns, tiles of outputs:
+            sum[tile] = 0                                      registers
+            for k: sum[tile] += panel[t, k] * weight[k]        vectors x single elements
+            out[tile] = f(sum[tile])                           whole vectors, as they lie in memory
+
+Rows of wide data lie pages apart, so that reading a few columns of each waits for memory; a panel
+is read many times and waits once.  Lanes are neighbours of the result, so nothing is turned.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.schedule.default.contraction import Work, contraction
+>>> x, w = buffer("x", (8, 64), f32), buffer("w", (16, 8), f32)
+>>> dense = compute((x, w), (16, 64), lambda o, p: reduce("sum", (8,), lambda k: x[k, p] * w[o, k]))
+>>> form = paneled(contraction(Work(dense)), Panel(Tile(2, 8), 16), constant=True)
+>>> [[known(size) for size in each.shape] for each in form.kernel.params]
+[[8, 64], [2, 8, 8], [16, 64]]
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.define import define
+from plica.ir.dim import known
+from plica.ir.loop import Block, Kernel, Stmt, Store
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    Load,
+    Lt,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.stage import Each
+from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.form import Formed, Names, elements, packed, packer, summed
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.sample import row_length
+from plica.schedule.default.tile import Tile
+from plica.schedule.do import Block as Do
+from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.site import map_of
+
+
+@frozen
+class Panel:
+    """A tile of sums, the lanes of a vector, and how many tiles of columns are copied at once."""
+
+    tile: Tile
+    lanes: int
+    group: int = 1
+    weights: int = 0
+    """How many bytes all weights have."""
+
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return self.tile.vectors * self.lanes
+
+
+def has_panels(of: Contraction) -> bool:
+    """Whether the last axis is that of the columns of the data, and there are outputs to tile."""
+    if of.weight is None or of.guarded or not of.axes or not of.lanes:
+        return False
+    row = of.axes[-1]
+    places = of.data.indices
+    return (
+        row in of.pixels
+        and places[-1] is row
+        and all(row not in free_vars(each) for each in places[:-1])
+        and of.sizes[row] == known(of.data.buffer.shape[-1])
+    )
+
+
+def paneled(of: Contraction, panel: Panel, constant: bool, before: tuple[Each, ...] = ()) -> Formed:
+    """The kernel: blocks `panel`, `packed` where the weight is not known yet, `sum` and `out`.
+
+    Stages `before` make the data, where it is no input.
+    """
+    names = Names(of)
+    row, output = of.axes[-1], of.lanes[-1]
+    width, steps = panel.columns, panel.tile.steps
+    count = -(-of.sizes[row] // width) * width
+    sizes = {**of.sizes, row: count, output: -(-of.sizes[output] // steps) * steps}
+    copy, data = _panel(of, sizes, width, names)
+    assert of.weight is not None
+    outer, inner = names.var("b"), names.var("s")
+    name = of.weight.buffer.name if constant else names.name("packed")
+    packing, there = packed(of, output, (outer, inner), steps, name)
+    weight = substitute(there, {outer: output // steps, inner: output % steps})
+    assert isinstance(weight, Load)
+    stages = [*before]
+    views: dict[Buffer, Buffer] = {}
+    if constant:
+        views[of.weight.buffer] = weight.buffer
+    else:
+        stages.append(packer(of.weight, output, (outer, inner), steps, there))
+    apart = [a for a in of.axes if a is not row and a is not output]
+    axes = (*apart, output, row)
+    total = summed(of, axes, sizes, data, weight, names)
+
+    def read(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer is of.reduced:
+            return Load(total.out, axes)
+        return node
+
+    value = map_bottom_up(read, of.value)
+    assert isinstance(value, Scalar)
+    shape = tuple([index(of.sizes[each]) for each in of.axes])
+    out = Buffer(names.name("out"), shape, dtype_of(value))
+    scratch = tuple([each.out for each in stages])
+    inputs = [views.get(each, each) for each in of.inputs]
+    stages += [copy, total, Each(out, of.axes, value)]
+    kernel = define(*stages, inputs=inputs, outputs=(*scratch, out))
+    return Formed(kernel, (packing,) if constant else (), scratch)
+
+
+def _panel(
+    of: Contraction, sizes: dict[ScalarVar, int], width: int, names: Names
+) -> tuple[Each, Load]:
+    """The stage that copies columns, and what is read of it."""
+    row = of.axes[-1]
+    mine = free_vars(of.data)
+    around = [a for a in of.axes if a in mine and a is not row]
+    terms = [each for each in of.terms if each in mine]
+    tile, column = names.var("t"), names.var("q")
+    place = tile * width + column
+    value: Scalar = _at(of.data, row, place)
+    if sizes[row] > of.sizes[row]:
+        value = Select(Lt(place, index(of.sizes[row])), value, of.fill)
+    own = {each: names.var("a") for each in (*around, *terms)}
+    value = _renamed(value, own)
+    shape = [*[sizes[a] for a in around], sizes[row] // width, *[sizes[a] for a in terms], width]
+    room = Buffer(names.name("panel"), tuple([index(n) for n in shape]), of.data.buffer.dtype)
+    axes = (*[own[a] for a in around], tile, *[own[a] for a in terms], column)
+    return Each(room, axes, value), Load(room, (*around, row // width, *terms, row % width))
+
+
+def _at(of: Load, var: ScalarVar, place: Scalar) -> Scalar:
+    found = substitute(of, {var: place})
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
+    found = substitute(of, dict(names))
+    assert isinstance(found, Scalar)
+    return found
+
+
+def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
+    """The schedule: while weights are near, all tiles of outputs go over a panel, then the next."""
+    blocks = map_of(kernel).blocks
+    shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
+    streams = panel.weights <= machine.cache(2) // 2
+
+    def schedule() -> Body:
+        total = yield block("sum")
+        last = yield block("out")
+        copy = yield block("panel")
+        every: tuple[Handle, ...] = yield loops(total)
+        spatial = sum(kind == "spatial" for kind in blocks[Name("sum")].node.kinds)
+        *around, output, row = every[:spatial]
+        terms = list(every[spatial:])
+        tiles, step = yield split(output, (None, panel.tile.steps))
+        group, column, vector, lane = yield split(
+            row, (None, panel.group, panel.tile.vectors, panel.lanes)
+        )
+        first = [column, tiles] if streams else [tiles, column]
+        order = [*around, group, *first]
+        yield reorder(*order, *terms, step, vector, lane)
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, order[-1])
+        yield compute_at(copy, group)
+        start = yield decompose_reduction(total, terms[0])
+        for each in (step, vector):
+            yield unroll(each)
+        yield vectorize(lane)
+        extents = _extents(blocks[Name("sum")].node)[spatial:]
+        yield from written_out(extents, panel.tile, terms)
+        begun: tuple[Handle, ...] = yield loops(start)
+        for each in begun[len(order) : -1]:
+            yield unroll(each)
+        yield vectorize(begun[-1])
+        yield from _finished(panel, last, len(order))
+        yield from _copied(copy, len(around) + 1)
+        for name in ("sampled", "packed"):
+            if Name(name) in blocks:
+                yield from _made_ready(name, blocks[Name(name)].node.body, shares=shares)
+        if shares:
+            yield from shared([*around, group])
+
+    return do(schedule)()
+
+
+def _extents(of: Block) -> list[int]:
+    return [known(each) or 1 for each in of.extents]
+
+
+def _finished(panel: Panel, last: Handle, outside: int) -> Body:
+    every: tuple[Handle, ...] = yield loops(last)
+    *steps, row = every[outside:]
+    vector, lane = yield split(row, (None, panel.lanes))
+    for each in (*steps, vector):
+        yield unroll(each)
+    yield vectorize(lane)
+
+
+def _made_ready(name: str, body: Stmt, *, shares: bool) -> Body:
+    """What is copied as a whole before all else."""
+    copy = yield block(name)
+    every: tuple[Handle, ...] = yield loops(copy)
+    *lines, column = every
+    length = row_length(body.value) if isinstance(body, Store) else None
+    if length is not None:
+        row, column = yield split(column, (None, length))
+        lines.append(row)
+    yield vectorize(column)
+    if shares and lines:
+        yield from shared(lines[:1])
+
+
+def _copied(copy: Handle, outside: int) -> Body:
+    """Columns of a row are copied together, then those of the next."""
+    every: tuple[Handle, ...] = yield loops(copy)
+    tile, *terms, column = every[outside:]
+    if terms:
+        yield reorder(*terms, tile)
+    yield vectorize(column)
+
+
+NEAR = 128 * 1024
+"""Bytes of the panels that are copied at once, at most."""
+
+WIDE = 256
+"""Columns that are copied at once, at most: by then rows are read as fast as they can be."""
+
+
+EACH = 4
+"""Groups for each core, at least, so that all of them end at about the same time."""
+
+
+def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
+    """How many of so many tiles, each with a panel of so many bytes, are copied at once."""
+    most = max(1, min(NEAR // panel, WIDE // width))
+    if cores > 1:
+        most = max(1, min(most, tiles // (EACH * cores)))
+    return max(each for each in range(1, most + 1) if tiles % each == 0)
+
+
+def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
+    """What the panels of a kernel are like, None where it has none."""
+    blocks = map_of(kernel).blocks
+    if Name("panel") not in blocks or Name("sum") not in blocks:
+        return None
+    store, total = blocks[Name("panel")].node, blocks[Name("sum")].node.body
+    if not isinstance(store.body, Store) or not isinstance(total, Store):
+        return None
+    match total.value:
+        case Add(_, Mul(Load(), Load(weight))):
+            steps = known(weight.shape[-1]) or 1
+        case _:
+            return None
+    shape = [known(size) or 1 for size in store.body.buffer.shape]
+    terms = sum(kind == "reduce" for kind in blocks[Name("sum")].node.kinds)
+    lanes = machine.lanes(weight.dtype)
+    width, tiles = shape[-1], shape[-2 - terms]
+    bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
+    room = weight.dtype.bytes * elements(weight)
+    return Panel(Tile(width // lanes, steps), lanes, group_of(tiles, bytes_, width, machine.cores), room)

@@ -1,0 +1,65 @@
+"""Samples: data of which every few columns are read, copied so that all of its copy is read.
+
+    x[c, 2 * i, 2 * j] * w[o, c]  -->  sampled[c, p] = x[c, 2 * (p // W), 2 * (p % W)]
+                                       sampled[c, p] * w[o, c]
+
+Then the last two axes are one, as they are where every column is read (`contraction.merged`).
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.schedule.default.contraction import Work, contraction
+>>> x, w = buffer("x", (8, 10, 12), f32), buffer("w", (4, 8), f32)
+>>> halved = compute((x, w), (4, 5, 6), lambda o, i, j: reduce(
+...     "sum", (8,), lambda c: x[c, i * 2, j * 2] * w[o, c]))
+>>> stage, found = sampled(contraction(Work(halved)))
+>>> [known(size) for size in stage.out.shape], [found.sizes[each] for each in found.axes]
+([8, 30], [4, 30])
+>>> row_length(stage.value)
+6
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from attrs import evolve
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.ir.dim import known
+from plica.ir.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
+from plica.ir.stage import Each
+from plica.schedule.default.contraction import Contraction, merged
+from plica.schedule.default.form import Names, elements
+
+
+def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
+    """The stage that copies, and what is left; None where elements would be copied twice."""
+    if of.weight is None or of.guarded or len(of.axes) < 2:
+        return None
+    i, j = of.axes[-2:]
+    mine = free_vars(of.data)
+    around = [each for each in (*of.axes[:-2], *of.terms) if each in mine]
+    sizes = [of.sizes[each] for each in (*around, i, j)]
+    if j not in of.pixels or prod(sizes) > elements(of.data.buffer):
+        return None
+    names = Names(of)
+    shape = tuple([index(size) for size in sizes])
+    room = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
+    found = merged(evolve(of, data=Load(room, (*around, i, j))))
+    if found is None:
+        return None
+    own = {each: names.var("a") for each in around}
+    column = names.var("q")
+    width = of.sizes[j]
+    value = substitute(of.data, {**own, i: column // width, j: column % width})
+    assert isinstance(value, Scalar)
+    return Each(found.data.buffer, (*own.values(), column), value), found
+
+
+def row_length(of: Scalar) -> int | None:
+    """How long the rows are which a value of a sample counts its columns in."""
+    for node in post_order(of):
+        if isinstance(node, FloorDiv) and isinstance(node.right, Lit):
+            return known(node.right)
+    return None

@@ -1,0 +1,215 @@
+"""Transposes: a square of elements at a time, turned in registers.
+
+    out[…, i, …, j] = f(x[…, j, …, i])
+
+Neighbours of the result are far apart in what is read.  A square of 16 x 16 is read along its rows,
+turned in two steps that each pick every fourth element of four vectors, and stored along the rows
+of the result; what is left at the ends goes element by element.
+
+    tile[16 r + c]                     <-  x[…, j + r, …, i + c]
+    half[64 c0 + 16 r1 + l]            <-  tile[64 r1 + c0 + 4 l]
+    out[…, i + 4 c1 + c0, …, j + l]    <-  half[64 c0 + c1 + 4 l]
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute
+>>> x = buffer("x", (32, 40), f32)
+>>> turn = compute((x,), (40, 32), lambda i, j: x[j, i])
+>>> is_turned(turned(Work(turn), Machine(512, 32)).kernel)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.dtype import i64
+from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store, statements
+from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.tensor import Compute
+from plica.schedule.default.contraction import Work
+from plica.schedule.default.form import Formed
+from plica.schedule.default.machine import Machine
+
+SIDE = 16
+"""Rows and columns of a square: four times four."""
+
+STEP = 4
+
+SHARED = 1 << 16
+"""Fewer elements than that are not worth waking other cores."""
+
+HELD = Name("half_turned")
+"""The buffer by which such a kernel is known."""
+
+
+def turned(of: Work, machine: Machine) -> Formed | None:
+    """The kernel of a transpose, None where the work is none."""
+    compute = of.compute
+    if of.value is not None or len(compute.axes) < 2 or any(not known(s) for s in compute.shape):
+        return None
+    if any(isinstance(node, Reduce) for node in post_order(compute.body)):
+        return None
+    sizes = {a: known(s) or 0 for a, s in zip(compute.axes, compute.shape, strict=True)}
+    load = _turned_load(compute, sizes)
+    if load is None or load.buffer.dtype.bytes > 4:
+        return None
+    return Formed(_Turning(compute, load, sizes).kernel(machine.cores > 1), (), ())
+
+
+def is_turned(kernel: Kernel) -> bool:
+    """Whether a kernel has this form, loops and all."""
+    held = [each.buffer.name for each in statements(kernel.body) if isinstance(each, Alloc)]
+    return HELD in held
+
+
+def _turned_load(of: Compute, sizes: Mapping[ScalarVar, int]) -> Load | None:
+    """The one load along another axis than the last; all others are along the last, or still."""
+    last = of.axes[-1]
+    if sizes[last] < SIDE:
+        return None
+    found: Load | None = None
+    for node in post_order(of.body):
+        if not isinstance(node, Load) or last not in free_vars(node):
+            continue
+        if node.indices[-1] is last and all(last not in free_vars(e) for e in node.indices[:-1]):
+            continue
+        if found is not None or not _is_plain(node, sizes) or node.indices[-1] is last:
+            return None
+        found = node
+    if found is None or not isinstance(found.indices[-1], ScalarVar):
+        return None
+    return found if sizes.get(found.indices[-1], 0) >= SIDE else None
+
+
+def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
+    """Whether each index is an axis of its own, or the only one there is."""
+    axes = [each for each in of.indices if isinstance(each, ScalarVar)]
+    if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
+        return False
+    return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
+
+
+class _Turning:
+    """The kernel under construction."""
+
+    def __init__(self, of: Compute, load: Load, sizes: Mapping[ScalarVar, int]) -> None:
+        self.of, self.load, self.sizes = of, load, sizes
+        self.used = {n.name for n in post_order(of) if isinstance(n, ScalarVar | Buffer)} | {HELD}
+        self.out = Buffer(self.name("out"), of.shape, of.dtype)
+        square = (index(SIDE * SIDE),)
+        self.tile = Buffer(self.name("tile"), square, load.buffer.dtype)
+        self.half = Buffer(HELD, square, load.buffer.dtype)
+        inner = load.indices[-1]
+        assert isinstance(inner, ScalarVar)
+        self.i, self.j = inner, of.axes[-1]
+
+    def name(self, like: str) -> Name:
+        found = fresh(Name(like), self.used)
+        self.used.add(found)
+        return found
+
+    def var(self, like: str) -> ScalarVar:
+        return ScalarVar(self.name(like), i64)
+
+    def kernel(self, shares: bool) -> Kernel:
+        """All squares, then the rows and columns that fill none."""
+        i, j, sizes = self.i, self.j, self.sizes
+        whole_i, whole_j = (sizes[each] // SIDE * SIDE for each in (i, j))
+        parts: list[Stmt] = [self.squares(whole_i // SIDE, whole_j // SIDE)]
+        if whole_j < sizes[j]:
+            parts.append(self.rest({i: (0, whole_i), j: (whole_j, sizes[j])}))
+        if whole_i < sizes[i]:
+            parts.append(self.rest({i: (whole_i, sizes[i]), j: (0, sizes[j])}))
+        body: Stmt = parts[0] if len(parts) == 1 else Seq(tuple(parts))
+        outer = [each for each in self.of.axes if each not in (i, j)]
+        count = 1
+        for each in self.of.axes:
+            count *= sizes[each]
+        shares = shares and count >= SHARED
+        for number, each in reversed(list(enumerate(outer))):
+            kind: LoopKind = "parallel" if shares and number == 0 and sizes[each] > 1 else "serial"
+            body = For(each, index(sizes[each]), kind, body)
+        if shares and not any(sizes[each] > 1 for each in outer):
+            body = _shared(body)
+        return Kernel((), (*self.of.inputs, self.out), len(self.of.inputs), body)
+
+    def squares(self, rows: int, columns: int) -> Stmt:
+        a, b = self.var("a"), self.var("b")
+        r, c, r1, c0, c1, c2 = (self.var(each) for each in ("r", "c", "r", "c", "c", "c"))
+        l1, l2 = self.var("l"), self.var("l")
+        i, j, tile, half = self.i, self.j, self.tile, self.half
+        read = self.at(self.load, a * SIDE + c, b * SIDE + r)
+        first = _nest([(r, SIDE)], c, Store(tile, (r * SIDE + c,), read))
+        square, quarter = SIDE * STEP, SIDE
+        second = _nest(
+            [(r1, STEP), (c0, STEP)],
+            l1,
+            Store(
+                half,
+                (c0 * square + r1 * quarter + l1,),
+                Load(tile, (r1 * square + c0 + l1 * STEP,)),
+            ),
+        )
+        load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
+        body = map_bottom_up(lambda node: picked if node is load else node, self.of.body)
+        assert isinstance(body, Scalar)
+        value = self.at(body, a * SIDE + c1 * STEP + c2, b * SIDE + l2)
+        moved = {i: a * SIDE + c1 * STEP + c2, j: b * SIDE + l2}
+        places = tuple([moved.get(each, each) for each in self.of.axes])
+        third = _nest([(c1, STEP), (c2, STEP)], l2, Store(self.out, places, value))
+        inside: Stmt = Alloc(tile, Alloc(half, Seq((first, second, third))))
+        # Squares of squares: a line of memory that ends in the next square is still near then.
+        many_a, many_b = (_together(each) for each in (rows, columns))
+        a0, a1, b0, b1 = (self.var(each) for each in "aabb")
+        cut: dict[Term, Term] = {a: a0 * many_a + a1, b: b0 * many_b + b1}
+        near: Stmt = substitute(inside, cut)  # type: ignore[assignment]  # statements stay such
+        counts = (rows // many_a, columns // many_b, many_a, many_b)
+        for var, count in reversed(list(zip((a0, b0, a1, b1), counts, strict=True))):
+            near = For(var, index(count), "serial", near)
+        return near
+
+    def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
+        found = substitute(of, {self.i: i, self.j: j})
+        assert isinstance(found, Scalar)
+        return found
+
+    def rest(self, spans: Mapping[ScalarVar, tuple[int, int]]) -> Stmt:
+        """Elements one by one."""
+        own = {each: self.var("e") for each in spans}
+        moved = {each: own[each] + start for each, (start, _) in spans.items()}
+        value = substitute(self.of.body, dict(moved))
+        assert isinstance(value, Scalar)
+        places = tuple([moved.get(each, each) for each in self.of.axes])
+        body: Stmt = Store(self.out, places, value)
+        for each, (start, end) in spans.items():
+            body = For(own[each], index(end - start), "serial", body)
+        return body
+
+
+def _together(count: int) -> int:
+    """How many squares in a row go together."""
+    return next(each for each in (8, 4, 2, 1) if count % each == 0)
+
+
+def _nest(around: Sequence[tuple[ScalarVar, int]], lane: ScalarVar, body: Stmt) -> Stmt:
+    """A vector, and loops around it that are written out."""
+    body = For(lane, index(SIDE), "vectorized", body)
+    for var, count in reversed(around):
+        body = For(var, index(count), "unrolled", body)
+    return body
+
+
+def _shared(of: Stmt) -> Stmt:
+    """The first loop of a statement, or of each part of it, for all cores."""
+    match of:
+        case Seq(stmts):
+            return Seq(tuple([_shared(each) for each in stmts]))
+        case For(var, extent, "serial", body):
+            return For(var, extent, "parallel", body)
+        case _:
+            return of

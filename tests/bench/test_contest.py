@@ -1,0 +1,63 @@
+"""Contests: every system in its own process, and those that cannot take part are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from plica.bench import How, compete
+from plica.bench.peer import PEERS, Peer
+from plica.frontend.zoo.export import to_onnx
+from tests.frontend.zoo.small import SMALL, input_of
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(to_onnx(SMALL["mlp"]()), tmp_path / "mlp.onnx")
+    return tmp_path / "mlp.onnx"
+
+
+def test_two_systems_take_turns(model: Path) -> None:
+    said: list[str] = []
+    found = compete(
+        model,
+        [input_of(SMALL["mlp"]())],
+        ["onnxruntime"],
+        how=How(threads=1, contract="fused"),
+        rounds=2,
+        seconds=0.0,
+        progress=said.append,
+    )
+    assert [each.name for each in found.entries] == ["plica", "onnxruntime"]
+    assert not found.missing
+    assert all(len(each.times) == 2 for each in found.entries)
+    ours = found.find("plica")
+    assert ours is not None
+    assert ours.difference < 1e-5
+    assert found.best is found.find("onnxruntime")
+    assert said[-1] == "onnxruntime: round 2 of 2"
+
+
+def test_a_system_that_is_not_installed_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PEERS, "torch", Peer("no_such_package", PEERS["torch"].prepare))
+    found = compete(model, [input_of(SMALL["mlp"]())], ["torch"], rounds=1, seconds=0.0)
+    assert [each.name for each in found.entries] == ["plica"]
+    (absent,) = found.missing
+    assert (absent.name, absent.reason) == (
+        "torch",
+        "The package no_such_package is not installed.",
+    )
+    assert found.best is None
+
+
+def test_a_system_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"this is no model")
+    found = compete(broken, [], ["onnxruntime"], rounds=1, seconds=0.0)
+    assert not found.entries
+    assert [each.name for each in found.missing] == ["plica", "onnxruntime"]
+    assert all(each.reason for each in found.missing)

@@ -1,0 +1,75 @@
+"""Access: lanes a few elements apart come from whole vectors, and nothing outside is touched."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.llvm.kernel import emit
+from plica.ir.dtype import DType, f32, f64, i32
+from plica.ir.loop import For, Kernel, Store
+from plica.ir.run import run_kernel
+from plica.ir.scalar import And, Le, Lit, Lt, Scalar, Select, index
+from plica.ir.tensor import axis, buffer
+from tests.codegen.native import assert_same, native_kernel
+
+FEW = settings(max_examples=max(8, settings().max_examples // 2))
+
+
+def windows(  # noqa: PLR0917  # a window is these things
+    count: int, lanes: int, step: int, start: int, fill: float, of: DType, *, guarded: bool = True
+) -> Kernel:
+    """y[j] = x[j * step + start] where that is inside, else a number."""
+    x, y, j = buffer("x", (count,), of), buffer("y", (lanes,), of), axis("j")
+    place = j * step + start
+    inside = And(Le(index(0), place), Lt(place, index(count)))
+    value: Scalar = Select(inside, x[place], Lit(fill, of)) if guarded else x[place]
+    return Kernel((), (x, y), 1, For(j, index(lanes), "vectorized", Store(y, (j,), value)))
+
+
+@FEW
+@given(
+    st.integers(1, 40), st.sampled_from((2, 4, 8, 16)), st.sampled_from((-3, -2, -1, 1, 2, 3, 4)),
+    st.integers(-20, 60), st.sampled_from((0, 3)), st.sampled_from((f32, f64, i32)),
+)  # fmt: skip
+def test_guarded_lanes_read_what_is_inside(  # noqa: PLR0917  # as above
+    count: int, lanes: int, step: int, start: int, fill: float, of: DType
+) -> None:
+    kernel = windows(count, lanes, step, start, fill, of)
+    values = np.arange(1, count + 1).astype(of.numpy)
+    code, (found,) = native_kernel(kernel, [values])
+    assert code == 0
+    assert_same(found, run_kernel(kernel, [values])[0])
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_vectors_end_with_the_last_lane(step: int) -> None:
+    """No element behind the last that is wanted is read: the buffer ends there."""
+    kernel = windows(step * 7 + 1, 8, step, 0, 0, f32, guarded=False)
+    text = "\n".join(emit(kernel, "k").lines)
+    assert "load <8 x float>" in text
+    places = [int(each) for each in re.findall(r"getelementptr \S+, ptr %b0, i64 (\d+)", text)]
+    assert max(places) + 8 == step * 7 + 1
+    values = np.arange(step * 7 + 1, dtype=np.float32)
+    assert_same(native_kernel(kernel, [values])[1][0], run_kernel(kernel, [values])[0])
+
+
+def test_a_guard_that_says_inside_is_no_choice() -> None:
+    """What is not read is 0 already; any other number has to be chosen."""
+    zero, other = (windows(20, 8, 2, -3, fill, f32) for fill in (0, 3))
+    texts = ["\n".join(emit(each, "k").lines) for each in (zero, other)]
+    assert ["select" in text for text in texts] == [False, True]
+    assert all("masked.load" in text and "gather" not in text for text in texts)
+
+
+def test_a_guard_that_says_more_is_a_choice() -> None:
+    x, y, j = buffer("x", (20,), f32), buffer("y", (8,), f32), axis("j")
+    inside = And(Le(index(0), j - 3), Lt(j, index(6)))
+    store = Store(y, (j,), Select(inside, x[j - 3], Lit(0, f32)))
+    kernel = Kernel((), (x, y), 1, For(j, index(8), "vectorized", store))
+    values = np.arange(1, 21, dtype=np.float32)
+    assert native_kernel(kernel, [values])[1][0].tolist() == [0, 0, 0, 1, 2, 3, 0, 0]

@@ -1,0 +1,55 @@
+"""Partition: a loop that asks for it is cut where choices between values begin to be, or cease."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.codegen.lower.partition import partition
+from plica.codegen.lower.tidy import tidy
+from plica.core.fold import post_order
+from plica.ir.dtype import i32
+from plica.ir.loop import For, Kernel, statements
+from plica.ir.scalar import Select
+from plica.ir.show import show_kernel
+from tests.codegen.lower.kernels import assert_same, read
+from tests.conftest import Golden
+
+WINDOWS = """
+def windows(x: Buffer[({size},), i32], y: Buffer[({count}, 4), i32]):
+    for i in range({count}{note}):
+        for j in vectorized(4):
+            y[i, j] = x[{at}] if 0 <= {at} and {at} < {size} else 7
+"""
+
+
+def windows(size: int, count: int, before: int, *, asks: bool = True) -> Kernel:
+    """Elements of a row that begins before the data and ends behind it."""
+    note = ", cut_choices=True" if asks else ""
+    at = f"i * 4 + j - {before}"
+    return read(WINDOWS.format(size=size, count=count, at=at, note=note))
+
+
+def choices(kernel: Kernel) -> int:
+    return sum(isinstance(node, Select) for node in post_order(kernel.body))
+
+
+@given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 9))
+def test_it_means_the_same(size: int, count: int, before: int) -> None:
+    kernel = windows(size, count, before)
+    assert kernel.params[0].dtype is i32
+    assert_same(kernel, partition(kernel))
+    assert_same(kernel, tidy(partition(kernel)))
+
+
+def test_the_middle_has_no_choice(golden: Golden) -> None:
+    kernel = tidy(partition(windows(18, 5, 1)))
+    assert choices(kernel) == 2
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    assert not any(each.annotations for each in loops)
+    golden(show_kernel(kernel), "cut_choices")
+
+
+def test_who_does_not_ask_keeps_the_loop() -> None:
+    kernel = windows(18, 5, 1, asks=False)
+    assert choices(partition(kernel)) == choices(kernel) == 1

@@ -1,0 +1,115 @@
+"""Fuzzing of native code finds nothing in what is here, and everything that is planted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plica.cli import main
+from plica.codegen.fuzz import PLANTS, fuzz, with_a_longer_loop
+from plica.codegen.llvm.around import Around
+from plica.codegen.native import run_native
+from plica.codegen.smaller import smaller
+from plica.codegen.subject import Elsewhere, Passed, Wrong, judge, subject
+from plica.ir.dtype import f32
+from plica.ir.loop import For, Kernel, Store
+from plica.ir.scalar import index
+from plica.ir.tensor import axis, buffer
+from plica.runtime.apart import can_part
+from tests.conftest import PROFILE
+
+EXAMPLES = {"ci": 30, "dev": 200}.get(PROFILE, 3_000)
+
+pytestmark = pytest.mark.skipif(not can_part(), reason="code that may be wrong runs apart")
+
+
+def test_nothing_is_found() -> None:
+    report = fuzz(EXAMPLES, seed=1, guard=True)
+    assert report.finding is None, report.finding
+    assert report.examples == EXAMPLES
+    assert {"serial", "vectorized", "parallel", "unrolled"} <= set(report.loops)
+
+
+def test_the_same_seed_gives_the_same_subject() -> None:
+    one, two = subject(4, 7), subject(4, 7)
+    assert one is not None
+    assert two is not None
+    assert one.kernel is two.kernel
+    assert one.trace is two.trace
+    assert all(map(np.array_equal, one.arrays, two.arrays))
+
+
+def test_a_planted_bound_is_found() -> None:
+    report = fuzz(60, seed=3, lowering=PLANTS["bound"])
+    assert report.finding is not None
+    assert "outside" in report.finding.reason
+    assert report.finding.steps <= 3  # the mistake is in no step, but lanes may be needed
+
+
+def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code is made to believe that every index is inside."""
+    monkeypatch.setattr(Around, "is_inside", lambda *_: True)
+    report = fuzz(20, seed=3, guard=True, lowering=with_a_longer_loop)
+    assert report.finding is not None
+    assert report.finding.kind == "bounds"
+    assert "SIGSEGV" in report.finding.reason or "beside" in report.finding.reason
+
+
+def test_a_planted_order_is_found_and_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = fuzz(60, seed=3, lowering=PLANTS["order"])
+    assert report.finding is not None
+    assert report.finding.kind == "meaning"
+    assert report.finding.steps == 0
+    made: dict[str, object] = {}
+    exec(compile(report.finding.pytest, str(tmp_path / "test_it.py"), "exec"), made)  # our own text
+    test = made["test_native"]
+    assert callable(test)
+    test(None)  # without the mistake it passes
+    monkeypatch.setitem(made, "lower", PLANTS["order"])
+    with pytest.raises(AssertionError):
+        test(None)
+
+
+def test_smaller_subjects_are_subjects() -> None:
+    drawn = subject(3, 30)
+    assert drawn is not None
+    verdicts = [judge(each, isolated=False) for each in smaller(drawn)]
+    assert verdicts
+    assert all(isinstance(each, Passed | Elsewhere) for each in verdicts)
+
+
+def test_code_that_raises_is_a_finding() -> None:
+    def broken(kernel: Kernel) -> Kernel:
+        raise ZeroDivisionError(f"{len(kernel.params)} params")
+
+    drawn = subject(0, 1)
+    assert drawn is not None
+    verdict = judge(drawn, broken)
+    assert isinstance(verdict, Wrong)
+    assert verdict.kind == "crash"
+    assert "ZeroDivisionError" in verdict.reason
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_guarded_arrays_give_the_same(side: object) -> None:
+    x, y, i = buffer("x", (13,), f32), buffer("y", (13,), f32), axis("i")
+    kernel = Kernel((), (x, y), 1, For(i, index(13), "vectorized", Store(y, (i,), x[i] * 2.0)))
+    values = np.arange(13, dtype=np.float32)
+    (found,) = run_native(kernel, [values], side=side)  # type: ignore[arg-type]  # one of the two
+    assert found.tolist() == (values * 2).tolist()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "kernel", "--examples", "4", "--guard", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["examples"] == 4
+    assert report["finding"] is None
+    assert main(["fuzz", "kernel", "--examples", "2"]) == 0
+    assert "All compute what they mean." in capsys.readouterr().out
+    assert main(["fuzz", "kernel", "--examples", "9", "--seed", "3", "--plant", "bound"]) == 1
+    assert "A smallest case, as a test" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""Random models beside onnxruntime: nothing differs, and what is planted is found and small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import settings
+
+import plica
+from plica.cli import main as command
+from plica.frontend.onnx.fuzz import fuzz, random_case
+from plica.frontend.onnx.fuzz.run import interpreted
+
+EXAMPLES: Final = min(600, settings().max_examples)
+EVERY: Final = max(1, 200 // EXAMPLES)
+"""Every so many are compiled: all of them where there is time."""
+
+
+def compiled(model: onnx.ModelProto) -> Callable[..., Any]:
+    return plica.compile(model, threads=1, cache=False)
+
+
+def wrong_sigmoid(model: onnx.ModelProto) -> Callable[..., Any]:
+    """Takes every Sigmoid for a HardSigmoid."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    for node in other.graph.node:
+        node.op_type = node.op_type.replace("Sigmoid", "HardSigmoid").replace("HardHard", "Hard")
+    return interpreted(other)
+
+
+def crashing_pad(model: onnx.ModelProto) -> Callable[..., Any]:
+    """Falls over wherever something is padded."""
+    if any(node.op_type == "Pad" for node in model.graph.node):
+        raise LookupError("planted")
+    return interpreted(model)
+
+
+def test_random_models_give_what_onnxruntime_gives() -> None:
+    report = fuzz(EXAMPLES, seed=11, compiled=compiled, every=EVERY)
+    assert report.finding is None, report.finding
+    assert report.runs >= EXAMPLES
+
+
+def test_a_case_is_the_same_for_the_same_seed() -> None:
+    one, two = (random_case(5).model.SerializeToString() for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("planted", "operator", "word"),
+    [(wrong_sigmoid, "Sigmoid", "apart"), (crashing_pad, "Pad", "planted")],
+)
+def test_what_is_planted_is_found_and_made_small(
+    planted: Callable[[onnx.ModelProto], Any], operator: str, word: str, tmp_path: Path
+) -> None:
+    report = fuzz(400, seed=3, compiled=planted)
+    assert report.finding is not None
+    assert report.finding.nodes == (operator,)
+    assert report.finding.way == "compiled"
+    assert word in report.finding.reason
+    path = report.finding.save(tmp_path)
+    assert [each.op_type for each in onnx.load(path).graph.node] == [operator]
+    assert np.load(path.with_suffix(".npz")).files
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["fuzz", "onnx", "--examples", "3", "--native", "0"]) == 0
+    assert "All give what onnxruntime gives." in capsys.readouterr().out

@@ -1,0 +1,41 @@
+"""Every operator of a module that was read knows the nodes it comes from."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+
+from plica.core.digest import digest
+from plica.core.fold import post_order
+from plica.frontend.onnx import from_onnx
+from plica.frontend.onnx.origin import read_onnx
+from plica.frontend.zoo.export import to_onnx
+from plica.ir.graph import Apply
+from tests.frontend.zoo.small import SMALL
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "mobilenet_v2", "transformer", "dcgan"])
+def test_every_operator_has_a_node_and_every_node_an_operator(name: str) -> None:
+    model = to_onnx(SMALL[name]())
+    read = read_onnx(model)
+    assert digest(read.module) == digest(from_onnx(model))
+    named = set()
+    for node in post_order(read.module.main_function().body):
+        if isinstance(node, Apply):
+            assert read.nodes[node]
+            named |= set(read.nodes[node])
+    assert named == {node.name for node in model.graph.node}
+
+
+def test_what_two_nodes_compute_alike_belongs_to_both() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], "first"),
+        helper.make_node("Exp", ["x"], ["b"], "second"),
+        helper.make_node("Add", ["a", "b"], ["y"], "sum"),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    found = set(read_onnx(model).nodes.values())
+    assert found == {("first", "second"), ("sum",)}

@@ -1,0 +1,277 @@
+"""Models with open sizes: compiled for those of a call, once, and right at every size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import plica
+from plica.cli import main as command
+from plica.core.name import Name
+from plica.frontend.specialised import MOST, Specialised
+from plica.ir.dim import dim_var
+from plica.ir.dtype import f32
+from plica.ir.graph import Function, Var
+from plica.ir.module import Module, module
+from plica.ir.scalar import index
+from plica.ir.type import TensorType
+from plica.runtime.error import InputError, UnsupportedError
+from tests.frontend.onnx.build import model as onnx_model
+from tests.frontend.onnx.build import one, runtime
+
+Array = np.ndarray[Any, Any]
+
+
+SOURCE = """
+from __future__ import annotations
+import plica
+from plica.op import nn
+
+@plica.function
+def main(NAME
+"""
+
+
+def scripted(text: str) -> Module:
+    return plica.from_text(SOURCE.replace("NAME", text))
+
+
+DENSE = scripted(
+    'x: Tensor[("n", "m"), f32], w: Tensor[("m", 3), f32]) -> Tensor[("n", 3), f32]:\n'
+    "    return nn.relu(x @ w)"
+)
+FOLDED = scripted(
+    'x: Tensor[("n", 4), f32]) -> Tensor[("2*n", 2), f32]:\n'
+    '    return op.reshape(x, shape=("2*n", 2))'
+)
+
+
+def hidden() -> Module:
+    """A dim that only stands in a product."""
+    n, main = dim_var("n"), Var(Name("main"), None)
+    x = Var(Name("x"), TensorType((n * 2, index(4)), f32))
+    return module({main: Function((n,), (), (x,), None, x + x)}, main)
+
+
+def f32s(*shape: int) -> Array:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+OPEN = plica.compile(DENSE, cache=False)
+
+
+@given(st.integers(0, 5), st.integers(1, 4))
+@settings(max_examples=min(60, settings().max_examples // 4))
+def test_every_size_gives_what_the_interpreter_gives(n: int, m: int) -> None:
+    x, w = f32s(n, m), f32s(m, 3)
+    np.testing.assert_allclose(OPEN(x, w), plica.interpret(DENSE, x, w), rtol=1e-5, atol=1e-6)
+
+
+def test_a_size_is_compiled_once() -> None:
+    exe = plica.compile(DENSE, cache=False)
+    assert isinstance(exe, Specialised)
+    first, again, other = (exe.at(f32s(n, 2), f32s(2, 3)) for n in (1, 1, 2))
+    assert first is again
+    assert other is not first
+    assert "2 compiled" in repr(exe)
+
+
+def test_the_table_stays_small() -> None:
+    exe = plica.compile(FOLDED, cache=False)
+    for n in range(1, MOST + 4):
+        assert exe(f32s(n, 4)).shape == (2 * n, 2)  # type: ignore[union-attr]  # one output
+    assert f"{MOST} compiled" in repr(exe)
+
+
+def test_ports_have_names_for_sizes() -> None:
+    exe = plica.compile(FOLDED, cache=False)
+    assert [str(each) for each in exe.inputs] == ["x: Tensor[('n', 4), f32]"]
+    assert str(exe.outputs[0]) == "output: Tensor[('2*n', 2), f32]"
+    with pytest.raises(UnsupportedError):
+        exe.outputs[0].empty()
+
+
+def test_many_threads_share_it() -> None:
+    exe = plica.compile(DENSE, cache=False)
+    wrong: list[int] = []
+
+    def call(n: int) -> None:
+        for _ in range(20):
+            found = exe(f32s(n, 2), f32s(2, 3))
+            if not np.allclose(found, np.maximum(f32s(n, 2) @ f32s(2, 3), 0), atol=1e-5):
+                wrong.append(n)
+
+    threads = [Thread(target=call, args=(n,)) for n in (1, 2, 3, 4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_arrays_that_do_not_fit_are_refused_before_anything_is_compiled() -> None:
+    exe = plica.compile(DENSE, cache=False)
+    with pytest.raises(InputError, match="w"):
+        exe(f32s(2, 3), f32s(2, 3))
+    with pytest.raises(InputError, match="x"):
+        exe(f32s(2), f32s(2, 3))
+    with pytest.raises(InputError, match="f32"):
+        exe(f32s(2, 2).astype(np.float64), f32s(2, 3))
+    with pytest.raises(InputError, match="not a tensor"):
+        exe("x", f32s(2, 3))
+    assert "0 compiled" in repr(exe)
+
+
+def test_what_has_no_sizes_has_no_code() -> None:
+    exe = plica.compile(DENSE, cache=False)
+    with pytest.raises(UnsupportedError, match="at"):
+        _ = exe.artefact
+    with pytest.raises(UnsupportedError, match="at"):
+        exe.source()
+    assert "define" in exe.at(f32s(1, 2), f32s(2, 3)).source("llvm")
+
+
+def test_a_dim_that_no_shape_says_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="does not say"):
+        plica.compile(hidden())
+
+
+# --- ONNX ----------------------------------------------------------------------------------------
+
+
+def test_a_path_with_an_open_batch_runs_at_every_batch(tmp_path: Path) -> None:
+    weight = f32s(4, 5)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["y"]),
+    ]
+    stored = {"zero": np.asarray([0]), "rest": np.asarray([-1]), "w": weight}
+    made = onnx_model(nodes, {"x": ("float32", ["batch", 2, 2])}, ["y"], stored)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    for exe in (
+        plica.compile(plica.from_onnx(path)),
+        plica.compile(path),
+        plica.compile(str(path)),
+    ):
+        for batch in (1, 3, 2, 3):
+            x = f32s(batch, 2, 2)
+            np.testing.assert_allclose(exe(x=x), runtime(made, {"x": x})[0], rtol=1e-5)
+
+
+def test_a_shape_that_is_an_input_is_part_of_the_code() -> None:
+    x = f32s(2, 6)
+    made = one("Reshape", [x, np.asarray([3, 4])])
+    exe = plica.compile(made, cache=False)
+    for shape in ([3, 4], [12, 1], [3, 4]):
+        np.testing.assert_array_equal(exe(x, np.asarray(shape)), x.reshape(shape))
+    assert "2 compiled" in repr(exe)
+    assert [each.name for each in exe.at(x, np.asarray([3, 4])).inputs] == ["x0"]
+
+
+def test_sizes_that_do_not_agree_are_refused() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "z"], ["s"]),
+        helper.make_node("Reshape", ["s", "t"], ["y"]),
+    ]
+    pair: tuple[str, list[int | str]] = ("float32", ["n", 2])
+    made = onnx_model(nodes, {"x": pair, "z": pair, "t": ("int64", [1])}, ["y"])
+    exe = plica.compile(made, cache=False)
+    with pytest.raises(InputError, match="n = 2"):
+        exe(f32s(2, 2), f32s(3, 2), np.asarray([-1]))
+    np.testing.assert_array_equal(
+        exe(f32s(2, 2), f32s(2, 2), np.asarray([-1])), 2 * f32s(2, 2).ravel()
+    )
+
+
+def loop(count: str, condition: bool) -> Any:
+    """Doubles `a` as often as asked, or until its sum reaches a limit."""
+    infos = [
+        helper.make_tensor_value_info("i", TensorProto.INT64, []),
+        helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("a", TensorProto.FLOAT, [3]),
+    ]
+    nodes = [helper.make_node("Add", ["a", "a"], ["b"])]
+    if condition:
+        nodes += [
+            helper.make_node("ReduceSum", ["b"], ["s"], keepdims=0),
+            helper.make_node("Less", ["s", "limit"], ["on"]),
+        ]
+    else:
+        nodes.append(helper.make_node("Identity", ["go"], ["on"]))
+    outputs = [
+        helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, [3]),
+    ]
+    body = helper.make_graph(nodes, "body", infos, outputs)
+    inputs: dict[str, Any] = {"x": ("float32", [3])}
+    inputs |= {"limit": ("float32", [])} if condition else {count: ("int64", [])}
+    return onnx_model([helper.make_node("Loop", [count, "", "x"], ["y"], body=body)], inputs, ["y"])
+
+
+def test_a_loop_whose_count_is_an_input_runs() -> None:
+    exe = plica.compile(loop("count", False), cache=False)
+    for turns in (0, 1, 5):
+        np.testing.assert_array_equal(exe(f32s(3), turns), f32s(3) * 2**turns)
+
+
+def test_a_loop_that_ends_by_what_it_computes_runs() -> None:
+    made = loop("", True)
+    exe = plica.compile(made, cache=False)
+    x = np.ones(3, np.float32)
+    for limit in (1.0, 50.0):
+        given = {"x": x, "limit": np.asarray(limit, np.float32)}
+        np.testing.assert_array_equal(exe(**given), runtime(made, given)[0])
+
+
+def test_branches_of_different_shapes_run() -> None:
+    def branch(axis: int) -> Any:
+        node = helper.make_node("Concat", ["x", "x"], [f"b{axis}"], axis=axis)
+        out = helper.make_tensor_value_info(f"b{axis}", 1, None)
+        return helper.make_graph([node], "branch", [], [out])
+
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch(0), else_branch=branch(1))
+    made = onnx_model([node], {"c": ("bool", []), "x": ("float32", [2, 3])}, ["y"])
+    exe = plica.compile(made, cache=False)
+    shapes = [np.shape(exe(np.asarray(flag), f32s(2, 3))) for flag in (True, False, True)]
+    assert shapes == [(4, 3), (2, 6), (4, 3)]
+
+
+def test_operators_that_are_missing_are_refused_when_it_is_compiled() -> None:
+    made = onnx_model(
+        [helper.make_node("Det", ["x"], ["y"], name="d")], {"x": ("float32", ["n", 2, 2])}, ["y"]
+    )
+    with pytest.raises(UnsupportedError, match="Det"):
+        plica.compile(made)
+
+
+def test_what_needs_numbers_for_sizes_is_read_when_they_are_known() -> None:
+    scales = np.asarray([1, 1, 2], np.float32)
+    nodes = [helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")]
+    made = onnx_model(nodes, {"x": ("float32", ["n", 2, 3])}, ["y"], {"s": scales})
+    exe = plica.compile(made, cache=False)
+    for n in (1, 2):
+        x = f32s(n, 2, 3)
+        np.testing.assert_allclose(exe(x), runtime(made, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_command_takes_a_number_for_a_dim(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "m.onnx", tmp_path / "m.plica"
+    made = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("float32", ["n", 2])}, ["y"])
+    path.write_bytes(made.SerializeToString())
+    assert command(["compile", str(path), "-o", str(out)]) != 0
+    assert "sizes" in capsys.readouterr().err
+    assert command(["compile", str(path), "-o", str(out), "--dim", "n=4"]) == 0
+    assert plica.load(out).inputs[0].shape == (4, 2)

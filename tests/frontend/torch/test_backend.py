@@ -1,0 +1,150 @@
+"""The backend of `torch.compile`: what is left to torch, sizes, strides, gradients, state."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch  # it may be missing
+
+from plica.dynamo import TorchFallback, backend
+from plica.frontend.torch.backend import Traced
+from plica.runtime.error import InputError
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def compiled(run: Callable[..., Any], **options: Any) -> Any:
+    return torch.compile(run, backend="plica", **options)
+
+
+def same(found: Any, wanted: Any) -> None:
+    for mine, reference in zip(
+        torch.utils._pytree.tree_leaves(found),
+        torch.utils._pytree.tree_leaves(wanted),
+        strict=True,
+    ):
+        assert (mine.dtype, mine.shape, mine.stride()) == (
+            reference.dtype, reference.shape, reference.stride(),
+        )  # fmt: skip
+        torch.testing.assert_close(mine, reference)
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+def test_types_and_strides_are_those_of_torch() -> None:
+    def run(x: Any) -> Any:
+        return (x.t() * 2, x.half() + 1, x.bfloat16() * 3, x > 0, (x * 9).long(), x.sum(0)[::2])
+
+    x = torch.randn(3, 4)
+    same(compiled(run)(x), run(x))
+    same(compiled(run)(x.t().contiguous().t()), run(x.t().contiguous().t()))
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+def test_other_sizes_make_code_of_their_own_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    kept = Traced._made
+
+    def counted(self: Traced, *args: Any) -> Any:
+        made.append(args)
+        return kept(self, *args)
+
+    monkeypatch.setattr(Traced, "_made", counted)
+
+    def run(x: Any) -> Any:
+        return torch.nn.functional.pad(x * x.shape[0], (1, 1)).reshape(-1)
+
+    code = compiled(run, dynamic=True)
+    for size in (3, 5, 3, 5, 3):
+        x = torch.randn(size, 4)
+        same(code(x), run(x))
+    assert len(made) == 2
+
+
+def test_what_is_missing_is_left_to_torch_with_one_warning() -> None:
+    def run(x: Any) -> Any:
+        y = torch.lgamma(x.exp() + 1)
+        return torch.sort(torch.digamma(y * 2) + x, dim=0)[0] * 2 + torch.lgamma(x + 3)
+
+    x = torch.rand(5)
+    with pytest.warns(TorchFallback) as caught:
+        same(compiled(run)(x), run(x))
+    (message,) = [str(each.message) for each in caught if each.category is TorchFallback]
+    assert "aten.digamma.default" in message
+    assert "aten.lgamma.default" in message
+    assert "aten.exp.default" not in message
+
+
+def test_random_numbers_keep_their_order() -> None:
+    def run(x: Any) -> Any:
+        a = torch.rand(3)
+        b = torch.nn.functional.dropout(x * a, 0.5)
+        return b + torch.rand(3) * torch.exp(x)
+
+    x = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TorchFallback)
+        torch.manual_seed(5)
+        wanted = run(x)
+        code = compiled(run)
+        code(x)
+        torch.manual_seed(5)
+        same(code(x), wanted)
+
+
+def test_changed_inputs_are_changed() -> None:
+    def run(x: Any, y: Any) -> Any:
+        x.mul_(2)
+        y[1] = 7
+        return x + y
+
+    ours, theirs = [torch.ones(3), torch.zeros(3)], [torch.ones(3), torch.zeros(3)]
+    same(compiled(run)(*ours), run(*theirs))
+    same(ours, theirs)
+
+
+def test_where_gradients_may_be_asked_torch_computes() -> None:
+    model: Any = torch.nn.Linear(3, 2)
+    code = compiled(model)
+    x = torch.randn(4, 3)
+    with pytest.warns(TorchFallback, match="no_grad"):
+        y = code(x)
+    y.sum().backward()
+    assert model.weight.grad is not None
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", TorchFallback)
+        same(code(x), model(x))
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+@pytest.mark.parametrize("freeze", [False, True])
+def test_parameters_may_change(freeze: bool) -> None:
+    model: Any = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval()
+    code = compiled(model, options={"freeze": freeze})
+    x = torch.randn(4, 3)
+    with torch.no_grad():
+        same(code(x), model(x))
+        model[0].weight.mul_(2)
+        same(code(x), model(x))
+        model[1].running_mean.add_(1)
+        same(code(x), model(x))
+        model[0].bias.data = torch.ones(2)
+        same(code(x), model(x))
+
+
+def test_an_option_that_is_not_there_is_refused() -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU())
+    with pytest.raises(InputError):
+        backend(graph, [torch.ones(2)], options={"melt": True})
+    with pytest.raises(InputError):
+        backend(graph, [torch.ones(2)], mode="max-autotune")

@@ -1,0 +1,155 @@
+"""docs/torch.md is the table of operators, written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch  # it may be missing
+
+from plica.frontend.torch.table import TABLE
+
+PAGE = Path(__file__).parents[3] / "docs" / "torch.md"
+HEAD = """# PyTorch models
+
+`pip install 'plica[torch]'`; the versions of torch that this page is about: {version}.
+
+## Exported programs
+
+`plica.from_torch(program, dims=None)` takes what `torch.export.export` gives and makes a module,
+which `plica.compile` and `plica.interpret` take.
+
+```python
+import numpy as np
+import torch
+
+import plica
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)).eval()
+example = torch.randn(5, 4)
+program = torch.export.export(model, (example,))
+exe = plica.compile(plica.from_torch(program))
+np.testing.assert_allclose(exe(example), model(example).detach().numpy(), rtol=1e-4, atol=1e-5)
+```
+
+- Parameters, buffers and constants become constants of the module. Inputs keep their names, also
+  those given by keyword; trees of inputs and outputs are flattened in torch's order, and outputs
+  that are None are left out. The names of outputs are the attribute `outputs` of the main function.
+- A size that is exported as a `Dim` is a symbolic dim of that name; `dims={{"n": 8}}` gives it a
+  number, which must lie in the range that was exported. `plica.compile` takes modules whose dims
+  are numbers, so a program with symbolic dims is compiled once for each size.
+- A program that changes a buffer or an input is refused: export in the mode of inference
+  (`model.eval()`).
+- Everything that is not supported is listed at once, with the names of the nodes and the lines of
+  Python that made them. Complex numbers, sparse tensors, random numbers, and shapes that depend on
+  elements (`x[x > 0]`, `nonzero`) are refused.
+
+```python
+n = torch.export.Dim("n", min=1, max=64)
+program = torch.export.export(model, (example,), dynamic_shapes=({{0: n}},))
+module = plica.from_torch(program)
+print(module.main_function().params[0].type)        # Tensor[("n", 4), f32]
+for size in (1, 7):
+    exe = plica.compile(plica.from_torch(program, dims={{"n": size}}))
+    assert exe(np.ones((size, 4), np.float32)).shape == (size, 3)
+
+try:
+    plica.from_torch(model)
+except plica.PlicaError as error:
+    print(error)                                    # says to export the model first
+```
+
+## torch.compile
+
+With Plica installed, torch knows the backend by its name.
+
+```python
+fast = torch.compile(model, backend="plica")
+with torch.no_grad():
+    torch.testing.assert_close(fast(example), model(example))
+```
+
+- What Plica has no row for is left to torch, with one warning (`plica.dynamo.TorchFallback`) that
+  names these operators; the parts between are compiled.
+- Plica gives torch no gradients. A graph of which gradients may be asked is left to torch as a
+  whole, with a warning; under `torch.no_grad()` it is compiled.
+- Tensors go in through DLPack, without a copy where they are contiguous, and come out with the
+  strides that torch expects. A call with other sizes makes code of its own, once; torch's own
+  rules (`dynamic=`) decide when a graph is traced again.
+- Parameters are inputs of the code by default, so that it is right whatever is done to them. With
+  `options={{"freeze": True}}` parameters and buffers are constants, which can be folded and packed:
+  faster. Code is made anew when torch reports that one was changed; a write that torch does not
+  see (through `.data` or shared memory) is not seen here either.
+
+```python
+frozen = torch.compile(model, backend="plica", options={{"freeze": True}})
+with torch.no_grad():
+    torch.testing.assert_close(frozen(example), model(example))
+```
+
+## What the results mean
+
+Each row is held against torch itself, over types and shapes, nan and infinity among the values.
+Where torch leaves something open, Plica chooses: among equals `topk` and `sort` take the first;
+what `empty` leaves unset is zero; an index outside its axis raises when gathering, and is dropped
+when scattering. Scattering and ordering compare every place with every candidate, and are refused
+above 2^28 pairs.
+
+The tables are made by `pytest tests/frontend/torch/test_page.py --update-golden`.
+
+"""
+
+
+def core() -> list[str]:
+    """The operators that torch itself calls the core."""
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        space, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if space != "aten":
+            continue
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
+        if operator is not None and torch.Tag.core in operator.tags:
+            found.append(f"{packet}.{overload or 'default'}")
+    return sorted(set(found))
+
+
+# Sizes are read from what torch knows of every tensor, not by a row.
+SIZES = ("sym_size.int", "sym_numel.default")
+
+
+def text() -> str:
+    known = core()
+    have = [name for name in known if name in TABLE or name in SIZES]
+    lack = [name for name in known if name not in have]
+    more = sorted(name for name in TABLE if name not in known)
+    parts = {
+        f"## Operators of the core that are read ({len(have)} of {len(known)})": have,
+        f"## Operators beyond the core that are read ({len(more)})": more,
+        f"## Operators of the core that are refused ({len(lack)})": lack,
+    }
+    head = HEAD.format(version=torch.__version__.partition("+")[0])
+    return head + "\n\n".join(f"{title}\n\n{wrapped(each)}" for title, each in parts.items()) + "\n"
+
+
+def wrapped(names: list[str]) -> str:
+    lines, line = [], ""
+    for name in names:
+        word = f"`{name.removesuffix('.default')}`"
+        if len(line) + len(word) + 1 > 100:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+def test_the_page_is_the_table(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(text())
+    page = PAGE.read_text()
+    if f"{torch.__version__.partition('+')[0]}." not in page:
+        pytest.skip("the page was made with another version of torch")
+    assert page == text()

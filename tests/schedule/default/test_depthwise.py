@@ -1,0 +1,197 @@
+"""Windows over one channel mean what they did, and read nothing that is outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import scheduled, work_of
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.graph import Expr, Function, Var, const
+from plica.ir.infer import infer
+from plica.ir.loop import Alloc, statements
+from plica.ir.module import Module, module
+from plica.ir.show import show_kernel
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, formed
+from plica.schedule.default.depthwise import window_schedule, window_tile
+from tests.conftest import Golden
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 3))
+WIDE = Machine(512, 32)
+
+
+def numbers(seed: int, shape: tuple[int, ...], of: Any = np.float32) -> Array:
+    """Small whole numbers: their sums are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(of)
+
+
+def whole(x: Var, body: Expr) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), (x,), None, body)}, main)
+
+
+def same(of: Module, *arrays: Array, threads: int | None = None) -> None:
+    """Compiled code gives what the interpreter gives, to the bit."""
+    found = plica.compile(of, cache=False, threads=threads)(*arrays)
+    np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
+
+
+def depthwise(x: Var, window: tuple[int, ...], of: Any = np.float32, **attrs: Any) -> Expr:
+    """A convolution of each channel by itself, with a bias and a relu after it."""
+    assert x.type is not None
+    channels = x.type.shape[1].value  # type: ignore[union-attr]  # a tensor of known shape
+    weight = const(numbers(1, (channels, 1, *window), of))
+    bias = const(numbers(2, (channels, *(1 for _ in window)), of))
+    return op.nn.relu(op.nn.conv(x, weight, groups=channels, **attrs) + bias)
+
+
+def variable(shape: tuple[int, ...], of: str = "f32") -> Var:
+    return Var(Name("x"), tensor(shape, of))
+
+
+@FEW
+@given(st.data())
+def test_windows_of_any_size_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    window = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    dilation = draw(st.sampled_from((1, 1, 2)))
+    strides = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    pads = tuple((draw(st.integers(0, 4)), draw(st.integers(0, 4))) for _ in range(2))
+    least = [max(1, (w - 1) * dilation + 1 - sum(p)) for w, p in zip(window, pads, strict=True)]
+    size = draw(st.integers(least[0], least[0] + 19)), draw(st.integers(least[1], least[1] + 40))
+    shape = draw(st.sampled_from((1, 2))), draw(st.integers(3, 9)), *size
+    x = variable(shape)
+    value = depthwise(x, window, strides=strides, padding=pads, dilation=dilation)
+    same(whole(x, value), numbers(3, shape))
+
+
+@FEW
+@given(st.data())
+def test_pools_of_any_size_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    window = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    side = draw(st.integers(0, min(window) - 1))
+    strides = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    size = draw(st.integers(window[0], 20)), draw(st.integers(window[1], 40))
+    make = draw(st.sampled_from((op.nn.max_pool, op.nn.avg_pool)))
+    x = variable((1, 5, *size))
+    # Only negative numbers: what stands outside must not win.
+    value = make(x, kernel=window, strides=strides, padding=side)
+    same(whole(x, value), -1 - abs(numbers(3, (1, 5, *size))))
+
+
+# fmt: off
+SHAPES = {  # height, width, window, stride, padding
+    "rows fill vectors":   (16, 32, 3, 1, 1), "one row":            ( 1, 40, 3, 1, 1),
+    "two tiles":           ( 8, 20, 3, 1, 1), "a row too many":     (13, 33, 3, 1, 1),
+    "stride 2 even":       (14, 30, 3, 2, 1), "stride 2 odd":       (15, 31, 3, 2, 1),
+    "stride 3":            (17, 50, 3, 3, 1), "stride 4":           (17, 70, 5, 4, 2),
+    "7x7":                 ( 7,  7, 3, 1, 1), "window 5":           (14, 18, 5, 1, 2),
+    "no border":           (12, 37, 3, 1, 0), "border over window": ( 6,  9, 3, 1, 5),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_known_shapes_agree_with_another_runtime(name: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    height, width, window, stride, side = SHAPES[name]
+    given_ = np.random.default_rng(3).standard_normal((1, 6, height, width), np.float32)
+    weight = np.random.default_rng(4).standard_normal((6, 1, window, window), np.float32)
+    x = variable(given_.shape)
+    value = op.nn.conv(x, const(weight), groups=6, strides=stride, padding=side)
+    found = plica.compile(whole(x, value), cache=False)(given_)
+    assert isinstance(found, np.ndarray)
+    node = onnx.helper.make_node(
+        "Conv", ["x", "w"], ["y"], strides=[stride] * 2, group=6, pads=[side] * 4
+    )
+    float_ = onnx.TensorProto.FLOAT
+    ports = [onnx.helper.make_tensor_value_info("x", float_, given_.shape)]
+    ends = [onnx.helper.make_tensor_value_info("y", float_, found.shape)]
+    kept = [onnx.numpy_helper.from_array(weight, "w")]
+    graph = onnx.helper.make_graph([node], "g", ports, ends, kept)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, {"x": given_})[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_double_precision_and_threads() -> None:
+    x = variable((2, 8, 19, 27), "f64")
+    value = depthwise(x, (3, 3), np.float64, strides=(2, 1), padding=1)
+    same(whole(x, value), numbers(3, (2, 8, 19, 27), np.float64))
+    wide = variable((1, 16, 64, 64))
+    same(whole(wide, depthwise(wide, (3, 3), padding=1)), numbers(3, (1, 16, 64, 64)), threads=2)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 60), (1, 4, 6, 7, 20)])
+def test_one_and_three_axes(shape: tuple[int, ...]) -> None:
+    x = variable(shape)
+    same(whole(x, depthwise(x, (3,) * (len(shape) - 2), padding=1)), numbers(3, shape))
+
+
+def test_what_is_outside_is_never_a_number() -> None:
+    x = variable((1, 4, 9, 21))
+    given_ = np.full((1, 4, 9, 21), np.inf, np.float32)
+    value = op.nn.conv(x, const(np.ones((4, 1, 3, 3), np.float32)), groups=4, padding=1)
+    found = plica.compile(whole(x, value), cache=False)(given_)
+    np.testing.assert_array_equal(found, given_)  # an infinity that is read where none is gives nan
+
+
+def window(shape: tuple[int, ...]) -> Function:
+    """A depthwise convolution of 3x3 whose weight is a parameter."""
+    x, w = variable(shape), Var(Name("w"), tensor((shape[1], 1, 3, 3), "f32"))
+    value = op.nn.relu(op.nn.conv(x, w, groups=shape[1], padding=1))
+    main = Var(Name("main"), None)
+    return infer(module({main: Function((), (), (x, w), None, value)}, main)).main_function()
+
+
+def test_no_copy_of_the_data_is_made() -> None:
+    made = scheduled(window((1, 32, 40, 40)), (False, False), WIDE, False)
+    assert made is not None
+    own = [each.buffer for each in statements(made.kernel.body) if isinstance(each, Alloc)]
+    assert {known(each.shape[0]) for each in own} == {4 * 16}
+    assert not made.scratch
+
+
+def test_machines_without_masks_have_another_form() -> None:
+    x = variable((1, 32, 40, 40))
+    value = op.nn.max_pool(x, kernel=3, strides=2, padding=1)
+    work = work_of(fused(infer(whole(x, value)).main_function()))
+    wide, narrow = (formed(work, (False,), each) for each in (WIDE, Machine(128, 32)))
+    assert wide is not None
+    assert narrow is not None
+    assert window_schedule(wide.kernel, WIDE) is not None
+    assert window_schedule(narrow.kernel, WIDE) is None
+
+
+@given(st.integers(1, 49), st.integers(1, 300), st.integers(1, 300), st.sampled_from((16, 32)))
+def test_a_tile_is_no_larger_than_it_must_be(
+    taps: int, rows: int, row: int, registers: int
+) -> None:
+    high, lanes = window_tile(taps, rows, row, Machine(512, registers), 16)
+    assert 1 <= high <= rows
+    assert high + 2 <= registers
+    assert lanes in (4, 8, 16)
+    assert lanes == 4 or lanes < 2 * row
+    assert -(-rows // high) * high - rows < high
+
+
+def test_golden(golden: Golden) -> None:
+    made = scheduled(window((1, 24, 17, 40)), (False, False), WIDE, False)
+    assert made is not None
+    golden(show_kernel(made.kernel, "depthwise"), "depthwise")

@@ -1,0 +1,56 @@
+"""Elementwise work on several cores means what it did, and is shared where that is worth it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import plica
+from plica import op
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.graph import Expr, Var
+from plica.ir.infer import infer
+from plica.ir.type import tensor
+from plica.schedule.default import Machine
+from plica.schedule.default.elementwise import elementwise_form, piece_of
+from tests.schedule.default.test_contraction import Array, whole
+
+TWO = Machine(512, 32, cores=2)
+
+
+def is_shared(value: Expr, x: Var, machine: Machine = TWO) -> bool:
+    function = infer(whole([x], value)).main_function()
+    return elementwise_form(work_of(fused(function)), machine) is not None
+
+
+@pytest.mark.parametrize("shape", [(300_000,), (1, 1, 262_144), (512, 600), (3, 5, 20_000)])
+def test_shared_work_means_the_same(shape: tuple[int, ...]) -> None:
+    x = Var(Name("x"), tensor(shape, "f32"))
+    value = op.exp(x) * 2.0 + 1.0
+    assert is_shared(value, x)
+    values: Array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    exe = plica.compile(whole([x], value), threads=2, cache=False)
+    assert "parallel" in exe.source("kernel")
+    np.testing.assert_allclose(exe(values), np.exp(values) * 2 + 1, rtol=1e-5)
+
+
+def test_little_work_is_not_shared() -> None:
+    x = Var(Name("x"), tensor((64, 64), "f32"))
+    assert not is_shared(x + 1.0, x)
+    assert not is_shared(op.exp(x), x)
+
+
+def test_one_core_shares_nothing() -> None:
+    x = Var(Name("x"), tensor((1 << 20,), "f32"))
+    assert not is_shared(op.exp(x), x, Machine(512, 32, cores=1))
+
+
+def test_short_rows_and_prime_lengths_are_not_shared() -> None:
+    x = Var(Name("x"), tensor((1 << 16, 8), "f32"))
+    assert not is_shared(op.exp(x), x)
+    y = Var(Name("y"), tensor((262_147,), "f32"))
+    assert not is_shared(op.exp(y), y)
+    assert piece_of(262_147) is None
+    assert piece_of(1 << 20) == 1 << 14

@@ -1,0 +1,133 @@
+"""Convolutions in groups go by the same rules of thumb, one group after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.graph import Expr, Function, Var, const
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.default.grouped import Viewed, by_group
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 3))
+MACHINES = {"wide": Machine(512, 32), "narrow": Machine(128, 16)}
+
+
+def numbers(seed: int, shape: tuple[int, ...]) -> Array:
+    """Small whole numbers: their sums are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def whole(params: list[Var], body: Expr) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), tuple(params), None, body)}, main)
+
+
+def layer(x: Var, weight: Expr, outputs: int, **attrs: Any) -> Expr:
+    """A convolution with a bias, and a relu after it."""
+    return op.nn.relu(op.nn.conv(x, weight, **attrs) + const(numbers(2, (outputs, 1, 1))))
+
+
+@FEW
+@given(st.data())
+def test_groups_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    groups, channels = draw(st.integers(2, 5)), draw(st.integers(1, 5))
+    outputs = draw(st.sampled_from((2, 3, 4, 8, 16, 20)))
+    window, stride, side = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    size = draw(st.integers(3, 9)), draw(st.integers(3, 20))
+    shape = (draw(st.sampled_from((1, 2))), groups * channels, *size)
+    taps = (groups * outputs, channels, window, window)
+    constant = draw(st.booleans())
+    x, w = Var(Name("x"), tensor(shape, "f32")), Var(Name("w"), tensor(taps, "f32"))
+    weight: Expr = const(numbers(1, taps)) if constant else w
+    body = layer(x, weight, taps[0], groups=groups, strides=stride, padding=side)
+    of = whole([x] if constant else [x, w], body)
+    arrays = [numbers(3, shape), numbers(1, taps)][: 1 if constant else 2]
+    found = plica.compile(of, cache=False)(*arrays)
+    np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
+
+
+# fmt: off
+LAYERS = {  # channels, outputs, groups, size, window, stride
+    "resnext":       (32,  32,  8, 14, 3, 1), "resnext stride": (32, 32, 4, 15, 3, 2),
+    "shuffle":       (24,  48,  3,  9, 1, 1), "multiplied":     ( 8, 24, 8, 10, 3, 1),
+    "wide":          (16, 128,  2,  7, 3, 1), "one row":        (12, 12, 3,  4, 3, 1),
+}
+# fmt: on
+
+
+def function(name: str) -> Function:
+    channels, outputs, groups, size, window, stride = LAYERS[name]
+    x = Var(Name("x"), tensor((1, channels, size, size), "f32"))
+    w = Var(Name("w"), tensor((outputs, channels // groups, window, window), "f32"))
+    value = op.nn.conv(x, w, groups=groups, strides=stride, padding=window // 2)
+    return infer(whole([x, w], value)).main_function()
+
+
+@pytest.mark.parametrize("machine", list(MACHINES))
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_layers_in_groups_have_schedules(name: str, machine: str) -> None:
+    work, on = work_of(fused(function(name))), MACHINES[machine]
+    assert by_group(work) is not None
+    for constant in (True, False):
+        form = formed(work, (False, constant), on)
+        assert form is not None
+        assert default_schedule(form.kernel, on) is not None
+        assert all(isinstance(each, Viewed) for each in form.packings)
+
+
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_layers_agree_with_another_runtime(name: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    channels, outputs, groups, size, window, stride = LAYERS[name]
+    given_ = np.random.default_rng(3).standard_normal((1, channels, size, size), np.float32)
+    taps = (outputs, channels // groups, window, window)
+    weight = np.random.default_rng(4).standard_normal(taps, np.float32)
+    x = Var(Name("x"), tensor(given_.shape, "f32"))
+    value = op.nn.conv(x, const(weight), groups=groups, strides=stride, padding=window // 2)
+    found = plica.compile(whole([x], value), cache=False)(given_)
+    assert isinstance(found, np.ndarray)
+    node = onnx.helper.make_node(
+        "Conv", ["x", "w"], ["y"], strides=[stride] * 2, group=groups, pads=[window // 2] * 4
+    )
+    float_ = onnx.TensorProto.FLOAT
+    ports = [onnx.helper.make_tensor_value_info("x", float_, given_.shape)]
+    ends = [onnx.helper.make_tensor_value_info("y", float_, found.shape)]
+    kept = [onnx.numpy_helper.from_array(weight, "w")]
+    graph = onnx.helper.make_graph([node], "g", ports, ends, kept)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, {"x": given_})[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_packing_sees_another_shape() -> None:
+    packing = Viewed(input=1, axis=1, lanes=2, order=(0, 1, 3, 2), shape=(3, 4, 5))
+    made = packing.apply(np.arange(60).reshape(12, 5))
+    assert made.shape == (3, 2, 5, 2)
+    assert made[1, 1, 2].tolist() == [(4 + 2) * 5 + 2, (4 + 3) * 5 + 2]
+
+
+def test_what_has_no_groups_has_no_axis_for_them() -> None:
+    x = Var(Name("x"), tensor((1, 8, 9, 9), "f32"))
+    w = Var(Name("w"), tensor((8, 1, 3, 3), "f32"))
+    depthwise = infer(whole([x, w], op.nn.conv(x, w, groups=8))).main_function()
+    assert by_group(work_of(fused(depthwise))) is None

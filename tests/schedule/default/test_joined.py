@@ -1,0 +1,96 @@
+"""Joined tensors mean what they did, and each part is copied by loops of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.scheduled import work_of
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.graph import Expr, Function, Var
+from plica.ir.infer import infer
+from plica.ir.module import Module, module
+from plica.ir.scalar import Select
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.default.joined import joined_form, joined_schedule, parts_of
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 3))
+WIDE = Machine(512, 32)
+
+
+def variables(shapes: Sequence[tuple[int, ...]], of: str = "f32") -> list[Var]:
+    return [Var(Name("x", at), tensor(shape, of)) for at, shape in enumerate(shapes)]
+
+
+def whole(params: list[Var], body: Expr) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), tuple(params), None, body)}, main)
+
+
+@FEW
+@given(st.data())
+def test_joined_tensors_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    axis, row = draw(st.integers(0, 1)), draw(st.integers(1, 70))
+    rest = draw(st.integers(8, 20))
+    lengths = draw(st.lists(st.integers(1, 40), min_size=2, max_size=5))
+    shapes = [(n, rest, row) if axis == 0 else (rest, n, row) for n in lengths]
+    xs = variables(shapes)
+    body = op.concat(tuple(xs), axis=axis)
+    body = op.nn.relu(body) if draw(st.booleans()) else body
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape, np.float32) for shape in shapes]
+    made = plica.compile(whole(xs, body), cache=False, threads=draw(st.sampled_from((1, 2))))
+    np.testing.assert_array_equal(made(*arrays), plica.interpret(whole(xs, body), *arrays))
+
+
+def work(xs: list[Var], body: Expr) -> Any:
+    return work_of(fused(infer(whole(xs, body)).main_function()))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("row", [5, 16, 40])
+def test_no_part_asks_where_it_is(row: int, cores: int) -> None:
+    machine = Machine(512, 32, cores=cores)
+    xs = variables([(8, 300, row), (24, 300, row), (16, 300, row)])
+    of = work(xs, op.concat(tuple(xs), axis=0))
+    assert parts_of(of.compute) == (0, (8, 24, 16))
+    form = formed(of, (False,) * 3, machine)
+    assert form is not None
+    made = default_schedule(form.kernel, machine)
+    assert made is not None
+    assert not any(isinstance(node, Select) for node in post_order(lower(made[1]).body))
+
+
+def test_what_is_not_joined_has_another_form() -> None:
+    xs = variables([(64, 64), (64, 64)])
+    for body in (
+        xs[0] + xs[1],
+        op.concat((xs[0], xs[1]), axis=1),  # along rows: they are no vectors
+        op.concat((op.transpose(xs[0], (1, 0)), xs[1]), axis=0),
+        op.sum(op.concat((xs[0], xs[1]), axis=0), axis=1),
+    ):
+        assert joined_form(work(xs, body), WIDE) is None
+    few = variables([(4, 8), (4, 8)])
+    assert joined_form(work(few, op.concat(tuple(few), axis=0)), WIDE) is None
+    whole_numbers = variables([(64, 64), (64, 64)], "i32")
+    assert joined_form(work(whole_numbers, op.concat(tuple(whole_numbers), axis=0)), WIDE) is None
+
+
+def test_other_kernels_have_other_schedules() -> None:
+    xs = variables([(1, 8, 20, 20)])
+    form = formed(work(xs, op.nn.max_pool(xs[0], kernel=3)), (False,), WIDE)
+    assert form is not None
+    assert joined_schedule(form.kernel, WIDE) is None

@@ -1,0 +1,149 @@
+"""Panels of columns: convolutions by them mean what they did, and the model knows when they pay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.dtype import f32
+from plica.ir.graph import Apply, Var
+from plica.ir.infer import infer
+from plica.ir.run import run_kernel
+from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, Work, default_schedule, formed
+from plica.schedule.default.contraction import Contraction, contraction
+from plica.schedule.default.estimate import over_outputs, over_rows, panels
+from plica.schedule.default.panel import Panel, group_of, has_panels, paneled
+from plica.schedule.default.sample import sampled
+from plica.schedule.default.tile import Tile
+from plica.schedule.site import map_of
+from tests.schedule.default.test_contraction import Layer, convolution, numbers, whole
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 4))
+WIDE = Machine(512, 32, (48 * 1024, 2048 * 1024))
+NARROW = Machine(128, 32, (64 * 1024, 1024 * 1024))
+
+
+def product(terms: int, outputs: int, columns: int) -> Contraction:
+    """out[o, p] = sum over k of x[k, p] * w[o, k]."""
+    x, w = buffer("x", (terms, columns), f32), buffer("w", (outputs, terms), f32)
+    of = compute((x, w), (outputs, columns), lambda o, p: reduce(
+        "sum", (terms,), lambda k: x[k, p] * w[o, k]))  # fmt: skip
+    found = contraction(Work(of))
+    assert found is not None
+    return found
+
+
+def halved(terms: int, outputs: int, size: tuple[int, int]) -> Contraction:
+    """out[o, i, j] = sum over k of x[k, 2 i, 2 j] * w[o, k]."""
+    x = buffer("x", (terms, 2 * size[0], 2 * size[1]), f32)
+    w = buffer("w", (outputs, terms), f32)
+    of = compute((x, w), (outputs, *size), lambda o, i, j: reduce(
+        "sum", (terms,), lambda k: x[k, i * 2, j * 2] * w[o, k]))  # fmt: skip
+    found = contraction(Work(of))
+    assert found is not None
+    return found
+
+
+def ran(of: Contraction, panel: Panel, data: Array, weight: Array, constant: bool) -> Array:
+    """What the scheduled and lowered kernel gives."""
+    thin = sampled(of) if not has_panels(of) else None
+    before, of = ((thin[0],), thin[1]) if thin else ((), of)
+    form = paneled(of, panel, constant, before)
+    machine = Machine(32 * panel.lanes, 32)
+    made = default_schedule(form.kernel, machine)
+    assert made is not None
+    if constant:
+        (packing,) = form.packings
+        weight = packing.apply(weight)
+    assert len(made[0].steps) > 10
+    return run_kernel(lower(made[1], "cpu"), [data, weight])[-1]
+
+
+@FEW
+@given(
+    st.integers(1, 9), st.integers(1, 12), st.integers(1, 70), st.integers(1, 3),
+    st.integers(1, 5), st.sampled_from((4, 8)), st.booleans(),
+)  # fmt: skip
+def test_panels_mean_the_same(  # noqa: PLR0917  # a product and its tile
+    terms: int, outputs: int, columns: int, vectors: int, steps: int, lanes: int, constant: bool
+) -> None:
+    of = product(terms, outputs, columns)
+    if not has_panels(of) or (not constant and outputs % steps):
+        return
+    x, w = numbers(1, (terms, columns)), numbers(2, (outputs, terms))
+    found = ran(of, Panel(Tile(vectors, steps), lanes), x, w, constant)
+    np.testing.assert_array_equal(found, w @ x)
+
+
+@FEW
+@given(st.integers(2, 6), st.integers(2, 8), st.tuples(st.integers(1, 6), st.integers(2, 9)))
+def test_samples_mean_the_same(terms: int, outputs: int, size: tuple[int, int]) -> None:
+    of = halved(terms, outputs, size)
+    x = numbers(1, (terms, 2 * size[0], 2 * size[1]))
+    w = numbers(2, (outputs, terms))
+    found = ran(of, Panel(Tile(1, 2), 4), x, w, constant=True)
+    np.testing.assert_array_equal(found.reshape(outputs, *size), np.tensordot(w, x[:, ::2, ::2], 1))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_residuals_are_added_to_panels(stride: int, cores: int) -> None:
+    layer = Layer(48, 24, (28, 28), (1, 1), stride)
+    shape = (1, 24, -(-28 // stride), -(-28 // stride))
+    x = Var(Name("x"), tensor((1, 48, 28, 28), "f32"))
+    other = Var(Name("r"), tensor(shape, "f32"))
+    value, _ = convolution(layer, x)
+    of = whole([x, other], Apply("nn.relu", (value + other,)))
+    arrays = numbers(3, (1, 48, 28, 28)), numbers(4, shape)
+    found = plica.compile(of, cache=False, threads=cores)(*arrays)
+    np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
+
+
+def test_wide_layers_have_panels() -> None:
+    layer = Layer(64, 64, (56, 56), (1, 1))
+    x = Var(Name("x"), tensor((1, 64, 56, 56), "f32"))
+    value, more = convolution(layer, x, constant=False, bias=False)
+    function = infer(whole([x, *more], value)).main_function()
+    form = formed(work_of(fused(function)), (False, True), WIDE)
+    assert form is not None
+    assert Name("panel") in map_of(form.kernel).blocks
+    assert default_schedule(form.kernel, WIDE) is not None
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_model_takes_panels_for_rows_pages_apart(machine: Machine) -> None:
+    of = product(256, 64, 3136)
+    every = [*over_outputs(of, machine), *over_rows(of, machine), *panels(of, machine)]
+    assert min(every, key=lambda each: each.cycles).form == "paneled"
+
+
+def test_few_outputs_have_no_panels() -> None:
+    assert not panels(product(256, 4, 3136), WIDE)
+
+
+def test_groups_divide_tiles_and_stay_near() -> None:
+    assert group_of(98, 32 * 1024, 32) == 2
+    assert group_of(25, 8 * 1024, 32) == 5
+    assert group_of(7, 1 << 20, 32) == 1
+    assert group_of(25, 8 * 1024, 32, cores=2) == 1
+
+
+def test_data_read_twice_is_not_sampled() -> None:
+    x, w = buffer("x", (4, 9, 9), f32), buffer("w", (8, 4, 3, 3), f32)
+    of = compute((x, w), (8, 4, 4), lambda o, i, j: reduce(
+        "sum", (4, 3, 3), lambda c, k, m: x[c, i * 2 + k, j * 2 + m] * w[o, c, k, m]))  # fmt: skip
+    found = contraction(Work(of))
+    assert found is not None
+    assert sampled(found) is None

@@ -1,0 +1,168 @@
+"""Chains of stages along rows are one kernel, and mean what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.lower.decompose import decompose
+from plica.codegen.lower.fused import Fused, fused
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.scheduled import chain_of
+from plica.core.name import Name
+from plica.ir.graph import Call, Expr, Function, Var
+from plica.ir.infer import infer
+from plica.ir.loop import Store, statements
+from plica.ir.module import Module
+from plica.ir.show import show_kernel
+from plica.ir.type import tensor
+from plica.rewrite.fuse import fuse
+from plica.rewrite.graph.walk import expressions
+from plica.schedule.default import Machine, default_schedule
+from plica.schedule.default.row import chain_form
+from tests.conftest import Golden
+from tests.schedule.default.test_contraction import Array, numbers, whole
+
+FEW = settings(max_examples=max(4, settings().max_examples // 5))
+WIDE = Machine(512, 32)
+LENGTHS = (1, 7, 33, 64, 100, 1000, 1025)
+
+
+def largest(x: Expr) -> Expr:
+    return op.max(x, axis=(-1,), keepdims=True)
+
+
+# fmt: off
+ROWS: dict[str, Callable[[Expr], Expr]] = {
+    "softmax":     lambda x: op.nn.softmax(x, axis=-1),
+    "log-softmax": lambda x: op.nn.log_softmax(x, axis=-1),
+    "away":        lambda x: op.exp(x) - op.mean(x, axis=(-1,), keepdims=True),
+    "norm":        lambda x: op.nn.l2_normalize(x, axis=(-1,)),
+    "sum":         lambda x: op.sum(op.exp(x - largest(x)), axis=(-1,), keepdims=True),
+}
+# fmt: on
+
+
+def near(of: Module, *arrays: Array) -> None:
+    """Compiled code gives what the interpreter gives, up to rounding."""
+    found = plica.compile(of, cache=False)(*arrays)
+    expected = plica.interpret(of, *arrays)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+
+
+def one(value: Expr, *params: Var) -> Fused:
+    """The one kernel a program becomes."""
+    module = decompose(resolve(infer(whole(list(params), value))))
+    call = fuse(module).main_function().body
+    assert isinstance(call, Call)
+    assert isinstance(call.callee, Function)
+    return fused(call.callee)
+
+
+def rows(*shape: int) -> Var:
+    return Var(Name("x"), tensor(shape, "f32"))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_one_kernel(name: str) -> None:
+    x = rows(3, 100)
+    found = one(ROWS[name](x), x)
+    assert found.stages
+    assert found.rows == 1
+    form = chain_form(chain_of(found), WIDE)
+    assert form is not None
+    assert default_schedule(form.kernel, WIDE) is not None
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_rows_of_any_length(length: int) -> None:
+    x = rows(2, length)
+    near(whole([x], op.nn.softmax(x, axis=-1)), numbers(2, (2, length)))
+
+
+@FEW
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=2),
+    st.sampled_from(LENGTHS),
+    st.sampled_from(sorted(ROWS)),
+)
+def test_rows_mean_the_same(around: list[int], length: int, name: str) -> None:
+    x = rows(*around, length)
+    near(whole([x], ROWS[name](x)), numbers(2, (*around, length)))
+
+
+def test_weights_go_along_a_row() -> None:
+    x, g = rows(3, 77), Var(Name("g"), tensor((77,), "f32"))
+    value = op.nn.layer_norm(x, g, g, axis=-1)
+    assert one(value, x, g).stages
+    near(whole([x, g], value), numbers(2, (3, 77)), numbers(2, (77,)))
+    near(whole([x, g], op.nn.rms_norm(x, g, axis=-1)), numbers(2, (3, 77)), numbers(2, (77,)))
+
+
+def test_a_row_of_anything_stays_its_own() -> None:
+    x = rows(5, 70)
+    values = numbers(2, (5, 70))
+    values[0, 69], values[1, 3], values[2, :] = np.nan, np.inf, -np.inf
+    values[3, 0], values[3, 1:] = 0.0, -200.0
+    module = whole([x], op.nn.softmax(x, axis=-1))
+    with np.errstate(all="ignore"):
+        expected = plica.interpret(module, values)
+    for threads in (1, 2):
+        found = plica.compile(module, threads=threads, cache=False)(values)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("contract", ["exact", "reassociates"])
+def test_contracts(contract: str) -> None:
+    x = rows(6, 200)
+    values: Array = np.random.default_rng(0).standard_normal((6, 200)).astype(np.float32)
+    module = whole([x], op.nn.softmax(x, axis=-1))
+    found = plica.compile(module, contract=contract, cache=False)(values)
+    np.testing.assert_allclose(found, plica.interpret(module, values), rtol=1e-5)
+
+
+def test_short_rows_and_columns_have_no_form() -> None:
+    x = rows(3, 20)
+    assert chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE) is None
+    y = rows(100, 4)
+    module = fuse(decompose(resolve(infer(whole([y], op.nn.softmax(y, axis=0))))))
+    calls = [each for each in expressions(module.main_function().body) if isinstance(each, Call)]
+    functions = [each.callee for each in calls if isinstance(each.callee, Function)]
+    assert len(functions) > 1
+    assert not any(fused(each).stages for each in functions)
+
+
+def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
+    x = rows(3, 128)
+    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE)
+    assert form is not None
+    made = default_schedule(form.kernel, WIDE)
+    assert made is not None
+    kernel = lower(made[1], "cpu")
+    stores = [each for each in statements(kernel.body) if isinstance(each, Store)]
+    assert sum(each.buffer is kernel.params[-1] for each in stores) == 2
+
+
+def test_golden(golden: Golden) -> None:
+    x = rows(3, 128)
+    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE)
+    assert form is not None
+    made = default_schedule(form.kernel, WIDE)
+    assert made is not None
+    golden(made[0].to_python() + "\n" + show_kernel(lower(made[1], "cpu"), "softmax"))
+
+
+def test_two_cores_share_rows() -> None:
+    x = rows(64, 1024)
+    module = whole([x], op.nn.softmax(x, axis=-1))
+    exe = plica.compile(module, threads=2, cache=False)
+    assert "parallel" in exe.source("kernel")
+    values: Array = np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
+    np.testing.assert_allclose(exe(values), plica.interpret(module, values), rtol=1e-5)

@@ -1,0 +1,71 @@
+"""Transposes by squares mean what they did, whatever is left at the ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import work_of
+from plica.core.name import Name
+from plica.ir.graph import Expr, Var
+from plica.ir.infer import infer
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, formed
+from plica.schedule.default.transpose import is_turned
+from tests.schedule.default.test_contraction import Array, whole
+
+FEW = settings(max_examples=max(4, settings().max_examples // 4))
+WIDE = Machine(512, 32)
+
+
+def has_form(value: Expr, *params: Var) -> bool:
+    found = formed(work_of(fused(infer(whole(list(params), value)).main_function())), (), WIDE)
+    return found is not None and is_turned(found.kernel)
+
+
+def compare(value: Expr, x: Var, shape: tuple[int, ...]) -> None:
+    values: Array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    module = whole([x], value)
+    for threads in (1, 2):
+        exe = plica.compile(module, threads=threads, cache=False)
+        np.testing.assert_array_equal(exe(values), plica.interpret(module, values))
+
+
+@FEW
+@given(st.integers(1, 70), st.integers(1, 70))
+def test_matrices(rows: int, columns: int) -> None:
+    x = Var(Name("x"), tensor((rows, columns), "f32"))
+    value = op.transpose(x, axes=(1, 0)) + 1.0
+    compare(value, x, (rows, columns))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "turns"),
+    [
+        ((2, 20, 33), (0, 2, 1), True),
+        ((20, 3, 33), (2, 1, 0), True),
+        ((2, 18, 3, 20), (0, 2, 3, 1), True),
+        ((20, 3, 33), (1, 0, 2), False),
+        ((20, 7), (1, 0), False),
+    ],
+)
+def test_axes(shape: tuple[int, ...], axes: tuple[int, ...], turns: bool) -> None:
+    x = Var(Name("x"), tensor(shape, "f32"))
+    value = op.transpose(x, axes=axes)
+    assert has_form(value, x) == turns
+    compare(value, x, shape)
+
+
+def test_many_squares_are_shared() -> None:
+    x = Var(Name("x"), tensor((256, 272), "f32"))
+    compare(op.transpose(x, axes=(1, 0)), x, (256, 272))
+
+
+def test_wide_elements_are_not_turned() -> None:
+    x = Var(Name("x"), tensor((32, 32), "f64"))
+    assert not has_form(op.transpose(x, axes=(1, 0)), x)
