@@ -1,6 +1,6 @@
 """Whole networks beside onnxruntime, OpenVINO and torch: the zoo as ONNX files, batch 1, float32.
 
-    python benchmarks/models.py [mlp resnet18 ...] [--threads 1] [--rounds 5] [--seconds 0.3]
+    python benchmarks/models.py [mlp resnet18 ...] [--threads 1] [--rounds 10] [--seconds 0.2]
                                 [--contract fused] [--json FILE]
 
 Every system has a process of its own and gets the same file and the same numbers; bursts of calls
@@ -104,8 +104,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3, help="how long a burst lasts")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0.2, help="how long a burst lasts")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
     parser.add_argument("--json", type=Path, help="where to write all times")
     given = parser.parse_args()

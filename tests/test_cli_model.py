@@ -147,3 +147,15 @@ def test_the_demonstration_compiles_checks_and_reports(
         assert f'data-model="{name}"' in report.read_text(encoding="utf-8")
     assert "agrees" in shown
     assert "DIFFERS" not in shown
+
+
+def test_without_other_systems_the_interpreter_is_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    said: list[str] = []
+    shown = demo.show_network("mlp", SMALL["mlp"], progress=said.append)
+    assert (shown.reference, shown.peer) == ("the interpreter", None)
+    assert shown.agrees
+    assert not shown.study.nodes
+    assert len(said) == demo.STEPS

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final
 
 import numpy as np
@@ -122,10 +122,14 @@ def compete(
                 missing.append(Missing(name, answer.get("refused") or answer["died"]))
         times: dict[str, list[float]] = {name: [] for name in ready}
         for turn in range(rounds):
-            for name, (worker, _) in ready.items():
+            for name, (worker, _) in list(ready.items()):
                 progress(f"{name}: round {turn + 1} of {rounds}")
                 answer = worker.ask(seconds)
-                times[name] += answer.get("times", ())
+                if "times" in answer:
+                    times[name] += answer["times"]
+                else:
+                    missing.append(Missing(name, answer["died"]))
+                    del ready[name]
         outputs = {name: _arrays(Path(folder) / f"{name}.npz") for name in ready}
     others = [name for name in ready if name != OURS]
     reference = outputs[others[0]] if others else None
@@ -138,7 +142,6 @@ def compete(
             0.0 if reference is None else difference(outputs[name], reference),
         )
         for name, (_, answer) in ready.items()
-        if times[name]
     ]
     return Contest(tuple(entries), tuple(missing))
 
@@ -153,11 +156,12 @@ class _Worker:
 
     def __init__(self, name: str, *words: object) -> None:
         command = [sys.executable, "-m", "plica.bench.worker", name, *map(str, words)]
+        self._words = TemporaryFile("w+")  # a pipe that nobody reads would fill
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._words,
             text=True,
         )
 
@@ -167,6 +171,7 @@ class _Worker:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
+        self._words.close()
 
     def ask(self, seconds: float) -> dict[str, Any]:
         """A burst of calls."""
@@ -183,7 +188,7 @@ class _Worker:
         if line:
             found: dict[str, Any] = json.loads(line)
             return found
-        assert self._process.stderr is not None
-        words = self._process.stderr.read().strip().splitlines()
         code = self._process.wait()
+        self._words.seek(0)
+        words = self._words.read().strip().splitlines()
         return {"died": words[-1] if words else f"It ended with exit code {code}."}

@@ -2,6 +2,9 @@
 
 Only what networks of the zoo need is known; a model with anything else is refused with all of it.
 GELU written with the error function is torch's GELU, and LSTM is its LSTM.
+
+>>> "Conv" in ROWS, "Loop" in ROWS
+(True, False)
 """
 
 from __future__ import annotations

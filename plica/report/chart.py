@@ -1,4 +1,10 @@
-"""Charts: the roofline of the kernels, and the memory plan over time."""
+"""Charts: the roofline of the kernels, and the memory plan over time.
+
+>>> from plica.rewrite.plan import arrange
+>>> from plica.rewrite.plan import Tenant
+>>> memory(arrange([Tenant(64, 0, 1), Tenant(64, 1, 2)]), ["a", "b"]).count('class="tenant"')
+2
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ module means: then the interpreter itself gives other numbers for the module aft
 bisection over the derivation finds the step.  Or the code of a kernel may not compute what its
 operators mean: then it is the first, in the order they run, whose result differs from what the
 interpreter gives for the same operators on the same inputs.
+
+>>> apart([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
+0.25
 """
 
 from __future__ import annotations

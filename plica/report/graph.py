@@ -2,6 +2,15 @@
 
 A node is as far down as the longest way to it; what is in one layer stands side by side in the
 order of the program.  Fused groups are one box that names what is in it.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.infer import infer
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
+>>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
+>>> [(box.label, box.note, len(box.below)) for box in boxes(of)]
+[('x', '2 f32', 0), ('add', '2 f32', 1), ('multiply', '2 f32', 2)]
 """
 
 from __future__ import annotations

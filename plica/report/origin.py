@@ -2,6 +2,19 @@
 
 A fused function is opened again on its own arguments, which gives the very terms that were fused;
 the derivation of the compilation says which terms of the model those come from.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.infer import infer
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
+>>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
+>>> from plica.pipeline import lower
+>>> product = of.main_function().body
+>>> names = {product: ("mul_1",), product.args[0]: ("add_0",)}
+>>> [origin.nodes for origin in origins(lower(of), names)]
+[('add_0', 'mul_1')]
 """
 
 from __future__ import annotations

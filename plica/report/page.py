@@ -1,4 +1,8 @@
-"""The page: a study as one HTML file that needs nothing else, no network and no other file."""
+"""The page: a study as one HTML file that needs nothing else, no network and no other file.
+
+>>> any(word in STYLE + SCRIPT for word in ("http", "url(", "import", "src="))
+False
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,17 @@
 
 They are found in the derivation of a compilation, so they are what was done and not what is meant
 to be done.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Function, Var
+>>> from plica.ir.infer import infer
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
+>>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
+>>> from plica.pipeline import lower
+>>> [(stage.name, stage.operators) for stage in stages(lower(of).derivation)]
+[('as read', (('add', 1), ('multiply', 1))), ('fuse', (('fused group', 1),))]
 """
 
 from __future__ import annotations

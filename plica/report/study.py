@@ -2,6 +2,10 @@
 
 `examine` compiles a model, runs it, and gathers: the stages of the module, what was fused and why,
 the kernels with their times and where they come from, the memory plan, the roof of the machine.
+
+>>> row = Row(0, "k0", "add", (2,), ("add_0",), ("add",), (), 2_000, 100, 1e-6, 0.5)
+>>> row.gflops, row.intensity
+(2.0, 20.0)
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plica.report import page
+from plica.report.chart import HIGH, WIDE, memory, roofline
 from plica.report.graph import MOST, boxes, draw
 from plica.report.svg import element, raw
 from tests.report.model import studied
@@ -83,6 +84,22 @@ def test_every_picture_is_xml() -> None:
     assert len(pictures) == 2 + len(studied("dqn").stages)
     for each in pictures:
         ElementTree.fromstring(each)
+
+
+def test_charts_stay_within_their_frames() -> None:
+    study = studied("transformer")
+    for chart, tag in (
+        (roofline(study.rows, study.roof), "circle"),
+        (memory(study.plan, study.steps), "rect"),
+    ):
+        picture = ElementTree.fromstring(chart)
+        shapes = picture.findall(tag)
+        assert shapes
+        for each in shapes:
+            x, y = (float(each.get(name) or each.get(f"c{name}") or "nan") for name in "xy")
+            right, low = (float(each.get(name) or 0) for name in ("width", "height"))
+            assert 0 <= x <= x + right <= WIDE
+            assert 0 <= y <= y + low <= HIGH
 
 
 def test_every_value_of_the_memory_plan_is_drawn() -> None:

@@ -301,8 +301,12 @@ class _Function:
                 stores.append(stmt)
             elif not isinstance(stmt, Seq):
                 return False
-        if not all(_lanes_of(each.buffer, each.indices, loop.var, count) for each in stores):
-            return False
+        var = loop.var
+        for each in stores:
+            loads = [load for load in _certain(each.value) if is_stored_plainly(load.buffer)]
+            places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
+            if not any(_lanes_of(*place, var, count) for place in places):
+                return False
         for each in stores:
             self._store(each, loop.var, count)
         return True
@@ -313,10 +317,15 @@ class _Function:
         kind = in_memory(store.buffer.dtype)
         self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
         self._fill(word, store, store.value, var, count)
-        self.values.vars[var] = literal(0, dtype_of(var))
-        self._move(
-            self.values.place(store.buffer, store.indices), f"{word}[0]", store.buffer, count
-        )
+        values = self.values
+        if _lanes_of(store.buffer, store.indices, var, count):
+            values.vars[var] = literal(0, dtype_of(var))
+            place = values.place(store.buffer, store.indices)
+            self._move(place, f"{word}[0]", store.buffer, count)
+            return
+        for lane in range(count):
+            values.vars[var] = literal(lane, dtype_of(var))
+            self.lines.do(f"{values.place(store.buffer, store.indices)} = {word}[{lane}];")
 
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
         """The values of all lanes, where what they read as neighbours is read at once."""

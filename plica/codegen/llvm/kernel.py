@@ -21,6 +21,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.around import within
+from plica.codegen.llvm.fetch import fetch, fetch_next
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
 from plica.codegen.llvm.parallel import can_share, share
 from plica.codegen.llvm.scope import negated
@@ -28,7 +29,7 @@ from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import is_narrow, memory
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import Interval, facts_of
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.dim import Polynomial, known
@@ -48,7 +49,7 @@ from plica.ir.loop import (
     While,
     statements,
 )
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of, index
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
@@ -58,16 +59,6 @@ STRAIGHT: Final = 64
 
 PLAIN: Final = '"plica-loops"="plain"'
 """Says of a function that LLVM should look at its loops: no schedule has."""
-
-FETCH_NEXT: Final = "fetch_next"
-"""Says of a loop how many elements ahead the next reads, how often this one is gone through before,
-and how many lines are fetched in an iteration."""
-
-FETCH: Final = "fetch"
-"""Says of a loop how many elements ahead of what it reads is fetched."""
-
-LINE: Final = 64
-"""Bytes that come from memory together."""
 
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
@@ -216,7 +207,7 @@ class _Statements:
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)
-                self._fetch_next(loop, count)
+                fetch_next(self.values, loop, count, self.open)
                 self.open.append((loop.var, count))
                 stack += [self._closed, partial(around.close, opened)]
                 self._known(loop.body, within(loop.var, loop.extent))
@@ -264,58 +255,12 @@ class _Statements:
         if done:
             around = self.around
             opened = around.open(loop.var, constant(done), (done, done), strip)
-            self._fetch(loop, strip)
+            fetch(self.values, loop, strip)
             around.spread(loop.var, around.vars[loop.var], strip)
             self.stack += [partial(around.close, opened), around.gather, loop.body]
 
-    def _fetch(self, loop: For, strip: int) -> None:
-        """Ask for the lines that will be read some elements ahead; it matters not if none are."""
-        ahead = dict(loop.annotations).get(FETCH)
-        if not isinstance(ahead, int):
-            return
-        values = self.values
-        for load in loads_along(loop):
-            found = values.evaluate(load.indices)
-            place = values.access.address(
-                load.buffer, values.access.linear(load.buffer, found), True
-            )
-            size = load.buffer.dtype.bytes
-            for start in range(0, strip * size, LINE):
-                far = values.w.let(f"getelementptr i8, ptr {place}, i64 {ahead * size + start}")
-                values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
-
     def _closed(self) -> None:
         self.open.pop()
-
-    def _fetch_next(self, loop: For, count: int | None) -> None:
-        """Ask for a share of the vectors that will be read when what is read now is done with.
-
-        The loop around reads the same some times over: each time asks for another share, some
-        lines in each iteration.
-        """
-        said = dict(loop.annotations).get(FETCH_NEXT)
-        if not isinstance(said, tuple) or not self.open or count is None:
-            return
-        ahead, times, lines = said
-        outer, passes = self.open[-1]
-        if passes not in (times, times - 1):  # the last may have been cut off
-            return
-        values, lanes, vars_ = self.values, self.values.lanes, self.around.vars
-        for load in vectors_in(loop):
-            if any(outer in free_vars(each) for each in load.indices):
-                continue
-            line = LINE // load.buffer.dtype.bytes
-            here = {v: index(0) for each in load.indices for v in free_vars(each)}
-            here = {v: zero for v, zero in here.items() if v not in vars_ or v is loop.var}
-            first = values.evaluate([substitute(each, here) for each in load.indices])  # type: ignore[misc]  # a term keeps its sort
-            at = values.access.linear(load.buffer, first)
-            at = lanes.add(at, lanes.mul(vars_[outer], constant(count * lines * line)))
-            at = lanes.add(at, lanes.mul(vars_[loop.var], constant(lines * line)))
-            for number in range(lines):
-                there = lanes.add(at, constant(ahead + number * line))
-                far = values.access.address(load.buffer, there, False)
-                values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 2, i32 1)")
-            return
 
     def _spread(self, loop: For, done: int, count: int) -> None:
         """The body of a vectorized loop for the lanes from one on.
@@ -404,33 +349,6 @@ class _Statements:
         self.values.lanes.release(mark)
         self.values.w.do(f"br label %{end}")
         self.values.w.start(begin)
-
-
-def loads_along(loop: For) -> list[Load]:
-    """What a loop reads of shared memory at places that depend on it and on loops around it."""
-    found: dict[Load, None] = {}
-    for stmt in statements(loop.body):
-        if isinstance(stmt, Store):
-            for node in post_order(stmt.value):
-                if isinstance(node, Load) and _is_far(node, loop):
-                    found[node] = None
-    return list(found)
-
-
-def vectors_in(loop: For) -> list[Load]:
-    """What vectorized loops inside of a loop read of shared memory as vectors."""
-    found: dict[Load, None] = {}
-    for stmt in statements(loop.body):
-        if isinstance(stmt, For) and stmt.kind == "vectorized":
-            for load in loads_along(stmt):
-                if any(loop.var in free_vars(each) for each in load.indices):
-                    found[load] = None
-    return list(found)
-
-
-def _is_far(load: Load, loop: For) -> bool:
-    vars_ = {each for index in load.indices for each in free_vars(index)}
-    return load.buffer.scope == "global" and loop.var in vars_ and len(vars_) > 1
 
 
 def _is_straight(loop: For) -> bool:

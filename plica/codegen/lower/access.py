@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from attrs import frozen
 
@@ -22,11 +23,16 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import For, Region, Stmt, Store, substatements
-from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
 from plica.ir.vector import has_vectors
 from plica.rewrite.index import EMPTY, Context, Range, can_prove
+from plica.rewrite.index.iteration import iteration_map
 
 __all__ = ["EMPTY", "Access", "For", "accesses", "never_meet"]
+
+
+FEW: Final = 4
+"""Questions about so many variables are looked into."""
 
 
 @frozen(eq=False)
@@ -37,6 +43,8 @@ class Access:
     indices: tuple[Scalar, ...] | None
     context: Context
     written: bool
+    origin: Access | None = None
+    """Where it was first found, for one that was moved to another iteration."""
 
 
 def accesses(root: Stmt, context: Context) -> tuple[Access, ...]:
@@ -83,6 +91,9 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     """
     if one.indices is None or two.indices is None:
         return False
+    first, second = one.origin or one, two.origin or two
+    if first.indices == second.indices and _apart(first, var):
+        return True
     theirs: dict[Term, Term] = {}
     for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
         if each not in same:
@@ -103,6 +114,19 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     ]
     for low, high in ((var, other), (other, var)):
         here = context.where(Lt(low, high))
-        if not any(can_prove(Ne(mine, its), here) for mine, its in pairs):  # type: ignore[arg-type]  # a term keeps its sort
+        # A barrier too many costs little, a long proof costs more.
+        quick = len(ranges) > FEW
+        if not any(can_prove(Ne(mine, its), here, quick=quick) for mine, its in pairs):  # type: ignore[arg-type]  # a term keeps its sort
             return False
     return True
+
+
+def _apart(access: Access, var: ScalarVar) -> bool:
+    """Whether an access touches different elements wherever its variables differ, and has `var`."""
+    assert access.indices is not None
+    free = frozenset[Term]().union(*[free_vars(each) for each in access.indices])
+    if var not in free:
+        return False
+    loops = [(r.var, r.stop - r.start) for r in access.context.ranges if r.var in free]
+    reach = [index(1)] * len(access.indices)  # how far they reach does not matter
+    return iteration_map(loops, access.indices, reach).injective

@@ -236,7 +236,7 @@ def _before(access: Access, var: ScalarVar) -> Access:
         indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]  # a term keeps its sort
     context = substitute(access.context, moved)
     assert isinstance(context, Context)
-    return evolve(access, indices=indices, context=context)
+    return evolve(access, indices=indices, context=context, origin=access.origin or access)
 
 
 def _check_extents(body: Stmt, lanes: Sequence[str]) -> None:

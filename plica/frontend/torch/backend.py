@@ -120,6 +120,9 @@ class Traced:
         self._plan: Plan | None = None
         self._code: dict[tuple[Part, tuple[int, ...]], Executable | None] = {}
         self._names, self._sources = _sources(self.holders)
+        self._held = {
+            node: getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"
+        }
         (output,) = [node for node in graph.graph.nodes if node.op == "output"]
         self._output: Any = output.args[0]
 
@@ -133,9 +136,7 @@ class Traced:
         if self._plan is None:
             self._plan = self._divided(symbols)
         values: dict[fx.Node, Any] = dict(zip(self.holders, args, strict=True))
-        for node in self.graph.graph.nodes:
-            if node.op == "get_attr":
-                values[node] = getattr(self.graph, node.target)
+        values |= self._held
         for step in self._plan.steps:
             if isinstance(step, Part):
                 self._part(step, values, symbols, sizes)

@@ -4,14 +4,15 @@ A tile of m x m results comes from (m + 2)² products instead of 9 m²:
 
     out = A (sum over channels of (B x Bᵀ) * (G w Gᵀ)) Aᵀ
 
-`nn.winograd_weight` is `G w Gᵀ` for every pair of channels, which is computed once.  `nn.conv_winograd`
-takes that weight.  Its meaning is the convolution itself: w comes back as `E (G w Gᵀ) Eᵀ`, where
-E G = 1.  How a kernel computes it, by A and B, is a matter of schedules, and of rounding; numbers
-that are not finite may come to all places of a tile there.
+`nn.winograd_weight` is `G w Gᵀ` for every pair of channels, which is computed once, and
+`nn.conv_winograd` takes that.  Its meaning is the convolution itself: w comes back as
+`E (G w Gᵀ) Eᵀ`, where E G = 1.  How a kernel computes it, by A and B, is a matter of schedules, and
+of rounding; numbers that are not finite may come to all places of a tile there.
 
->>> from fractions import Fraction
->>> [[sum(Fraction(e) * Fraction(g) for e, g in zip(row, column)) for column in zip(*TILES[4].weight)]
-...  for row in TILES[4].back] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+>>> from operator import mul
+>>> of = TILES[4]
+>>> whole = [[sum(map(mul, row, column)) for column in zip(*of.weight)] for row in of.back]
+>>> whole == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 True
 """
 
@@ -24,12 +25,13 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.ir.dim import known
+from plica.ir.dtype import f32, f64
 from plica.ir.graph import Expr, const
 from plica.ir.op.attribute import attribute
 from plica.ir.op.linear import einsum, sum_of_products
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, primitive, tensor_of
-from plica.ir.op.relation import FLOAT, rank_is, refuse, same, shown, wide
+from plica.ir.op.relation import rank_is, refuse, same, shown, wide
 from plica.ir.op.shape import reshape
 from plica.ir.op.window import PADDING, Window, sides
 from plica.ir.operator import Mismatch, Values
@@ -120,14 +122,14 @@ def chosen(at: Scalar, cases: Sequence[Scalar]) -> Scalar:
 def recovered(
     of: Tiling, weight: Buffer, place: tuple[Scalar, ...], k: Scalar, l: Scalar
 ) -> Scalar:
-    """The element of the weight itself at `k, l`, from the transformed one."""
+    """The element of the weight itself at `k, m`, from the transformed one."""
 
     def at(a: int, b: int) -> Scalar:
         return as_dtype(weight[(index(a * of.span + b), *place)], wide(weight.dtype))
 
     def row(a: int) -> Scalar:
         every = [at(a, b) if any(line[b] for line in of.back) else None for b in range(of.span)]
-        return chosen(l, [_sum(line, every) for line in of.back])
+        return chosen(m, [_sum(line, every) for line in of.back])
 
     rows = [row(a) if any(line[a] for line in of.back) else None for a in range(of.span)]
     return chosen(k, [_sum(line, rows) for line in of.back])
@@ -160,15 +162,15 @@ def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Com
 
     def factors(i: Sequence[Scalar], inner: Sequence[Scalar]) -> Sequence[Scalar]:
         n, o, *at = i
-        c, k, l = inner
-        places = [w.place(a, b) for w, a, b in zip(sliding, at, (k, l), strict=True)]
+        c, *window = inner
+        places = [w.place(a, b) for w, a, b in zip(sliding, at, window, strict=True)]
         checks = [
             check
             for window, place, size in zip(sliding, places, x.shape[2:], strict=True)
             for check in window.inside(place, size)
         ]
         value = guarded(checks, x[(n, c, *places)], Lit(0, x.dtype))
-        return value, recovered(of, weight, (c, o), k, l)
+        return value, recovered(of, weight, (c, o), window[0], window[1])
 
     extents = (weight.shape[1], index(3), index(3))
     return sum_of_products((x, weight), out.shape, extents, factors)
@@ -181,7 +183,7 @@ conv_winograd = primitive(
     _conv_body,
     "The convolution of (n, c, h, w) with a 3x3 weight that `nn.winograd_weight` has transformed.",
     attributes=(_TILE, PADDING),
-    admits=FLOAT,
+    admits=(f32, f64),
 )
 
 
@@ -209,5 +211,5 @@ winograd_weight = composite(
     _weight_build,
     "A weight (out, c, 3, 3) as `nn.conv_winograd` takes it: (products of a tile, c, out).",
     attributes=(_TILE,),
-    admits=FLOAT,
+    admits=(f32, f64),
 )

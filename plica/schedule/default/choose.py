@@ -148,7 +148,13 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     @do
     def whole() -> Body:
         yield scheduled(
-            found, tile, lanes, together, pads=near, shares=shares, fetches=weights > machine.cache(2) // 8
+            found,
+            tile,
+            lanes,
+            together,
+            pads=near,
+            shares=shares,
+            fetches=weights > machine.cache(2) // 8,
         )
         for name in ("pad", "packed"):
             if Name(name) in blocks:

@@ -295,4 +295,6 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
     room = weight.dtype.bytes * elements(weight)
-    return Panel(Tile(width // lanes, steps), lanes, group_of(tiles, bytes_, width, machine.cores), room)
+    return Panel(
+        Tile(width // lanes, steps), lanes, group_of(tiles, bytes_, width, machine.cores), room
+    )

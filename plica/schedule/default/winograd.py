@@ -74,6 +74,9 @@ NARROW: Final = 4
 SHARED: Final = 1 << 20
 """Fewer products than that are not worth waking other cores."""
 
+LINE: Final = 64
+"""Bytes that come from memory together."""
+
 FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
 
@@ -170,6 +173,8 @@ class Plan:
     rows: int
     tile: Tile
     shares: bool
+    fetches: bool
+    """Whether weights come from behind the cache."""
 
 
 def planned(of: Shape, machine: Machine) -> Plan | None:
@@ -191,14 +196,16 @@ def planned(of: Shape, machine: Machine) -> Plan | None:
         count, blocks = rows * across, down // rows
         spilt = 2 * row * down / FAR if rows * row + min(weights, near // 2) > near else 0.0
         for tile in _tiles(vectors, count, machine.registers):
-            # The first steps wait for weights that no cache holds; the others find them near.
-            first = max(tile.cycles, tile.vectors * wide)
-            each = first + (count // tile.steps - 1) * tile.cycles
+            # Weights that no cache holds come while others are used, if these are used again.
+            passes, waits = count // tile.steps, tile.vectors * wide
+            work = passes * tile.cycles
+            each = max(work, waits) if passes > 1 else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
             choices.append((cycles + spilt, rows, tile))
     _, rows, tile = min(choices, key=lambda each: each[0])
     products = places * down * across * of.channels * of.outputs
-    return Plan(lanes, inner, outer, rows, tile, machine.cores > 1 and products >= SHARED)
+    shares = machine.cores > 1 and products >= SHARED
+    return Plan(lanes, inner, outer, rows, tile, shares, weights > near // 2)
 
 
 def _tiles(vectors: int, steps: int, registers: int) -> list[Tile]:
@@ -432,13 +439,25 @@ class _Writer:
                 (factor, "unrolled"),
                 body=terms,
             )  # fmt: skip
-            return Alloc(total, seq(start, summed, self.nest(*sums, body=kept)))
+            return Alloc(total, seq(start, self.fetching(summed), self.nest(*sums, body=kept)))
 
         groups = of.outputs // plan.outer // tile.vectors
         return self.nest(
             (of.of.span**2, self.shared), (groups, "serial"), (self.count // tile.steps, "serial"),
             body=one,
         )  # fmt: skip
+
+    def fetching(self, sums: Stmt) -> Stmt:
+        """The loop over channels, in which each pass fetches its share of the next weights."""
+        plan, passes = self.plan, self.count // self.plan.tile.steps
+        if not plan.fetches or passes < 2 or not isinstance(sums, For):
+            return sums
+        ahead = self.of.channels * plan.tile.vectors * plan.outer
+        lines = -(
+            -ahead * self.of.x.dtype.bytes // LINE // passes // (self.of.channels // plan.inner)
+        )
+        notes = (("fetch_next", (ahead, passes, lines)),)
+        return For(sums.var, sums.extent, sums.kind, sums.body, notes)
 
     def finish(self, n: Scalar, b: Scalar) -> Stmt:
         """The results of a block, some tiles of a row at a time, and what is done to each."""

@@ -14,6 +14,7 @@ import torch  # it may be missing
 
 from plica.dynamo import TorchFallback, backend
 from plica.frontend.torch.backend import Traced
+from plica.frontend.torch.dtype import array_of, tensor_of_array
 from plica.runtime.error import InputError
 
 
@@ -111,6 +112,25 @@ def test_changed_inputs_are_changed() -> None:
     ours, theirs = [torch.ones(3), torch.zeros(3)], [torch.ones(3), torch.zeros(3)]
     same(compiled(run)(*ours), run(*theirs))
     same(ours, theirs)
+
+
+def test_views_of_inputs_share_their_memory() -> None:
+    def run(x: Any) -> Any:
+        return x.view(-1), x.t()[1:], x * 2
+
+    x = torch.zeros(2, 3)
+    flat, part, _ = compiled(run)(x)
+    flat[0] = 5
+    part[0, 0] = 7
+    assert x[0].tolist() == [5, 7, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int64])
+def test_memory_is_shared_where_it_can_be(dtype: torch.dtype) -> None:
+    x = torch.ones(2, 3, dtype=dtype)
+    array = array_of(x)
+    assert array.__array_interface__["data"][0] == x.data_ptr()
+    assert tensor_of_array(array.copy()).dtype is dtype
 
 
 def test_where_gradients_may_be_asked_torch_computes() -> None:

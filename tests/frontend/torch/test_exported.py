@@ -28,6 +28,7 @@ class Model(torch.nn.Module):
         self.run = run
         self.scale = torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
         self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("unsaved", torch.ones(3), persistent=False)
 
     def forward(self, *args: Any, **named: Any) -> Any:
         return self.run(self, *args, **named)
@@ -125,7 +126,7 @@ def test_types_of_inputs() -> None:
 
 
 def test_stored_tensors_are_constants() -> None:
-    program = exported(lambda model, x: x * model.scale + model.seen + torch.tensor(0.5),
+    program = exported(lambda model, x: x * model.scale + model.seen + model.unsaved * torch.tensor(0.5),
                        torch.ones(3))  # fmt: skip
     module = plica.from_torch(program)
     assert len(module.main_function().params) == 1

@@ -228,3 +228,27 @@ def _lrn(draw: Draw, _: str) -> Case:
     x = one(draw, FLOATS, draw(shapes(2)), finite=True)
     attrs = {"size": draw(st.integers(1, 5)), "alpha": 0.5, "beta": 0.75, "bias": 2.0}
     return Case((x,), attrs)
+
+
+# --- Winograd ------------------------------------------------------------------------------------
+
+
+WIDE = tuple(each for each in FLOATS if each.bits >= 32)
+
+
+@case("nn.winograd_weight")
+def _winograd_weight(draw: Draw, _: str) -> Case:
+    dtype = draw(st.sampled_from(WIDE))
+    shape = (draw(st.integers(0, 3)), draw(st.integers(0, 3)), 3, 3)
+    return Case((draw(array(dtype, shape, finite=True)),), {"tile": draw(st.sampled_from((2, 4)))})
+
+
+@case("nn.conv_winograd")
+def _conv_winograd(draw: Draw, _: str) -> Case:
+    dtype = draw(st.sampled_from(WIDE))
+    tile = draw(st.sampled_from((2, 4)))
+    channels, outputs = (draw(st.integers(1, 2)) for _ in range(2))
+    size = tuple(draw(st.integers(3, 5)) for _ in range(2))
+    x = draw(array(dtype, (draw(st.integers(0, 2)), channels, *size), finite=True))
+    weight = draw(array(dtype, ((tile + 2) ** 2, channels, outputs), finite=True))
+    return Case((x, weight), {"tile": tile, "padding": padding(draw, 2, 2)})

@@ -307,3 +307,30 @@ rounded(
         "nn.dropout": lambda x, rate=0.5: x,
     }
 )
+
+
+# --- Winograd ------------------------------------------------------------------------------------
+
+_PAIRS = ([1, 1, 1], [1, -1, 1])
+_WEIGHT = {
+    2: np.array([[2, 0, 0], *_PAIRS, [0, 0, 2]]) / 2,
+    4: np.array([[6, 0, 0], *np.multiply(_PAIRS, -4), [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24,
+}
+_BACK = {
+    2: np.array([[1, 0, 0, 0], [0, 1, -1, 0], [0, 0, 0, 1]]),
+    4: np.array([[4, 0, 0, 0, 0, 0], [0, -3, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]]),
+}
+
+
+@nn("nn.winograd_weight")
+def _winograd_weight(weight: Array, *, tile: int) -> Any:
+    table = _WEIGHT[tile]
+    whole = np.einsum("ak,ockl,bl->abco", table, weight, table)
+    return whole.reshape(-1, *whole.shape[2:])
+
+
+@nn("nn.conv_winograd")
+def _conv_winograd(x: Array, weight: Array, *, tile: int, padding: Any = 0) -> Any:
+    apart = weight.reshape(tile + 2, tile + 2, *weight.shape[1:])
+    plain = np.einsum("ka,abco,lb->ockl", _BACK[tile], apart, _BACK[tile])
+    return _conv(x, plain, padding=padding)

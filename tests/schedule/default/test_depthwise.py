@@ -138,6 +138,13 @@ def test_double_precision_and_threads() -> None:
     same(whole(wide, depthwise(wide, (3, 3), padding=1)), numbers(3, (1, 16, 64, 64)), threads=2)
 
 
+def test_shorter_vectors() -> None:
+    x = variable((1, 8, 19, 27))
+    of, given_ = whole(x, depthwise(x, (3, 3), strides=2, padding=1)), numbers(3, (1, 8, 19, 27))
+    found = plica.compile(of, target="cpu vector=256", cache=False)(given_)
+    np.testing.assert_array_equal(found, plica.interpret(of, given_))
+
+
 @pytest.mark.parametrize("shape", [(1, 8, 60), (1, 4, 6, 7, 20)])
 def test_one_and_three_axes(shape: tuple[int, ...]) -> None:
     x = variable(shape)

@@ -150,7 +150,7 @@ def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
     assert sum(each.buffer is kernel.params[-1] for each in stores) == 2
 
 
-def test_golden(golden: Golden) -> None:
+def test_text_of_softmax(golden: Golden) -> None:
     x = rows(3, 128)
     form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE)
     assert form is not None

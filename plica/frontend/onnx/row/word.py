@@ -10,74 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
-from plica.core.diagnostic import IllTyped
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.value import Value
-from plica.ir.dim import known
-from plica.ir.dtype import DType, f32
-from plica.ir.graph import Const, Expr, const
-from plica.ir.op.elementwise import cast
-from plica.ir.op.record import tensor_of
-from plica.ir.op.relation import Shape
-from plica.ir.op.shape import reshape
+from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
+from plica.ir.graph import Expr
 from plica.ir.operator import Operator
-from plica.ir.scalar import index
-from plica.runtime.error import Diagnostic
+
+__all__ = [
+    "Made",
+    "Row",
+    "along",
+    "as_scalar",
+    "axes_in",
+    "axis_in",
+    "direct",
+    "dtype",
+    "in_f32",
+    "is_one",
+    "like",
+    "rank",
+    "shape",
+    "to",
+]
 
 Made: TypeAlias = Expr | Value | Sequence[Expr | Value]
 Row: TypeAlias = Callable[[Node], Made]
-
-
-def like(value: bool | int | float, x: Expr) -> Const:
-    """A number of the dtype of x."""
-    return const(np.asarray(value).astype(dtype(x).numpy), dtype(x))
-
-
-def dtype(x: Expr) -> DType:
-    """The element type of x."""
-    return tensor_of(x).dtype
-
-
-def shape(x: Expr) -> Shape:
-    """The shape of x."""
-    return tensor_of(x).shape
-
-
-def rank(x: Expr) -> int:
-    """The number of axes of x."""
-    return len(tensor_of(x).shape)
-
-
-def to(x: Expr, wanted: DType) -> Expr:
-    """x in a dtype; nothing where it has it."""
-    return x if dtype(x) is wanted else cast(x, wanted)
-
-
-def in_f32(x: Expr) -> Expr:
-    """16-bit floats as f32."""
-    return cast(x, f32) if dtype(x).is_float and dtype(x).bits == 16 else x
-
-
-def along(vector: Expr, axis: int, of: int) -> Expr:
-    """A vector as a tensor of rank `of` that broadcasts along an axis."""
-    if rank(vector) != 1 or not 0 <= axis < of:
-        message = "A vector is needed, with an element for each place of an axis."
-        found = str(tensor_of(vector))
-        raise IllTyped(Diagnostic("shape-conflict", message, None, "rank 1", found))
-    (size,) = shape(vector)
-    return reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
-
-
-def as_scalar(x: Expr) -> Expr:
-    """A tensor of one element as one of rank 0."""
-    return x if rank(x) == 0 else reshape(x, ())
-
-
-def is_one(x: Expr) -> bool:
-    """Whether x has exactly one element."""
-    return all(known(size) == 1 for size in shape(x))
 
 
 def direct(record: Operator) -> Row:

@@ -16,7 +16,7 @@ from plica.frontend.torch.node import Node
 from plica.frontend.torch.row.word import Row, casted, constant, operand
 from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, rank, shape
-from plica.ir.dim import known
+from plica.ir.dim import known, same_dim
 from plica.ir.dtype import DType, i64
 from plica.ir.graph import Expr, const
 from plica.ir.op.create import full, full_like, iota
@@ -84,7 +84,18 @@ def _slice(node: Node) -> Expr:
     x = node.x()
     axis = node.axis("dim", rank(x))
     start, stop = (node.argument(name) for name in ("start", "end"))
-    return part(x, axis, start, stop, node.integer("step"))
+    step = node.integer("step")
+    made = part(x, axis, start, stop, step)
+    length = node.shape()[axis]
+    if isinstance(length, int) or same_dim(shape(made)[axis], length):
+        return made
+    # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
+    # told by places, which are checked.
+    first = 0 if start is None else start
+    if not isinstance(first, int) or first < 0:
+        node.unsupported("A slice of symbolic length begins at a known place.", "0 or more")
+    places = multiply(iota(shape=(length,), dtype=i64), constant(node, step, i64))
+    return take(x, add(places, constant(node, first, i64)), axis=axis)
 
 
 def _place(node: Node, x: Expr, axis: int) -> int:

@@ -79,17 +79,17 @@ def product(label: str, tile: Tile) -> Body:
     yield bind(tx, "threadIdx.x")
     for which in (0, 1):
         copy = yield read_at(k0, c, which, "shared")
+        if which == 0:  # a column of the left matrix is read as it lies
+            there = index_map(lambda m, k: (k, *cut(m, down, tile.down)))
+        else:
+            there = index_map(lambda k, n: (k, *cut(n, across, tile.across)))
+        yield transform_layout(copy, "write", 0, there)
         around = yield loops(copy)
         whole = yield fuse(*around[-2:])
         _, y, x, lanes = yield split(whole, (None, tile.down, tile.across, WIDE))
         yield bind(y, "threadIdx.y")
         yield bind(x, "threadIdx.x")
         yield vectorize(lanes)
-        if which == 0:  # a column of the left matrix is read as it lies
-            there = index_map(lambda m, k: (k, *cut(m, down, tile.down)))
-        else:
-            there = index_map(lambda k, n: (k, *cut(n, across, tile.across)))
-        yield transform_layout(copy, "write", 0, there)
     for which in (0, 1):
         near = yield read_at(k1, c, which, "local")
         yield vectorize((yield loops(near))[-1])

@@ -1,0 +1,115 @@
+"""Fetching: lines of memory asked for before they are read, where a loop says so.
+
+    fetch=n                             what a loop reads, n elements ahead
+    fetch_next=(n, passes, lines)       what the next of such loops will read, n elements ahead: the
+                                        loop around goes over the same so many times, and each time
+                                        asks for another share, some lines in each iteration
+
+Nothing depends on it: a line that is outside of all buffers is not read, and no fault.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.loop import Store
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, i, j = buffer("x", (9, 8), f32), buffer("y", (9, 8), f32), axis("i"), axis("j")
+>>> rows = For(j, index(8), "vectorized", Store(y, (i, j), x[i, j] + y[i, 0]))
+>>> [str(each.buffer.name) for each in loads_along(rows)]
+['x']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from plica.codegen.llvm.lane import constant
+from plica.codegen.llvm.value import Values
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.loop import For, Store, statements
+from plica.ir.scalar import Load, Scalar, ScalarVar, index
+
+LINE: Final = 64
+"""Bytes that come at once."""
+
+MOST: Final = 64
+"""Lines that are asked for in one iteration, at most."""
+
+
+def fetch(values: Values, loop: For, strip: int) -> None:
+    """Ask for the lines that a strip of a loop will read some elements ahead."""
+    ahead = dict(loop.annotations).get("fetch")
+    if not isinstance(ahead, int):
+        return
+    for load in loads_along(loop):
+        found = values.evaluate(load.indices)
+        place = values.access.address(load.buffer, values.access.linear(load.buffer, found), True)
+        size = load.buffer.dtype.bytes
+        for start in range(0, strip * size, LINE):
+            far = values.w.let(f"getelementptr i8, ptr {place}, i64 {ahead * size + start}")
+            values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
+
+
+def fetch_next(
+    values: Values, loop: For, count: int | None, around: Sequence[tuple[ScalarVar, int | None]]
+) -> None:
+    """Ask for a share of the vectors that will be read when those read now are done with.
+
+    The loops around are given from the outermost on, with how often each of them runs.
+    """
+    match dict(loop.annotations).get("fetch_next"):
+        case (int() as ahead, int() as times, int() as lines) if 1 <= lines <= MOST:
+            pass
+        case _:
+            return
+    if count is None or not around:
+        return
+    outer, passes = around[-1]
+    if passes not in (times, times - 1):  # the last may have been cut off
+        return
+    lanes, known = values.lanes, values.around.vars
+    for load in vectors_in(loop):
+        inside = {var: None for each in load.indices for var in free_vars(each)}
+        if outer in inside:
+            continue
+        zero = {v: index(0) for v in inside if v not in known or v is loop.var}
+        line = LINE // load.buffer.dtype.bytes
+        at = values.access.linear(load.buffer, values.evaluate(_put(load.indices, zero)))
+        at = lanes.add(at, lanes.mul(known[outer], constant(count * lines * line)))
+        at = lanes.add(at, lanes.mul(known[loop.var], constant(lines * line)))
+        for number in range(lines):
+            there = lanes.add(at, constant(ahead + number * line))
+            far = values.access.address(load.buffer, there, False)
+            values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 2, i32 1)")
+        return
+
+
+def _put(of: Sequence[Scalar], where: Mapping[Term, Scalar]) -> list[Scalar]:
+    return [substitute(each, dict(where)) for each in of]  # type: ignore[misc]  # a term keeps its sort
+
+
+def loads_along(loop: For) -> list[Load]:
+    """What a loop reads of shared memory at places that depend on it and on loops around it."""
+    found: dict[Load, None] = {}
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Store):
+            for node in post_order(stmt.value):
+                if isinstance(node, Load) and _is_far(node, loop):
+                    found[node] = None
+    return list(found)
+
+
+def vectors_in(loop: For) -> list[Load]:
+    """What vectorized loops inside of a loop read of shared memory as vectors."""
+    found: dict[Load, None] = {}
+    for stmt in statements(loop.body):
+        if isinstance(stmt, For) and stmt.kind == "vectorized":
+            for load in loads_along(stmt):
+                if any(loop.var in free_vars(each) for each in load.indices):
+                    found[load] = None
+    return list(found)
+
+
+def _is_far(load: Load, loop: For) -> bool:
+    vars_ = {each for place in load.indices for each in free_vars(place)}
+    return load.buffer.scope == "global" and loop.var in vars_ and len(vars_) > 1

@@ -1,0 +1,153 @@
+"""Winograd convolutions by their kernels: the same numbers, on any machine, whatever the sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import plica
+from plica.codegen.lower.passes import lower
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.dtype import f32
+from plica.ir.graph import Expr, Function, Var, const
+from plica.ir.loop import For, Kernel, statements
+from plica.ir.module import Module, module
+from plica.ir.op.activation import relu
+from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
+from plica.ir.run import run_kernel
+from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.type import tensor
+from plica.schedule.default import Machine, Work
+from plica.schedule.default.choose import default_schedule
+from plica.schedule.default.form import Formed
+from plica.schedule.default.winograd import found, planned, tiled
+from tests.ir.reference.neural import _conv as reference
+
+Array = np.ndarray[Any, Any]
+EXAMPLES = max(2, settings().max_examples // 5)
+WIDE = Machine(512, 32, (48 << 10, 2 << 20))
+MACHINES = (WIDE, Machine(256, 16), Machine(128, 32), Machine(512, 32, (48 << 10, 64 << 10), 2))
+
+
+def work(
+    x: tuple[int, ...], outputs: int, tile: int, padding: Any = 1
+) -> tuple[Work, tuple[Any, ...]]:
+    """A convolution of such data, and its buffers."""
+    data = buffer("x", x, f32)
+    weight = buffer("w", ((tile + 2) ** 2, x[1], outputs), f32)
+    assert conv_winograd.compute is not None
+    made = conv_winograd.compute({"tile": tile, "padding": padding}, data, weight)
+    assert isinstance(made, Compute)
+    return Work(made), (data, weight)
+
+
+def numbers(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def run(form: Formed, kernel: Kernel, x: Array, weight: Array) -> Array:
+    """What a kernel gives."""
+    (packing,) = form.packings
+    sizes = [tuple(known(size) or 0 for size in each.shape) for each in kernel.params[2:]]
+    outs = [np.zeros(size, np.float32) for size in sizes]
+    run_kernel(kernel, [x, packing.apply(weight), *outs])
+    return outs[-1]
+
+
+def transformed(w: Array, tile: int) -> Array:
+    table = np.array([[float(each) for each in row] for row in TILES[tile].weight])
+    whole = np.einsum("ak,ockl,bl->abco", table, w, table)
+    return whole.reshape(-1, *whole.shape[2:]).astype(np.float32)
+
+
+def whole(params: list[Var], body: Expr) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), tuple(params), None, body)}, main)
+
+
+def off(result: Array, wanted: Array) -> float:
+    """The error in max-norm."""
+    return float(np.abs(result - wanted).max() / np.abs(wanted).max())
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_code_computes_the_convolution(data: st.DataObject) -> None:
+    n, channels, outputs = (data.draw(st.sampled_from(each)) for each in ((1, 2), (16, 24), (16, 8)))
+    size = tuple(data.draw(st.integers(3, 19)) for _ in range(2))
+    pads = tuple((data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))) for _ in range(2))
+    tile = data.draw(st.sampled_from((2, 4)))
+    x, w = numbers(0, n, channels, *size), numbers(1, outputs, channels, 3, 3)
+    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=pads)
+    bias, more = numbers(2, outputs, 1, 1), numbers(3, *wanted.shape)
+    given_, other = Var(Name("x"), tensor(x.shape, f32)), Var(Name("y"), tensor(more.shape, f32))
+    made = conv_winograd(given_, winograd_weight(const(w), tile), tile, pads)
+    body = relu(made + const(bias) + other)
+    exe = plica.compile(whole([given_, other], body), threads=data.draw(st.integers(1, 2)), cache=False)
+    assert "nn.conv_winograd + add" in exe.source("kernel") or len(exe.sources) == 1
+    assert off(exe(x, more), np.maximum(wanted + bias + more, 0)) < 5e-5
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=range(len(MACHINES)))
+@pytest.mark.parametrize("tile", TILES)
+def test_a_kernel_means_the_convolution_on_every_machine(machine: Machine, tile: int) -> None:
+    of, _ = work((1, 8, 5, 9), 8, tile)
+    form = tiled(of, (False, True), machine)
+    if form is None:
+        assert machine.lanes(f32) > 8
+        form = tiled(work((1, 16, 5, 9), 16, tile)[0], (False, True), machine)
+    assert form is not None
+    made = default_schedule(form.kernel, machine)
+    assert made is not None
+    channels = known(form.kernel.params[0].shape[1]) or 0
+    x, w = numbers(0, 1, channels, 5, 9), numbers(1, channels, channels, 3, 3)
+    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
+    assert off(run(form, form.kernel, x, transformed(w, tile)), wanted) < 5e-5
+    assert off(run(form, lower(made[1], "cpu"), x, transformed(w, tile)), wanted) < 5e-5
+
+
+def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
+    big, small = (found(work((1, 64, 56, 56), 64, 4)[0]), found(work((1, 256, 14, 14), 256, 4)[0]))
+    assert big is not None
+    assert small is not None
+    near, far = planned(big, WIDE), planned(small, WIDE)
+    assert near is not None
+    assert far is not None
+    assert near.rows < big.tiles[0]  # its products would not stay in the cache
+    assert far.rows == small.tiles[0]  # its weights would come again for every block
+    assert far.fetches
+    assert not near.fetches
+
+
+def test_cores_share_what_is_large() -> None:
+    form = tiled(work((1, 32, 28, 28), 32, 4)[0], (False, True), Machine(512, 32, cores=2))
+    assert form is not None
+    kinds = [each.kind for each in statements(form.kernel.body) if isinstance(each, For)]
+    assert kinds.count("parallel") == 4
+
+
+def test_a_weight_that_is_not_known_is_none_of_it() -> None:
+    of, _ = work((1, 16, 8, 8), 16, 4)
+    assert tiled(of, (False, False), WIDE) is None
+
+
+def test_channels_that_fill_no_vector_are_none_of_it() -> None:
+    of, _ = work((1, 6, 8, 8), 16, 4)
+    assert tiled(of, (False, True), WIDE) is None
+
+
+def test_other_sums_are_not_taken_for_it() -> None:
+    x, w = buffer("x", (1, 16, 8, 8), f32), buffer("w", (36, 16, 16), f32)
+    other = compute(
+        (x, w),
+        (1, 16, 6, 6),
+        lambda n, o, i, j: reduce(
+            "sum", (16, 3, 3), lambda c, k, m: x[n, c, i + k, j + m] * w[k, c, o]
+        ),
+    )
+    assert found(Work(other)) is None
