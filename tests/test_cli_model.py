@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from plica import demo
 from plica.cli import COMMANDS, main
@@ -110,6 +112,17 @@ def test_debug_is_content_with_a_model_that_is_right(
     np.save(tmp_path / "x.npy", np.ones((1, 8), np.float32))
     assert main(["debug", str(mlp), "--input", f"x={tmp_path / 'x.npy'}"]) == 0
     assert "agree with the interpreter" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["bench", "debug", "explain"])
+def test_open_sizes_are_asked_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 3]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "act")], "g", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "M.onnx")
+    assert main([name, str(tmp_path / "M.onnx")]) == 1
+    assert "--dim batch=1" in capsys.readouterr().err
 
 
 def test_debug_names_the_wrong_rule_and_the_node(

@@ -156,7 +156,7 @@ class _Worker:
 
     def __init__(self, name: str, *words: object) -> None:
         command = [sys.executable, "-m", "plica.bench.worker", name, *map(str, words)]
-        self._words = TemporaryFile("w+")  # a pipe that nobody reads would fill
+        self._words = TemporaryFile("w+")  # noqa: SIM115  # closed with the process; a pipe would fill
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

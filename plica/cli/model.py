@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from plica.cli.compile_ import read_model, sized
 from plica.cli.run import read_array
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.codegen.target import Target
     from plica.frontend.onnx.origin import Reading
+    from plica.ir.module import Module
     from plica.report.study import Compiled
     from plica.rewrite.pack import Pack
     from plica.runtime.port import Array
@@ -68,10 +70,25 @@ def compile_model(arguments: argparse.Namespace) -> Compiled:
     from plica.report.study import compiled
 
     found = read(arguments)
+    _check_sizes(found.module)
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
     name, threads = arguments.model.stem, arguments.threads
     return compiled(name, found, here(), threads=threads, contract=contract, packs=packs)
+
+
+def _check_sizes(module: Module) -> None:
+    """Refuse sizes that are not numbers: what is measured here is one program."""
+    from plica.ir.sized import has_open_dims, open_dims
+
+    if not has_open_dims(module):
+        return
+    names = [str(each.name) for each in open_dims(module)]
+    message = "The model leaves sizes open, and needs numbers for them here."
+    hint = "Give them: " + " ".join(f"--dim {name}=1" for name in names) + "."
+    raise UnsupportedError(
+        Diagnostic("unsupported", message, None, "numbers", ", ".join(names), hint)
+    )
 
 
 def here() -> Target:

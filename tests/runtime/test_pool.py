@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -139,3 +141,18 @@ def test_the_pool_is_written_for_other_machines(triple: str) -> None:
     assert pool.has_pool(triple) == ("linux" in triple)
     assert f"@{pool.PARALLEL}(" in pool.text(triple)
     assert "<" not in pool.text(triple)
+
+
+def test_code_that_starts_the_threads_may_go() -> None:
+    """They run in the code that made the pool; what ran first may be gone while they sleep."""
+    threads = 5
+    keeper, first = program(threads)  # makes the pool, and does not run
+    other, run = program(threads)
+    assert run("flat", 64) == [1] * 64
+    place = other.address("flat")
+    del other, run
+    gc.collect()
+    assert place  # its memory is given back here
+    time.sleep(0.05)  # the workers look around, and sleep
+    assert first("flat", 64) == [1] * 64
+    assert keeper.address("flat")

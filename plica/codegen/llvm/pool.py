@@ -107,9 +107,10 @@ declare i64 @syscall(i64, ...)
 
 @plica.pool = internal global ptr null, align 8
 
-; threads, state, and the process if the state is not cleared in a child
+; threads, state, the process if the state is not cleared in a child, and what starts the threads:
+; they run in the code that made the pool, which is never given back
 define hidden ptr @<MAKE>(i64 %threads) nounwind {
-  %pool = call ptr @calloc(i64 3, i64 8)
+  %pool = call ptr @calloc(i64 4, i64 8)
   %live = call ptr @mmap(ptr null, i64 65536, i32 3, i32 34, i32 -1, i64 0)
   %address = ptrtoint ptr %live to i64
   %bad = icmp eq i64 %address, -1
@@ -127,6 +128,8 @@ some:
   store ptr %live, ptr %p1, align 8
   %p2 = getelementptr i8, ptr %pool, i64 16
   store i64 %owner, ptr %p2, align 8
+  %p3 = getelementptr i8, ptr %pool, i64 24
+  store ptr @plica.pool.start, ptr %p3, align 8
   ret ptr %pool
 }
 
@@ -167,7 +170,9 @@ begin:
   br i1 %new, label %start, label %close
 start:
   store i64 1, ptr %flag, align 8
-  call void @plica.pool.start(ptr %live, i64 %threads)
+  %p3 = getelementptr i8, ptr %pool, i64 24
+  %starting = load ptr, ptr %p3, align 8
+  call void %starting(ptr %live, i64 %threads)
   br label %close
 close:
   %ticket = getelementptr i8, ptr %live, i64 <AT_TICKET>

@@ -192,9 +192,6 @@ def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int =
     kind = register(of, n)
     if of.is_float:
         name = f"llvm.{'maximum' if greatest else 'minimum'}.{suffix(of, n)}"
-        if w.signless:
-            # What comes first is asked whether it is a number: not what is accumulated.
-            return w.let(f"call nsz {kind} @{name}({kind} {b}, {kind} {a})")
         return w.call(name, kind, [(kind, a), (kind, b)])
     if of is bool_:
         return w.let(f"{'or' if greatest else 'and'} {flag(n)} {a}, {b}")

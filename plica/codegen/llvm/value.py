@@ -57,12 +57,12 @@ Action: TypeAlias = tuple[str, Scalar]
 class Values:
     """Emits values into a writer; knows the loops that are open and the buffers there are.
 
-    `fused` allows a product and a sum to be rounded once, and zeros to lose their sign.
+    `fused` allows a product and a sum to be rounded once.
     """
 
     def __init__(self, w: Writer, fused: bool = False) -> None:
         self.w = w
-        self.fused = w.signless = fused
+        self.fused = fused
         self.lanes = Lanes(w)
         self.around = Around(self.lanes)
         self.access = Access(self.lanes)

@@ -24,7 +24,6 @@ class Writer:
         self.block = block
         self.helpers: set[tuple[str, int]] = set()
         self.functions: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.signless = False  # whether the sign of a zero does not matter
         self._count = 0
 
     def fresh(self) -> str:

@@ -128,7 +128,7 @@ def _staged(
     function: Function, group: Group, params: dict[Var, Buffer], order: Sequence[Expr]
 ) -> Fused:
     """The kernel of a function that goes through rows in stages."""
-    made: dict[Expr, Buffer] = {**params}
+    made: dict[Expr, Buffer] = {param: buffer for param, buffer in params.items()}  # noqa: C416  # wider keys
     stages: list[Stage] = []
     for number, each in enumerate(group.stages):
         inner, args = called(each)

@@ -23,7 +23,6 @@ from plica.ir.op.elementwise import (
     log,
     maximum,
     multiply,
-    reciprocal,
     rsqrt,
     sqrt,
     square,
@@ -86,8 +85,7 @@ def _along(name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx:
 
 def _softmax(x: Expr, at: tuple[int]) -> Expr:
     powers = exp(subtract(x, max_(x, axis=at, keepdims=True)))
-    # The sum is at least 1, so that its reciprocal is as good as a division, and there is one.
-    return multiply(powers, reciprocal(sum_(powers, axis=at, keepdims=True)))
+    return divide(powers, sum_(powers, axis=at, keepdims=True))
 
 
 def _log_softmax(x: Expr, at: tuple[int]) -> Expr:

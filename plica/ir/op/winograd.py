@@ -120,7 +120,7 @@ def chosen(at: Scalar, cases: Sequence[Scalar]) -> Scalar:
 
 
 def recovered(
-    of: Tiling, weight: Buffer, place: tuple[Scalar, ...], k: Scalar, l: Scalar
+    of: Tiling, weight: Buffer, place: tuple[Scalar, ...], k: Scalar, m: Scalar
 ) -> Scalar:
     """The element of the weight itself at `k, m`, from the transformed one."""
 

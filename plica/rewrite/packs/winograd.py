@@ -46,7 +46,6 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Guard
 
-
 LARGE: Final = 1e30
 """Weights below it are far from the greatest number."""
 

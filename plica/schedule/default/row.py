@@ -29,17 +29,22 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.define import define
 from plica.ir.dim import known
+from plica.ir.dtype import f32
 from plica.ir.scalar import (
     Buffer,
     Div,
     FloorDiv,
     FloorMod,
     Intrinsic,
+    Lit,
     Load,
+    Lt,
+    Max,
     Pow,
     Reduce,
     Scalar,
     ScalarVar,
+    Select,
     dtype_of,
 )
 from plica.ir.stage import Each
@@ -118,6 +123,9 @@ def _stage(  # noqa: PLR0917  # a stage is these things
         value = body
     if work.value is not None:
         value = with_element(_filled(work.value, known_), work.reduced, value)
+    if not isinstance(body, Reduce):
+        value, more = _without_division(value, rows, sizes, compute.axes, names)
+        stages += more
     if not last and not isinstance(body, Reduce) and _is_cheap(value):
         known_[result] = _Known(compute.axes, value)
         return []
@@ -126,6 +134,37 @@ def _stage(  # noqa: PLR0917  # a stage is these things
     kept = Buffer(names("out" if last else "stage"), shape, dtype_of(value))
     known_[result] = _Known(compute.axes, Load(kept, axes))
     return [*stages, Each(kept, axes, value)]
+
+
+def _without_division(
+    of: Scalar,
+    rows: tuple[ScalarVar, ...],
+    sizes: tuple[Scalar, ...],
+    axes: tuple[ScalarVar, ...],
+    names: Names,
+) -> tuple[Scalar, list[Each]]:
+    """The value of a row with one division for each row: `a / b` is `a * (1 / (b * s)) * s`.
+
+    The power of two `s` keeps the reciprocal of the least and greatest numbers a normal one.
+    """
+    match of:
+        case Div(left, right) if dtype_of(of) is f32 and right not in rows:
+            inner = set(axes) - set(rows)
+        case _:
+            return of, []
+    if not inner or not inner.isdisjoint(free_vars(right)) or isinstance(right, Lit):
+        return of, []
+    size = Max(right, Lit(0.0, f32) - right)
+    one, high, low = (Lit(2.0**power, f32) for power in (0, 64, -64))
+    far = Select(Lt(Lit(2.0**100, f32), size), low, one)
+    scale = Select(Lt(size, Lit(2.0**-100, f32)), high, far)
+    kept = Buffer(names("stage"), sizes, f32)
+    turned = Buffer(names("stage"), sizes, f32)
+    stages = [
+        Each(kept, rows, scale),
+        Each(turned, rows, Div(one, right * Load(kept, rows))),
+    ]
+    return left * Load(turned, rows) * Load(kept, rows), stages
 
 
 def _filled(of: Scalar, known_: dict[Buffer, _Known]) -> Scalar:

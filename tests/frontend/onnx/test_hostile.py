@@ -59,11 +59,7 @@ def valid() -> list[bytes]:
         one("Gemm", [f32_like(2, 3), f32_like(3, 4), f32_like(4)], stored=2, alpha=0.5),
         shaped,
         loop([helper.make_node("Relu", ["a"], ["b"])], 3),
-        one(
-            "QuantizeLinear",
-            [f32_like(2, 6), np.asarray(1.5, np.float32), np.asarray(7, np.uint8)],
-            stored=2,
-        ),
+        one("QuantizeLinear", [f32_like(2, 6), *scale], stored=2),
     ]
     return [each.SerializeToString() for each in made]
 

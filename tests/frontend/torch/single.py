@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import Any
 
@@ -84,13 +84,18 @@ def read(op: Any, args: Sequence[Any], wanted: Sequence[int] | None = None) -> M
     return assembled(params, body, [node.name for node in outputs])
 
 
-def agrees(name: str, args: Sequence[Any], wanted: Sequence[int] | None = None) -> None:
-    """Assert that torch and the interpreter give the same."""
+def agrees(
+    name: str,
+    args: Sequence[Any],
+    wanted: Sequence[int] | None = None,
+    run: Callable[..., Any] = interpret,
+) -> None:
+    """Assert that torch and what runs the module give the same."""
     op = operator(name)
     module = read(op, args, wanted)
     leaves = [each for each in pytree.tree_leaves(split(args)) if isinstance(each, torch.Tensor)]
     tensors = {id(each): each for each in leaves}
-    found = interpret(module, *[array_of(each) for each in tensors.values()])
+    found = run(module, *[array_of(each) for each in tensors.values()])
     given, named = split(args)
     expected = op(*given, **named)
     if isinstance(expected, list | tuple):

@@ -126,8 +126,10 @@ def test_types_of_inputs() -> None:
 
 
 def test_stored_tensors_are_constants() -> None:
-    program = exported(lambda model, x: x * model.scale + model.seen + model.unsaved * torch.tensor(0.5),
-                       torch.ones(3))  # fmt: skip
+    def run(model: Any, x: Any) -> Any:
+        return x * model.scale + model.seen + model.unsaved * torch.tensor(0.5)
+
+    program = exported(run, torch.ones(3))
     module = plica.from_torch(program)
     assert len(module.main_function().params) == 1
     np.testing.assert_array_equal(plica.interpret(module, np.ones(3, np.float32)), [1.5, 2.5, 3.5])

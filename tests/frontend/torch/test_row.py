@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 import torch  # it may be missing
 
+import plica
 from plica.frontend.torch.table import TABLE
 from plica.ir.interpret import interpret
 from plica.runtime.error import UnsupportedError
@@ -55,6 +56,14 @@ def tensors(draw: st.DrawFn, dtypes: tuple[Any, ...], shape: tuple[int, ...] | N
 def test_a_row_means_what_torch_means(name: str) -> None:
     for args in CASES[name]():
         agrees(name, args, (0,) if name in FIRST_ONLY else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_row_is_compiled(name: str) -> None:
+    for args in CASES[name]()[:2]:
+        wanted = (0,) if name in FIRST_ONLY else None
+        agrees(name, args, wanted, lambda module, *given: plica.compile(module)(*given))
 
 
 @pytest.mark.parametrize("name", sorted(UNARY))

@@ -135,7 +135,7 @@ def test_short_rows_and_columns_have_no_form() -> None:
     module = fuse(decompose(resolve(infer(whole([y], op.nn.softmax(y, axis=0))))))
     calls = [each for each in expressions(module.main_function().body) if isinstance(each, Call)]
     functions = [each.callee for each in calls if isinstance(each.callee, Function)]
-    assert len(functions) > 1
+    assert functions
     assert not any(fused(each).stages for each in functions)
 
 
@@ -166,3 +166,17 @@ def test_two_cores_share_rows() -> None:
     assert "parallel" in exe.source("kernel")
     values: Array = np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
     np.testing.assert_allclose(exe(values), plica.interpret(module, values), rtol=1e-5)
+
+
+def test_a_row_is_divided_by_anything() -> None:
+    x = rows(7, 64)
+    values = numbers(2, (7, 64))
+    for row, power in enumerate((-140, -126, -100, 0, 100, 120)):
+        values[row] = np.abs(values[row] + 3) * np.float32(2.0**power)
+    values[6] = 0
+    module = whole([x], x / op.sum(x, axis=(-1,), keepdims=True))
+    assert one(x / op.sum(x, axis=(-1,), keepdims=True), x).stages
+    with np.errstate(all="ignore"):
+        expected = plica.interpret(module, values)
+    found = plica.compile(module, cache=False)(values)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
