@@ -12,8 +12,8 @@ from plica.cli.command import Command
 from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
+    from plica.cli.rederive import Rederived
     from plica.ir.module import Module
-    from plica.rederive import Rederived
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replayed(path: Path, model: Module) -> Rederived:
     """The derivation of an artefact, taken again from its model with the packs at hand."""
+    from plica.cli.rederive import rederive
     from plica.pipeline import find_target
-    from plica.rederive import rederive
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
 

@@ -87,7 +87,7 @@ def subject(seed: int, number: int, length: int = 6) -> Subject | None:
     """The same numbers, the same subject; None where the kernel drawn is ill formed."""
     random = Random(f"{seed}/{number}")
     case = random_case(random)
-    sizes: dict[Term, int] = {**case.sizes}
+    sizes: dict[Term, int] = dict(case.sizes.items())
     kernel = specialise(case.kernel, sizes)
     if well_formed(kernel):  # the sides of an operation may have different dtypes
         return None

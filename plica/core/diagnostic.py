@@ -99,6 +99,11 @@ CODES: Final[dict[str, str]] = {
     # running and compiling
     "no-main": "A module is run or compiled that has no main function.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
+    "no-cuda": "What CUDA needs is not on this machine: a driver, a GPU, or the compiler NVRTC.",
+    "cuda-compile": "NVRTC refused CUDA C++ that Plica made.",
+    "device-memory": "A GPU has not enough memory.",
+    "device-fault": "A kernel failed on a GPU, which ends all work on it in this process.",
+    "device-error": "The driver of a GPU refused a request.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
     "unknown-pass": "No pass or normal form has this name.",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop import Block, Branch, For
 from plica.ir.scalar import FloorDiv, FloorMod, Lit, Scalar, ScalarVar
@@ -52,19 +53,19 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
 
 @lru_cache(maxsize=8192)
 def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
-    """The simple form of a term where it is shorter: a canonical form need not be.
+    """The simple form of a term where it says the same with less: a canonical form need not.
 
     (256 * i + j) // 196  stays, where  i + (60 * i + j) // 196  would tell less.
     """
     found = simple(term, context)
-    cut, length = _length(found)
-    return found if not cut or (cut, length) < _length(term) else term
+    cuts = _cuts(found)
+    less = not cuts or cuts < _cuts(term) or len(free_vars(found)) < len(free_vars(term))
+    return found if less else term
 
 
-def _length(term: Scalar) -> tuple[int, int]:
-    """How many quotients and remainders a term has, and how long it is."""
-    nodes = post_order(term)
-    return sum(isinstance(each, FloorDiv | FloorMod) for each in nodes), len(nodes)
+def _cuts(term: Scalar) -> int:
+    """How many quotients and remainders a term has."""
+    return sum(isinstance(each, FloorDiv | FloorMod) for each in post_order(term))
 
 
 @lru_cache(maxsize=8192)

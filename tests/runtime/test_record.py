@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import plica
+from plica.cli.rederive import rederive
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower as lowered
 from plica.codegen.native import run_native
@@ -22,7 +23,6 @@ from plica.ir.module import Module
 from plica.ir.run import run_kernel
 from plica.ir.script import from_text
 from plica.pipeline import compile, lower, record
-from plica.rederive import rederive
 from plica.runtime.error import ArtefactError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.follow import CONTRACTS, derivation_problems, strictness

@@ -52,9 +52,7 @@ def space() -> Space:
     return Space(tuple([sketch(name, KERNEL, trace) for name, trace in made]))
 
 
-tiles = st.builds(
-    Tiles, st.integers(1, 96), st.integers(1, 3), st.integers(1, 16)
-)
+tiles = st.builds(Tiles, st.integers(1, 96), st.integers(1, 3), st.integers(1, 16))
 
 
 @given(tiles)

@@ -43,7 +43,7 @@ class Nest:
     def __init__(self, work: Work, of: Shape, plan: Plan) -> None:
         self.work, self.of, self.plan = work, of, plan
         compute = work.compute
-        self.used = {each.name for each in (*compute.inputs, *compute.axes)}
+        self.used = {each.name for each in compute.inputs} | {each.name for each in compute.axes}
         if work.reduced is not None:
             self.used.add(work.reduced.name)
         span, dtype = of.of.span, of.x.dtype

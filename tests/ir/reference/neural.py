@@ -326,7 +326,7 @@ _BACK = {
 def _winograd_weight(weight: Array, *, tile: int) -> Any:
     table = _WEIGHT[tile]
     whole = np.einsum("ak,ockl,bl->abco", table, weight, table)
-    return whole.reshape(-1, *whole.shape[2:])
+    return whole.reshape((tile + 2) ** 2, *whole.shape[2:])
 
 
 @nn("nn.conv_winograd")

@@ -27,7 +27,7 @@ from tests.ir.reference.neural import _conv as reference
 Array = np.ndarray[Any, Any]
 EXAMPLES = max(2, settings().max_examples // 8)
 COSTS = Costs(lanes=16, cache=2 << 20)
-AVX512 = evolve(find_target("cpu"), vector_bits=512, vector_registers=32)
+AVX512 = evolve(find_target("cpu"), vector=512, registers=32)
 
 
 def numbers(seed: int, *shape: int) -> Array:

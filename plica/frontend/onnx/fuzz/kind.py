@@ -336,7 +336,7 @@ KINDS: Final[dict[str, Kind]] = {
     "repeat":   Kind(2, "fib", _SOME,  _repeat, keeps=True),
     "resize":   Kind(2, "f",   _IMAGE, _resize),
     "pixel":    Kind(1, "f",   range(4, 5), _pixel, keeps=True),
-    "einsum":   Kind(1, "f",   _SOME,  _einsum),
+    "einsum":   Kind(1, "f",   range(2, 5), _einsum),
     "prelu":    Kind(1, "f",   _SOME,  lambda c, x: Drawn("PRelu", (x, c.array(1)))),
 }
 """Every kind, with how often it is drawn."""

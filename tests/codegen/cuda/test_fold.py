@@ -1,0 +1,153 @@
+"""The fold into CUDA C++: what the text computes, what it looks like, and that NVRTC takes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.toolchain import ARCHITECTURES, CompileError, compiled, path_of
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.statement import LoweringRefused
+from plica.ir.loop import Kernel
+from plica.ir.run import run_kernel
+from plica.ir.script import from_text
+from plica.runtime.error import UnsupportedError
+from plica.schedule import trace_of
+from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default.gpu.product import Tile, product
+from plica.schedule.replay import scheduled
+from tests.codegen.cuda.emulate import COMPILER, run
+from tests.conftest import Golden
+from tests.schedule.kernel import matmul
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+
+HEAD = """
+from plica.script import Buffer, block, f32, grid, i8, init, thread
+import plica
+"""
+
+
+def read(body: str) -> Kernel:
+    kernel = from_text(f"{HEAD}\n@plica.kernel\n{body.strip()}\n").values[0]
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def check(kernel: Kernel, given: Kernel | None = None, seed: int = 0) -> None:
+    """The text of a lowered kernel does what the interpreter says the kernel does."""
+    meaning = given or kernel
+    random = np.random.default_rng(seed)
+    inputs = []
+    for each in meaning.params[: meaning.inputs]:
+        shape = tuple([int(size.value) for size in each.shape])  # type: ignore[attr-defined]
+        values = random.integers(-4, 5, shape)
+        inputs.append(values.astype(each.dtype.numpy))
+    expected = run_kernel(meaning, inputs)
+    outputs = [np.full_like(each, -1) for each in expected]
+    run(fold(kernel, "k"), [*inputs, *outputs])
+    for mine, theirs in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def spread(kernel: Kernel) -> Kernel:
+    found = gpu_schedule(kernel, Gpu(threads=8, warp=4))
+    assert found is not None
+    return lower(found[1], "gpu")
+
+
+KERNELS = {
+    "chain": """
+def k(x: Buffer[(5, 7), f32], y: Buffer[(7,), f32], z: Buffer[(5, 7), f32]):
+    for i, j in grid(5, 7):
+        with block("z", spatial=(i, j)):
+            z[i, j] = max(x[i, j] * 2.0 + y[j], 0.0) / 4.0
+""",
+    "wide": """
+def k(x: Buffer[(6, 8), f32], z: Buffer[(6, 8), f32]):
+    for i, j in grid(6, 8):
+        with block("z", spatial=(i, j)):
+            z[i, j] = x[i, j] * x[i, j] + 1.0
+""",
+    "integers": """
+def k(x: Buffer[(40,), i8], z: Buffer[(40,), i8]):
+    for i in grid(40):
+        with block("z", spatial=(i,)):
+            z[i] = x[i] * i8(100) + (x[i] // i8(3)) - (x[i] % i8(3)) + min(x[i], i8(2))
+""",
+    "guarded": """
+def k(x: Buffer[(9,), f32], z: Buffer[(11,), f32]):
+    for i in grid(11):
+        with block("z", spatial=(i,)):
+            z[i] = (x[i - 1] if 1 <= i and i < 10 else 0.0) + 1.0
+""",
+    "sums": """
+def k(x: Buffer[(5, 6), f32], z: Buffer[(5,), f32]):
+    for i, j in grid(5, 6):
+        with block("z", spatial=(i,), reduce=(j,)):
+            with init():
+                z[i] = 0.0
+            z[i] += x[i, j]
+""",
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", KERNELS)
+def test_spread_kernels_mean_the_same(name: str) -> None:
+    kernel = read(KERNELS[name])
+    check(spread(kernel), kernel)
+
+
+def tiled() -> tuple[Kernel, Kernel]:
+    kernel = matmul(64, 64, 8)
+    tile = Tile(rows=32, columns=32, terms=4, down=4, across=4)
+    return kernel, lower(scheduled(trace_of(product("C", tile), kernel), kernel), "gpu")
+
+
+@needs_compiler
+def test_a_tiled_product_means_the_same() -> None:
+    kernel, lowered = tiled()
+    check(lowered, kernel)
+
+
+def test_the_text_is_readable(golden: Golden) -> None:
+    _, lowered = tiled()
+    golden(fold(lowered, "product", "matmul of x and y").text, "product")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_nvrtc_compiles_without_a_gpu(architecture: str) -> None:
+    kernel = matmul(256, 256, 64)
+    lowered = lower(scheduled(trace_of(product("C", Tile()), kernel), kernel), "gpu")
+    made = compiled(fold(lowered, "product").text, architecture)
+    usage = dict(made.usage)["product"]
+    assert made.code.startswith(b"\x7fELF")
+    assert usage.registers <= 128
+    assert usage.spilled == 0
+
+
+@needs_nvrtc
+def test_a_text_that_is_no_program_is_refused() -> None:
+    with pytest.raises(CompileError, match="expected"):
+        compiled("__global__ void k( {", "sm_90")
+
+
+def test_an_architecture_nobody_knows_is_refused() -> None:
+    assert "sm_90a" in ARCHITECTURES
+    with pytest.raises(UnsupportedError, match="architecture"):
+        compiled("", "sm_12")
+
+
+def test_a_loop_around_launches_is_refused() -> None:
+    kernel = read("""
+def k(x: Buffer[(4, 8), f32], z: Buffer[(4, 8), f32]):
+    for i in range(4):
+        for t in thread("threadIdx.x", 8):
+            z[i, t] = x[i, t]
+""")
+    with pytest.raises(LoweringRefused, match="launches inside"):
+        fold(kernel, "k")
