@@ -2,8 +2,8 @@
 
     python benchmarks/cpu.py [names …] [--seconds S]
 
-Matrix products (G512 …), the convolutions of ResNet-18 (C1–C12) and the depthwise ones of MobileNet
-(D1–D9), batch 1, f32, weights known when compiling but for the matrix products.  Both runtimes take
+Matrix products (G512 …), the convolutions of ResNet-18 (C1–C12), pointwise ones of larger networks
+(P1–P12) and the depthwise ones of MobileNet (D1–D9), batch 1, f32, weights known when compiling but for the matrix products.  Both runtimes take
 turns in one run, and the results are compared; `ratio` is onnxruntime's best time over ours.
 `share` is the part of the peak, measured in the same run (see benchmarks/gemm.py).
 """
@@ -43,12 +43,20 @@ CONV = {  # height, width, channels, outputs, window, stride
     "C9":  ( 14,  14, 256, 256, 3, 1), "C10": ( 14,  14, 256, 512, 3, 2),
     "C11": ( 14,  14, 256, 512, 1, 2), "C12": (  7,   7, 512, 512, 3, 1),
 }
+POINTWISE = {  # those of ResNet-50 and MobileNet with a window of 1, as above
+    "P1":  ( 56,  56,   64,  256, 1, 1), "P2":  ( 56,  56,  256,   64, 1, 1),
+    "P3":  ( 56,  56,  256,  512, 1, 2), "P4":  ( 28,  28,  512,  128, 1, 1),
+    "P5":  ( 14,  14,  256, 1024, 1, 1), "P6":  ( 14,  14, 1024,  256, 1, 1),
+    "P7":  (  7,   7,  512, 2048, 1, 1), "P8":  (  7,   7, 2048,  512, 1, 1),
+    "P9":  (112, 112,   32,   16, 1, 1), "P10": ( 56,  56,   24,  144, 1, 1),
+    "P11": ( 14,  14,   64,  384, 1, 1), "P12": (  7,   7,  160,  960, 1, 1),
+}
 DEPTHWISE = {  # height, width, channels, window, stride
     "D1": (112, 112,  32, 3, 1), "D2": (112, 112,  64, 3, 2), "D3": (56, 56, 128, 3, 1),
     "D4": ( 56,  56, 128, 3, 2), "D5": ( 28,  28, 256, 3, 1), "D6": (28, 28, 256, 3, 2),
     "D7": ( 14,  14, 512, 3, 1), "D8": ( 14,  14, 512, 3, 2), "D9": ( 7,  7, 1024, 3, 1),
 }
-GEMM = {"G256": 256, "G512": 512, "G1024": 1024}
+GEMM = {"G256": 256, "G512": 512, "G1024": 1024, "G2048": 2048}
 # fmt: on
 
 
@@ -87,8 +95,8 @@ def sides(size: int, window: int, stride: int) -> tuple[int, int]:
 
 
 def convolution(name: str) -> Case:
-    if name in CONV:
-        height, width, channels, outputs, window, stride = CONV[name]
+    if name in CONV or name in POINTWISE:
+        height, width, channels, outputs, window, stride = (CONV | POINTWISE)[name]
         groups = 1
     else:
         height, width, channels, window, stride = DEPTHWISE[name]
@@ -142,7 +150,7 @@ def turns(calls: list[Callable[[], Any]], seconds: float) -> list[list[float]]:
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description="Layers beside onnxruntime.")
-    parser.add_argument("names", nargs="*", default=[*GEMM, *CONV, *DEPTHWISE])
+    parser.add_argument("names", nargs="*", default=[*GEMM, *CONV, *POINTWISE, *DEPTHWISE])
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()

@@ -18,6 +18,7 @@ from plica.ir.index_map import index_map
 from plica.ir.scalar import Scalar
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import (
+    annotate,
     bind,
     block,
     cache_write,
@@ -47,6 +48,7 @@ class Tile:
     terms: int = 16
     down: int = 16
     across: int = 16
+    ahead: bool = False
 
     @property
     def squares(self) -> tuple[int, int]:
@@ -90,6 +92,8 @@ def product(label: str, tile: Tile) -> Body:
         yield bind(y, "threadIdx.y")
         yield bind(x, "threadIdx.x")
         yield vectorize(lanes)
+        if tile.ahead:
+            yield annotate(copy, "double_buffer", True)
     for which in (0, 1):
         near = yield read_at(k1, c, which, "local")
         yield vectorize((yield loops(near))[-1])
