@@ -3,9 +3,10 @@
     python benchmarks/cpu.py [names …] [--seconds S]
 
 Matrix products (G512 …), the convolutions of ResNet-18 (C1–C12), pointwise ones of larger networks
-(P1–P12) and the depthwise ones of MobileNet (D1–D9), batch 1, f32, weights known when compiling but for the matrix products.  Both runtimes take
-turns in one run, and the results are compared; `ratio` is onnxruntime's best time over ours.
-`share` is the part of the peak, measured in the same run (see benchmarks/gemm.py).
+(P1–P12) and the depthwise ones of MobileNet (D1–D9), batch 1, f32, weights known when compiling but
+for the matrix products.  Both runtimes take turns in one run, and the results are compared; `ratio`
+is onnxruntime's best time over ours.  `share` is the part of the peak, measured in the same run
+(see benchmarks/gemm.py).
 """
 
 from __future__ import annotations

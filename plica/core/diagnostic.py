@@ -94,6 +94,11 @@ CODES: Final[dict[str, str]] = {
     "illegal-step": "A step of a schedule breaks a precondition where it is to be taken.",
     "other-trace": "A difference is applied to a trace that it was not made from.",
     "not-good": "A trace is to be minimised that is not good itself.",
+    # tuning
+    "bad-record": "A tuning record is damaged, or says what no trial can.",
+    "bad-database": "A file of tuning records is damaged, or is something else.",
+    "insecure-pool": "A device pool would be reached over a network without encryption.",
+    "pool-failed": "A device pool cannot be reached, has no such device, or lost the work.",
     # placing
     "device-conflict": "A value is bound to two devices at once.",
     # running and compiling

@@ -22,6 +22,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.dim import from_polynomial, polynomial
 from plica.ir.loop import For, Region, Stmt, Store, substatements
 from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
 from plica.ir.vector import has_vectors
@@ -92,8 +93,11 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     if one.indices is None or two.indices is None:
         return False
     first, second = one.origin or one, two.origin or two
-    if first.indices == second.indices and _apart(first, var):
-        return True
+    if first.indices == second.indices:
+        mine = {each.var for each in one.context.ranges}
+        fixed = {r.var for r in two.context.ranges if r.var in mine and r.var in same}
+        if _apart(first, var, fixed):
+            return True
     theirs: dict[Term, Term] = {}
     for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
         if each not in same:
@@ -121,12 +125,23 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     return True
 
 
-def _apart(access: Access, var: ScalarVar) -> bool:
-    """Whether an access touches different elements wherever its variables differ, and has `var`."""
+def _apart(access: Access, var: ScalarVar, fixed: Collection[ScalarVar]) -> bool:
+    """Whether an access touches different elements wherever its variables differ, and has `var`.
+
+    Those that are `fixed` do not differ.
+    """
     assert access.indices is not None
-    free = frozenset[Term]().union(*[free_vars(each) for each in access.indices])
-    if var not in free:
-        return False
-    loops = [(r.var, r.stop - r.start) for r in access.context.ranges if r.var in free]
-    reach = [index(1)] * len(access.indices)  # how far they reach does not matter
-    return iteration_map(loops, access.indices, reach).injective
+    moving = [each for each in access.context.ranges if each.var not in fixed]
+    variables = {each.var for each in moving}
+    places = []
+    for each in access.indices:
+        terms = {
+            key: (atoms, factor)
+            for key, (atoms, factor) in polynomial(each).items()
+            if any(not variables.isdisjoint(free_vars(atom)) for atom in atoms)
+        }
+        places.append(from_polynomial(terms))
+    free = frozenset[Term]().union(*[free_vars(each) for each in places])
+    loops = [(each.var, each.stop - each.start) for each in moving if each.var in free]
+    reach = [index(1)] * len(places)  # how far they reach does not matter
+    return var in free and iteration_map(loops, places, reach).injective

@@ -1,0 +1,19 @@
+"""record: trials and what came of them, kept in a file."""
+
+from plica.search.record.apply import Applied, Applies, Stale, applied
+from plica.search.record.database import Database
+from plica.search.record.fingerprint import fingerprint, versions
+from plica.search.record.record import Record, joined, record
+
+__all__ = [
+    "Applied",
+    "Applies",
+    "Database",
+    "Record",
+    "Stale",
+    "applied",
+    "fingerprint",
+    "joined",
+    "record",
+    "versions",
+]

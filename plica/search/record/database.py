@@ -1,0 +1,222 @@
+"""Databases: the records of tuning in one SQLite file, durable when they are reported.
+
+`put` returns after the record is on the disk (write-ahead log, synchronised at every commit), so
+that a process that is killed loses the trial in flight and no other.  Several processes may use
+one file.  A record that is there already is joined with the new one (`plica.search.record.record`):
+merging two databases in either order gives the same records.
+
+A file that is damaged, that something else wrote, or that a newer version wrote is a clear error;
+nothing in it is believed before it is checked.
+
+>>> from plica.search.record.record import record
+>>> with Database() as found:
+...     found.put(record("ab12", "cpu", "{}", "blocked", costs=(1e-3,)))
+...     found.put(record("ab12", "cpu", "{}", "rowed", error="wrong"))
+...     found.best("ab12", "cpu").form, len(found)
+('blocked', 2)
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, NoReturn
+
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic, Place
+from plica.search.record.record import Record, from_row, joined, to_row
+
+SCHEMA: Final = 1
+"""Raised when the tables mean something else."""
+
+APPLICATION: Final = 0x506C6963
+"""How SQLite files say whose they are."""
+
+BUSY: Final = 60.0
+"""Seconds to wait for another process that writes."""
+
+_COLUMNS: Final = (
+    "identity", "key", "target", "trace", "form", "costs", "noise", "seed", "versions", "error",
+    "policy", "message", "trial",
+)  # fmt: skip
+_TABLE: Final = """
+CREATE TABLE trial (
+    identity TEXT PRIMARY KEY, key TEXT NOT NULL, target TEXT NOT NULL, trace TEXT NOT NULL,
+    form TEXT NOT NULL, costs TEXT NOT NULL, noise REAL NOT NULL, seed INTEGER NOT NULL,
+    versions TEXT NOT NULL, error TEXT NOT NULL, policy TEXT NOT NULL, message TEXT NOT NULL,
+    trial INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+_INDEX: Final = "CREATE INDEX of_work ON trial (key, target)"
+_ALL: Final = f"SELECT {', '.join(_COLUMNS)} FROM trial"
+_ORDER: Final = "ORDER BY key, target, policy, seed, trial, identity"
+_PUT: Final = f"INSERT OR REPLACE INTO trial VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+
+class Database:
+    """The records in a file, or in memory where no path is given."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else os.fspath(path)
+        self._lock = threading.RLock()
+        with self._understood():
+            self._file = sqlite3.connect(
+                ":memory:" if self.path is None else self.path,
+                timeout=BUSY,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        try:
+            with self._understood():
+                self._prepare()
+        except Malformed:
+            self._file.close()
+            raise
+
+    def put(self, record: Record) -> None:
+        """Keep a record; when this returns it is on the disk."""
+        self.put_all((record,))
+
+    def put_all(self, records: Iterable[Record]) -> int:
+        """Keep records, all or none of them; how many changed what is here."""
+        changed = 0
+        with self._writing():
+            for each in records:
+                known = self.find(each.identity)
+                kept = each if known is None else joined(known, each)
+                if kept != known:
+                    changed += 1
+                    self._file.execute(_PUT, to_row(kept))
+        return changed
+
+    def find(self, identity: str) -> Record | None:
+        """The record of what was tried, if it was."""
+        with self._understood():
+            row = self._file.execute(f"{_ALL} WHERE identity = ?", (identity,)).fetchone()
+        return None if row is None else self._record(row)
+
+    def best(self, key: str, target: str) -> Record | None:
+        """The record of some work on a machine that took the least time."""
+        found = [each for each in self.all(key, target) if each.cost is not None]
+        return min(found, key=lambda each: (each.cost, each.identity), default=None)
+
+    def top(self, key: str, target: str, count: int) -> tuple[Record, ...]:
+        """The fastest records, at most one for each trace."""
+        found: dict[tuple[str, str], Record] = {}
+        records = [each for each in self.all(key, target) if each.cost is not None]
+        for each in sorted(records, key=lambda each: (each.cost, each.identity)):
+            found.setdefault((each.form, each.trace_json), each)
+        return tuple(found.values())[:count]
+
+    def all(self, key: str | None = None, target: str | None = None) -> tuple[Record, ...]:
+        """The records of some work, of some machine, or every one; run by run, in their order."""
+        wanted = [(name, of) for name, of in (("key", key), ("target", target)) if of is not None]
+        where = " AND ".join([f"{name} = ?" for name, _ in wanted])
+        text = f"{_ALL} WHERE {where} {_ORDER}" if where else f"{_ALL} {_ORDER}"
+        with self._understood():
+            rows = self._file.execute(text, [of for _, of in wanted]).fetchall()
+        return tuple([self._record(row) for row in rows])
+
+    def merge(self, other: Database) -> int:
+        """Take over the records of another database; how many changed what is here."""
+        return self.put_all(other.all())
+
+    def prune(self, key: str, target: str, keep: int) -> int:
+        """Forget all but the fastest records of some work; how many are gone."""
+        kept = {each.identity for each in self.top(key, target, keep)}
+        gone = [each.identity for each in self.all(key, target) if each.identity not in kept]
+        with self._writing():
+            self._file.executemany("DELETE FROM trial WHERE identity = ?", [(e,) for e in gone])
+        return len(gone)
+
+    def __len__(self) -> int:
+        with self._understood():
+            return int(self._file.execute("SELECT count(*) FROM trial").fetchone()[0])
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.all())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._file.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        run = self._file.execute
+        # Asked first: a file of somebody else must not even change its kind of log.
+        empty = not run("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        owner = run("PRAGMA application_id").fetchone()[0]
+        version = run("PRAGMA user_version").fetchone()[0]
+        if not empty and owner != APPLICATION:
+            self._refuse("The file is a database, but not one of tuning records.", str(owner))
+        if version > SCHEMA:
+            message = "The database was written by a newer version of Plica."
+            self._refuse(message, f"schema {version}", f"schema {SCHEMA}", "newer-version")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        if empty:
+            self._create()
+        run("SELECT 1 FROM trial LIMIT 1")
+
+    def _create(self) -> None:
+        with self._writing():
+            # Another process may have been faster.
+            if not self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                self._file.execute(_TABLE)
+                self._file.execute(_INDEX)
+                self._file.execute(f"PRAGMA application_id = {APPLICATION}")
+                self._file.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A transaction: all of it is done, or nothing."""
+        with self._lock, self._understood():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What SQLite says of a file, as an error of ours."""
+        try:
+            with self._lock:
+                yield
+        except sqlite3.ProgrammingError:
+            raise  # the database was closed: a mistake in the program that uses it
+        except sqlite3.Error as reason:
+            self._refuse("The database cannot be used.", str(reason))
+
+    def _record(self, row: tuple[object, ...]) -> Record:
+        try:
+            return from_row(row)
+        except Malformed as error:
+            found = f"{row[0]!r}: {error.diagnostics[0].message}"[:400]
+            self._refuse("A row of the database is damaged.", found)
+
+    def _refuse(
+        self, message: str, found: str, expected: str | None = None, code: str = "bad-database"
+    ) -> NoReturn:
+        hint = "Name another file; this one is left as it is."
+        place = Place(file=self.path) if self.path else None
+        raise Malformed(Diagnostic(code, message, place, expected, found, hint))

@@ -1,0 +1,38 @@
+"""Fingerprints: machines and compilers, as the short texts that records carry.
+
+Two machines have one fingerprint if the same code runs on both and schedules are chosen alike: the
+processor, its features, its vectors, its caches, and how many cores work together.
+
+>>> from plica.codegen.target import Target
+>>> fingerprint(Target("cpu", "x86_64-unknown-linux-gnu", "generic")).startswith("cpu-x86_64-")
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from plica import __version__
+from plica.codegen.llvm import toolchain
+from plica.codegen.target import Target
+
+
+def fingerprint(target: Target) -> str:
+    """A machine as a short text that tells it from others."""
+    facts = [
+        target.triple,
+        target.cpu,
+        sorted(target.features),
+        target.vector_bits,
+        target.vector_registers,
+        [target.cache(level) for level in (1, 2, 3)],
+        target.cores,
+    ]
+    whole = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return f"{target.name}-{target.architecture}-{target.cpu}-{target.cores}-{whole[:16]}"
+
+
+def versions() -> tuple[tuple[str, str], ...]:
+    """What made the code that was measured."""
+    return (("llvm", toolchain.llvm_version()), ("plica", __version__))
