@@ -62,6 +62,9 @@ WAYS = 8
 MISSED = 12
 """Cycles where another entry is needed."""
 
+RAGGED = 1.03
+"""How much more it takes where the last tile is another than the rest."""
+
 LEAST = 12
 """Panels are read more often than they are written if there are so many outputs."""
 
@@ -152,6 +155,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
         tile = best_tile(wide, outputs, machine.registers, exact=True)
         if tile.vectors == wide:
             each = cost(tile, vectors, outputs) * of.depth + vectors * outputs
+            each *= 1 if vectors % wide == 0 else RAGGED
             found.append(Choice(each * times + copying, "paneled", lanes, tile))
     return found
 

@@ -2,7 +2,7 @@
 
     for groups of columns:
         panel[t, k, q] = data[k, (group + t) * tile + q]       near, line after line
-        for tiles of columns, tiles of outputs:
+        for tiles of outputs, tiles of columns:
             sum[tile] = 0                                      registers
             for k: sum[tile] += panel[t, k] * weight[k]        vectors x single elements
             out[tile] = f(sum[tile])                           whole vectors, as they lie in memory
@@ -47,7 +47,7 @@ from plica.ir.scalar import (
 )
 from plica.ir.stage import Each
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import Formed, Names, elements, packed, packer, summed
+from plica.schedule.default.form import Formed, Names, packed, packer, summed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.sample import row_length
@@ -77,8 +77,6 @@ class Panel:
     tile: Tile
     lanes: int
     group: int = 1
-    weights: int = 0
-    """How many bytes all weights have."""
 
     @property
     def columns(self) -> int:
@@ -177,10 +175,9 @@ def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
 
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
-    """The schedule: while weights are near, all tiles of outputs go over a panel, then the next."""
+    """The schedule: rows of the result are written in order, as far as the columns of a group go."""
     blocks = map_of(kernel).blocks
     shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
-    streams = panel.weights <= machine.cache(2) // 2
 
     def schedule() -> Body:
         total = yield block("sum")
@@ -194,8 +191,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         group, column, vector, lane = yield split(
             row, (None, panel.group, panel.tile.vectors, panel.lanes)
         )
-        first = [column, tiles] if streams else [tiles, column]
-        order = [*around, group, *first]
+        order = [*around, group, tiles, column]
         yield reorder(*order, *terms, step, vector, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, order[-1])
@@ -294,7 +290,5 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
-    room = weight.dtype.bytes * elements(weight)
-    return Panel(
-        Tile(width // lanes, steps), lanes, group_of(tiles, bytes_, width, machine.cores), room
-    )
+    group = group_of(tiles, bytes_, width, machine.cores)
+    return Panel(Tile(width // lanes, steps), lanes, group)

@@ -303,7 +303,7 @@ CASES: Final[dict[str, Calls]] = {
     "max_pool2d_with_indices.default": lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], [2], True)],
     "max_pool3d_with_indices.default": lambda: [(f(1, 2, 4, 4, 4), [2, 2, 2])],
     "adaptive_avg_pool1d.default":  lambda: [(f(2, 3, 7), [3])],
-    "_adaptive_avg_pool2d.default": lambda: [(f(2, 3, 7, 6), [3, 6]), (f(3, 7, 6), [1, 1])],
+    "_adaptive_avg_pool2d.default": lambda: [(f(1, 2, 5, 4), [3, 4]), (f(3, 4, 3), [1, 1])],
     "_adaptive_avg_pool3d.default": lambda: [(f(1, 2, 4, 5, 3), [2, 2, 2])],
     "adaptive_max_pool2d.default":  lambda: [(f(2, 3, 7, 6), [3, 6])],
     "adaptive_max_pool3d.default":  lambda: [(f(1, 2, 4, 5, 3), [2, 2, 2])],

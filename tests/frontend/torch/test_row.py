@@ -27,7 +27,7 @@ from tests.frontend.torch.case import (
 )
 from tests.frontend.torch.single import agrees, operator, read
 
-EXAMPLES: Final = max(1, min(settings().max_examples // 8, 200))
+EXAMPLES: Final = max(1, min(settings().max_examples // 12, 200))
 FLOATS: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 WHOLES: Final = (torch.int64, torch.int32, torch.int8, torch.uint8)
 NUMBERS: Final = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 7.25, float("inf"), -float("inf"),

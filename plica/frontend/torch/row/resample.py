@@ -39,8 +39,8 @@ def _steps(node: Node, x: Expr, corners: bool = False) -> list[tuple[int, int, n
             node.unsupported(f"{node.kind} needs sizes that are numbers.", "numbers", str(goal))
         if corners:
             step = np.float32(size - 1) / np.float32(goal - 1) if goal > 1 else np.float32(0)
-        elif factors[at]:
-            step = np.float32(1.0 / factors[at])
+        elif (factor := factors[at]) is not None:
+            step = np.float32(1.0 / factor)
         else:
             step = np.float32(size) / np.float32(goal)
         found.append((size, goal, np.float32(step)))

@@ -1,0 +1,69 @@
+"""Observations: what is known of a point once it has been tried.
+
+    Observation ::= Observation(point, cost, error, noise)
+
+The cost is in seconds and None where the trial failed; then the error says in a word how (refused,
+build, wrong, crash, timeout).  The noise is the standard error of the cost, as a share of it.
+
+>>> one, other = (Observation(Point(0, ((n,),)), cost) for n, cost in ((1, 2.0), (2, 1.5)))
+>>> is_faster(other, one), is_faster(one, other)
+(True, False)
+>>> is_faster(Observation(other.point, 1.5, noise=0.2), Observation(one.point, 2.0, noise=0.2))
+False
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from math import hypot
+from typing import Final
+
+from attrs import frozen
+
+from plica.search.space import Point
+
+REFUSED: Final = "refused"
+"""The error of a point that is no legal schedule: nothing was built, and it is no trial."""
+
+CONFIDENT: Final = 1.645
+"""How many standard errors apart two costs must be, for five in a hundred to be wrong."""
+
+
+@frozen
+class Observation:
+    """A point that was tried, and what came of it."""
+
+    point: Point
+    cost: float | None
+    error: str = ""
+    noise: float = 0.0
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether something was built and run for it."""
+        return self.error != REFUSED
+
+
+def is_faster(one: Observation, other: Observation) -> bool:
+    """Whether one is faster than another by more than chance explains."""
+    if one.cost is None:
+        return False
+    if other.cost is None:
+        return True
+    spread = hypot(one.noise * one.cost, other.noise * other.cost)
+    return other.cost - one.cost > CONFIDENT * spread
+
+
+def point_text(point: Point) -> str:
+    """A point on one line, the same for equal points only.
+
+    >>> point_text(Point(1, ((4, 8), (16,))))
+    '[1,[[4,8],[16]]]'
+    """
+    return json.dumps([point.sketch, point.decisions], separators=(",", ":"))
+
+
+def points_text(points: Iterable[Point]) -> str:
+    """Some points, one on each line."""
+    return "\n".join([point_text(each) for each in points])

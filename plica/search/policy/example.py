@@ -1,0 +1,48 @@
+"""A space and a cost for examples: small, and nothing to measure.
+
+    SQUARE        two sketches of a kernel over 64 x 64: tiles of both loops, an unrolling
+    cost(point)   what one might measure there: smooth, and least at one point
+
+>>> SQUARE.size, SQUARE.default
+(196, Point(sketch=0, decisions=((1, 64), (1, 64), (0,))))
+>>> best = min(SQUARE.points(), key=cost)
+>>> best, cost(best)
+(Point(sketch=0, decisions=((8, 8), (4, 16), (2,))), 1.0)
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Final
+
+from plica.ir.loop import Kernel
+from plica.ir.script import from_text
+from plica.schedule import block, do, loops, reorder, sample_categorical, sample_tile, split
+from plica.schedule.do import Body, Do
+from plica.schedule.do import trace_of as _trace_of
+from plica.search.space import Point, Space, sketch
+
+DOUBLED: Final = """
+from plica.script import Buffer, block, f32, grid
+import plica
+
+@plica.kernel
+def doubled(x: Buffer[(64, 64), f32], y: Buffer[(64, 64), f32]):
+    for i, j in grid(64, 64):
+        with block("out", spatial=(i, j)):
+            y[i, j] = x[i, j] * 2.0
+"""
+
+
+@do
+def _tiled() -> Body:
+    i, j = yield loops((yield block("out")))
+    i0, i1 = yield split(i, sample_tile(2, max_inner=64))
+    j0, j1 = yield split(j, sample_tile(2, max_inner=64))
+    yield reorder(i0, j0, i1, j1)
+
+
+@do
+def _unrolled() -> Body:
+    yield from _tiled.body()
+    yield sample_categorical((0, 1, 2))

@@ -1,0 +1,200 @@
+"""Policies: how a search goes on, as a fold over what it has seen.
+
+    state                    = policy.begin(space, seed)
+    state', proposals        = policy.step(state, observations)
+
+An *explorer* chooses the next batch from what is known, what it remembers, and a random number
+generator made from the seed and the number of the round.  A *policy* turns an explorer into a fold:
+it gives out a batch, waits until every point of it has been observed, in whatever order, and then
+asks for the next.  So only the log of observations matters, never how it was cut:
+
+    step(state, a + b)  =  step(step(state, a), b), the proposals one after the other
+
+and a search that was killed goes on by folding its log again.  Observations of points that nobody
+proposed are taken as known: records of an earlier search, say.
+
+>>> from plica.search.policy.uniform import Uniform
+>>> from plica.search.policy.example import SQUARE, cost
+>>> policy = Policy(Uniform(batch=3))
+>>> state, first = policy.step(policy.begin(SQUARE, seed=7))
+>>> seen = [Observation(each, cost(each)) for each in first]
+>>> halfway, none = policy.step(state, seen[:2])
+>>> none
+()
+>>> policy.step(halfway, seen[2:])[1] == policy.step(state, seen)[1] != first
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from random import Random
+from typing import Generic, Protocol, TypeVar
+
+from attrs import evolve, frozen
+
+from plica.search.observation import Observation
+from plica.search.space import Point, Space
+
+M = TypeVar("M")
+
+
+@frozen(eq=False, slots=False)
+class Known:
+    """A space, and what has been observed in it, in the order in which it was proposed."""
+
+    space: Space
+    log: tuple[Observation, ...] = ()
+
+    @cached_property
+    def taken(self) -> dict[Point, Observation]:
+        """What came of each point."""
+        return {each.point: each for each in self.log}
+
+    @cached_property
+    def ranked(self) -> tuple[Observation, ...]:
+        """The trials that succeeded, each point once, the fastest first."""
+        worked = [each for each in self.taken.values() if each.cost is not None]
+        return tuple(sorted(worked, key=lambda each: each.cost or 0.0))
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest so far."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def trials(self) -> int:
+        """How many points were built and run."""
+        return sum(each.is_trial for each in self.log)
+
+    def fresh(self, random: Random, count: int, but: Sequence[Point] = ()) -> list[Point]:
+        """Points at random that are neither taken nor among some others; fewer where the space
+        has no more."""
+        found = dict.fromkeys(but)
+        given = len(found)
+        for _ in range(DRAWS * count):
+            if len(found) - given == count:
+                break
+            point = self.space.drawn(random)
+            if point not in self.taken:
+                found[point] = None
+        if len(found) - given < count and self.space.size > 0:
+            # Few are left: walk over all of them from somewhere.
+            start = random.randrange(self.space.size)
+            for step in range(min(self.space.size, len(self.taken) + len(found) + count)):
+                if len(found) - given == count:
+                    break
+                point = point_at(self.space, (start + step) % self.space.size)
+                if point not in self.taken:
+                    found[point] = None
+        return list(found)[given:]
+
+
+DRAWS = 8
+"""How often a draw is repeated before the rest of a space is walked over."""
+
+
+def point_at(space: Space, index: int) -> Point:
+    """The point with a number; `space.points()` has them in this order."""
+    for number, sketch in enumerate(space.sketches):
+        if index < sketch.size:
+            decisions = list[tuple[int, ...]]()
+            for support in reversed(sketch.supports):
+                members = support.members
+                index, at = divmod(index, len(members))
+                decisions.append(members[at])
+            return Point(number, tuple(reversed(decisions)))
+        index -= sketch.size
+    raise IndexError(f"the space has {space.size} points")
+
+
+def index_of(space: Space, point: Point) -> int:
+    """The number of a point; `point_at(space, index_of(space, point)) == point`."""
+    sketch = space.sketches[point.sketch]
+    index = 0
+    for support, decision in zip(sketch.supports, point.decisions, strict=True):
+        index = index * len(support.members) + support.members.index(decision)
+    return index + sum(each.size for each in space.sketches[: point.sketch])
+
+
+class Explorer(Protocol[M]):
+    """Chooses the next points; a value without state of its own."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in records."""
+        ...
+
+    def start(self, space: Space) -> M:
+        """What it remembers at first."""
+        ...
+
+    def chosen(self, known: Known, memory: M, random: Random) -> tuple[M, Sequence[Point]]:
+        """What it remembers now, and the next batch; none where it has nothing more to try."""
+        ...
+
+
+@frozen(eq=False)
+class State(Generic[M]):
+    """Where a search stands: a value, made anew by every step."""
+
+    known: Known
+    seed: int
+    memory: M
+    round: int = 0
+    pending: tuple[Point, ...] = ()
+    """The batch that is out."""
+    arrived: tuple[Observation, ...] = ()
+    """What has been observed since it went out."""
+    finished: bool = False
+
+    @property
+    def waiting(self) -> tuple[Point, ...]:
+        """What is out and has not been observed."""
+        here = {each.point for each in self.arrived}
+        return tuple([each for each in self.pending if each not in here])
+
+
+@frozen
+class Policy(Generic[M]):
+    """The fold of an explorer."""
+
+    explorer: Explorer[M]
+
+    @property
+    def name(self) -> str:
+        return self.explorer.name
+
+    def begin(self, space: Space, seed: int) -> State[M]:
+        """Where a search begins; the first batch comes with the first step."""
+        return State(Known(space), seed, self.explorer.start(space))
+
+    def step(
+        self, state: State[M], observations: Sequence[Observation] = ()
+    ) -> tuple[State[M], tuple[Point, ...]]:
+        """Take in observations, and say what else is to be tried."""
+        proposals = list[Point]()
+        left = list(reversed(observations))
+        while True:
+            waiting = dict.fromkeys(state.waiting)
+            came = list(state.arrived)
+            while left and (waiting or state.finished):
+                came.append(left.pop())
+                waiting.pop(came[-1].point, None)
+            state = evolve(state, arrived=tuple(came))
+            if waiting or state.finished:
+                return state, tuple(proposals)
+            state = self._next(state)
+            proposals += state.pending
+
+    def _next(self, state: State[M]) -> State[M]:
+        """The next round, after a batch that is complete."""
+        place = {each: n for n, each in enumerate(state.pending)}
+        # The order in which results came in depends on the machine: what was proposed does not.
+        came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
+        known = Known(state.known.space, (*state.known.log, *came))
+        random = Random(f"{state.seed}/{state.round}")
+        memory, points = self.explorer.chosen(known, state.memory, random)
+        batch = tuple(dict.fromkeys(points))
+        return State(known, state.seed, memory, state.round + 1, batch, (), finished=not batch)
