@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.torch.row import (
+    activation,
     attention,
+    create,
     elementwise,
     index,
     linear,
@@ -23,8 +25,10 @@ from plica.frontend.torch.row.word import Row
 
 TABLE: Final[dict[str, Row]] = {
     **elementwise.TABLE,
+    **activation.TABLE,
     **reduction.TABLE,
     **shape.TABLE,
+    **create.TABLE,
     **index.TABLE,
     **linear.TABLE,
     **attention.TABLE,

@@ -175,7 +175,7 @@ def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
 
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
-    """The schedule: rows of the result are written in order, as far as the columns of a group go."""
+    """The schedule: rows of the result are written in order, as far as columns of a group go."""
     blocks = map_of(kernel).blocks
     shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
 

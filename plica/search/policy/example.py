@@ -4,7 +4,7 @@
     cost(point)   what one might measure there: smooth, and least at one point
 
 >>> SQUARE.size, SQUARE.default
-(196, Point(sketch=0, decisions=((1, 64), (1, 64), (0,))))
+(196, Point(sketch=0, decisions=((4, 16), (16, 4), (2,))))
 >>> best = min(SQUARE.points(), key=cost)
 >>> best, cost(best)
 (Point(sketch=0, decisions=((8, 8), (4, 16), (2,))), 1.0)
@@ -17,9 +17,17 @@ from typing import Final
 
 from plica.ir.loop import Kernel
 from plica.ir.script import from_text
-from plica.schedule import block, do, loops, reorder, sample_categorical, sample_tile, split
-from plica.schedule.do import Body, Do
-from plica.schedule.do import trace_of as _trace_of
+from plica.schedule import (
+    block,
+    do,
+    loops,
+    reorder,
+    sample_categorical,
+    sample_tile,
+    split,
+    trace_of,
+)
+from plica.schedule.do import Body
 from plica.search.space import Point, Space, sketch
 
 DOUBLED: Final = """
@@ -35,14 +43,34 @@ def doubled(x: Buffer[(64, 64), f32], y: Buffer[(64, 64), f32]):
 
 
 @do
-def _tiled() -> Body:
+def tiled(*, unrolled: bool) -> Body:
+    """Tiles of both loops; with an unrolling or not."""
     i, j = yield loops((yield block("out")))
     i0, i1 = yield split(i, sample_tile(2, max_inner=64))
     j0, j1 = yield split(j, sample_tile(2, max_inner=64))
     yield reorder(i0, j0, i1, j1)
+    if unrolled:
+        yield sample_categorical((0, 1, 2))
 
 
-@do
-def _unrolled() -> Body:
-    yield from _tiled.body()
-    yield sample_categorical((0, 1, 2))
+def _square() -> Space:
+    kernel = from_text(DOUBLED).values[0]
+    assert isinstance(kernel, Kernel)
+    made = [
+        sketch(name, kernel, trace_of(tiled(unrolled=name == "unrolled"), kernel))
+        for name in ("unrolled", "plain")
+    ]
+    return Space(tuple(made))
+
+
+SQUARE: Final = _square()
+
+
+def cost(point: Point) -> float:
+    """One at the best point, more for every step away from it."""
+    far = sum(
+        (log2(decision[-1]) - log2(best)) ** 2
+        for decision, best in zip(point.decisions, (8, 16), strict=False)
+    )
+    unroll = abs(point.decisions[2][0] - 2) if len(point.decisions) > 2 else 0
+    return 1.0 + 0.25 * far + 0.1 * unroll + 0.5 * point.sketch

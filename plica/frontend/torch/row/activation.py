@@ -1,0 +1,163 @@
+"""Rows of activations: functions of floats, computed in f32 where these have 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import (
+    Row,
+    casted,
+    constant,
+    opmath,
+)
+from plica.frontend.word import dtype, like
+from plica.ir.graph import Expr
+from plica.ir.op.activation import (
+    celu,
+    elu,
+    gelu,
+    hard_swish,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    silu,
+)
+from plica.ir.op.comparison import (
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+)
+from plica.ir.op.elementwise import (
+    add,
+    divide,
+    exp,
+    expm1,
+    log1p,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    subtract,
+)
+from plica.ir.op.index import where
+
+
+def _wide(node: Node, record: Callable[[Expr], Expr]) -> Expr:
+    """A function of floats, computed as torch does."""
+    x = node.x()
+    return casted(record(casted(x, opmath(dtype(x)))), node.dtype())
+
+
+def _activation(record: Callable[[Expr], Expr]) -> Row:
+    return lambda node: _wide(node, record)
+
+
+def _elu(node: Node) -> Expr:
+    alpha, scale, before = (float(node.number(n)) for n in ("alpha", "scale", "input_scale"))
+
+    def value(x: Expr) -> Expr:
+        inner = multiply(expm1(multiply(x, like(before, x))), like(alpha, x))
+        bent = elu(x, alpha=alpha) if before == 1.0 else where(less(x, like(0, x)), inner, x)
+        return bent if scale == 1.0 else multiply(bent, like(scale, x))
+
+    return _wide(node, value)
+
+
+def _celu(node: Node) -> Expr:
+    alpha = float(node.number("alpha"))
+    return _wide(node, lambda x: celu(x, alpha=alpha))
+
+
+def _softplus(node: Node) -> Expr:
+    beta, threshold = float(node.number("beta")), float(node.number("threshold"))
+
+    def value(x: Expr) -> Expr:
+        scaled = multiply(x, like(beta, x))
+        soft = divide(log1p(exp(scaled)), like(beta, x))
+        return where(greater(scaled, like(threshold, x)), x, soft)
+
+    return _wide(node, value)
+
+
+def _hard_sigmoid(x: Expr) -> Expr:
+    inner = minimum(maximum(add(x, like(3, x)), like(0, x)), like(6, x))
+    return divide(inner, like(6, x))
+
+
+def _leaky(node: Node) -> Expr:
+    slope = float(node.number("negative_slope"))
+    if slope == 0.0:  # then an infinite input gives nan, which a plain factor shows
+        return _wide(node, lambda x: where(greater(x, like(0, x)), x, multiply(x, like(0, x))))
+    return _wide(node, lambda x: leaky_relu(x, alpha=slope))
+
+
+def _threshold(node: Node) -> Expr:
+    x = node.x()
+    limit, value = (constant(node, node.number(n), dtype(x)) for n in ("threshold", "value"))
+    return where(less_equal(x, limit), value, x)
+
+
+def _shrink(hard: bool) -> Row:
+    def row(node: Node) -> Expr:
+        limit = float(node.number("lambd"))
+
+        def value(x: Expr) -> Expr:
+            edge, zero = like(limit, x), like(0, x)
+            if hard:
+                kept = logical_and(greater_equal(x, negative(edge)), less_equal(x, edge))
+                return where(kept, zero, x)
+            below = where(less(x, negative(edge)), add(x, edge), multiply(x, zero))
+            return where(greater(x, edge), subtract(x, edge), below)
+
+        return _wide(node, value)
+
+    return row
+
+
+def _prelu(node: Node) -> Expr:
+    x, slope = node.x(), node.x("weight")
+    return where(greater(x, like(0, x)), x, multiply(slope, x))
+
+
+def _log_sigmoid(node: Node) -> list[Expr | None]:
+    return [_wide(node, log_sigmoid), None]
+
+
+def _gelu(node: Node) -> Expr:
+    approximate = node.text("approximate")
+    return _wide(node, lambda x: gelu(x, approximate=approximate))
+
+
+def _relu(node: Node) -> Expr:
+    return relu(node.x()) if dtype(node.x()).name != "bool" else node.x()
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "relu.default":                _relu,
+    "relu6.default":               _activation(relu6),
+    "silu.default":                _activation(silu),
+    "mish.default":                _activation(mish),
+    "selu.default":                _activation(selu),
+    "hardswish.default":           _activation(hard_swish),
+    "hardsigmoid.default":         _activation(_hard_sigmoid),
+    "log_sigmoid.default":         _activation(log_sigmoid),
+    "log_sigmoid_forward.default": _log_sigmoid,
+    "celu.default":                _celu,
+    "elu.default":                 _elu,
+    "gelu.default":                _gelu,
+    "leaky_relu.default":          _leaky,
+    "softplus.default":            _softplus,
+    "threshold.default":           _threshold,
+    "hardshrink.default":          _shrink(True),
+    "softshrink.default":          _shrink(False),
+    "_prelu_kernel.default":       _prelu,
+}
+# fmt: on

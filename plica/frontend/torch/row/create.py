@@ -1,0 +1,111 @@
+"""Rows of tensors made from numbers; what torch leaves unset is zero."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.torch.node import Node
+from plica.frontend.torch.row.word import Row, casted, constant, operand
+from plica.frontend.word import dtype, shape
+from plica.ir.dtype import DType, i64
+from plica.ir.graph import Expr, const
+from plica.ir.op.create import full, full_like, iota
+from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.scalar import Scalar
+
+
+def _filled(node: Node, value: bool | int | float) -> Expr:
+    of = node.dtype()
+    return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
+
+
+def _number(node: Node, value: object, of: DType) -> bool | int | float:
+    found: bool | int | float = constant(node, value, of).numpy().item()  # type: ignore[attr-defined]  # a constant
+    return found
+
+
+def _full(node: Node) -> Expr:
+    node.argument("size"), node.has("dtype")
+    return _filled(node, node.number("fill_value"))
+
+
+def _full_like(node: Node) -> Expr:
+    node.has("dtype")
+    of = node.dtype()
+    return full_like(node.x(), value=_number(node, node.number("fill_value"), of), dtype=of)
+
+
+def _constantly(value: int) -> Row:
+    def row(node: Node) -> Expr:
+        for name in ("self", "size", "dtype", "stride", "physical_layout"):
+            node.has(name)
+        return _filled(node, value)
+
+    return row
+
+
+def _fill(node: Node) -> Expr:
+    return broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
+
+
+def _copy(node: Node) -> Expr:
+    return broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
+
+
+def _to_copy(node: Node) -> Expr:
+    node.has("dtype")
+    return casted(node.x(), node.dtype())
+
+
+def _arange(node: Node) -> Expr:
+    of = node.dtype()
+    node.has("dtype"), node.has("end")
+    start = node.argument("start") if node.has("start") else 0
+    step = node.number("step") if node.has("step") else 1
+    (count,) = node.shape()
+    if not of.is_float:  # torch cuts the fractions off before it counts
+        step = int(step)
+        start = int(start) if isinstance(start, float) else start
+    if isinstance(count, int) and isinstance(start, int | float):
+        return const((start + step * np.arange(count)).astype(of.numpy), of)
+    if isinstance(start, Scalar) or of.is_float:
+        message = "A range of symbolic length begins at a known whole number."
+        node.unsupported(message, "a number", str(start))
+    places = iota(shape=(count,), dtype=i64)
+    scaled = multiply(places, constant(node, step, i64))
+    return casted(add(scaled, constant(node, start, i64)), of)
+
+
+def _scalar_tensor(node: Node) -> Expr:
+    node.has("dtype")
+    return constant(node, node.argument("s"), node.dtype())
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "full.default":             _full,
+    "full_like.default":        _full_like,
+    "zeros.default":            _constantly(0),
+    "ones.default":             _constantly(1),
+    "zeros_like.default":       _constantly(0),
+    "ones_like.default":        _constantly(1),
+    "new_zeros.default":        _constantly(0),
+    "new_ones.default":         _constantly(1),
+    "empty.memory_format":      _constantly(0),
+    "empty_like.default":       _constantly(0),
+    "empty_permuted.default":   _constantly(0),
+    "empty_strided.default":    _constantly(0),
+    "new_empty.default":        _constantly(0),
+    "fill.Scalar":              _fill,
+    "fill.Tensor":              _fill,
+    "copy.default":             _copy,
+    "_to_copy.default":         _to_copy,
+    "arange.default":           _arange,
+    "arange.start":             _arange,
+    "arange.start_step":        _arange,
+    "scalar_tensor.default":    _scalar_tensor,
+}
+# fmt: on
