@@ -12,7 +12,7 @@ Buffers outside of a launch that are no parameters are scratch memory: further p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -44,7 +44,6 @@ from plica.ir.loop import (
     Store,
     While,
     statements,
-    substatements,
 )
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
@@ -56,9 +55,6 @@ WIDE: Final = 16
 
 VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
 """The types by which so many bytes are moved at once."""
-
-STATIC: Final = 48 * 1024
-"""Bytes of shared memory a launch may have without asking."""
 
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
@@ -75,14 +71,26 @@ class Launch:
 
 @frozen
 class Code:
-    """The text of a kernel, its launches in order, and the bytes of each scratch buffer.
+    """The functions of a kernel, its launches in order, and the bytes of each scratch buffer.
 
     Every function takes the buffers of the kernel, then the scratch buffers.
     """
 
-    text: str
+    functions: str
     launches: tuple[Launch, ...]
     scratch: tuple[int, ...]
+    helpers: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """The functions with what they call."""
+        return joined((self,))
+
+
+def joined(of: Sequence[Code]) -> str:
+    """The text of several kernels, with what they call once."""
+    helpers = frozenset[str]().union(*[each.helpers for each in of])
+    return "\n".join([*filter(None, [prelude(helpers)]), *[each.functions for each in of]])
 
 
 def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
@@ -104,9 +112,10 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
     head = f"// {origin}\n" if origin else ""
     body = "\n".join(functions)
     return Code(
-        f"{head}{prelude(helpers)}{body}",
+        f"{head}{body}",
         tuple(launches),
         tuple([_count(each) * each.dtype.bytes for each in scratch]),
+        frozenset(helpers),
     )
 
 
@@ -419,4 +428,4 @@ def _padded(size: int) -> int:
     return -(-size // WIDE) * WIDE
 
 
-__all__ = ["STATIC", "Code", "Launch", "fold", "substatements"]
+__all__ = ["Code", "Launch", "fold", "joined"]

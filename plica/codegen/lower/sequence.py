@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Scheduled, packed, scheduled
@@ -40,15 +41,18 @@ from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default import Machine
+from plica.schedule.default.gpu import Gpu
 
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
 
-def sequence(of: Module, machine: Machine | None = None, *, reassociates: bool = False) -> Program:
+def sequence(
+    of: Module, machine: Machine | Gpu | None = None, *, reassociates: bool = False
+) -> Program:
     """The program of a resolved and decomposed module.
 
     With a machine, kernels for which there are rules of thumb are scheduled for it, some of which
-    reassociate sums.
+    reassociate sums; for a GPU all are kernels for threads.
     """
     function = of.main_function()
     return _Maker(machine, reassociates).program(function.params, function.body)
@@ -145,7 +149,7 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self, machine: Machine | None, reassociates: bool) -> None:
+    def __init__(self, machine: Machine | Gpu | None, reassociates: bool) -> None:
         self.machine, self.reassociates = machine, reassociates
         self.tree = Tree()
         self.slots: list[Slot] = []
@@ -223,7 +227,15 @@ class _Maker:
         reads = [args[read] for read in found.reads]
         kernel, key = found.kernel, found.digest
         targets = [target]
-        made = self.scheduled(function, reads)
+        made = None
+        if isinstance(self.machine, Gpu):
+            found_ = for_threads(function, self.machine)
+            kernel, key = found_.kernel, found_.digest
+            reads = [args[read] for read in found_.reads]
+            if found_.origin is not None:
+                self.origins.setdefault(key, found_.origin)
+        else:
+            made = self.scheduled(function, reads)
         if made is not None:
             kernel, key = made.kernel, made.digest
             self.origins.setdefault(key, made.origin)
@@ -239,7 +251,7 @@ class _Maker:
 
     def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
         """The kernel by rules of thumb, if there is a machine to make one for."""
-        if self.machine is None:
+        if not isinstance(self.machine, Machine):
             return None
         # A view of a constant has another shape than the kernel would be told.
         constant = tuple([isinstance(each, Const) for each in reads])

@@ -1,0 +1,151 @@
+"""Building: one candidate becomes object files that can be called, with the least work.
+
+A kernel alone has no program, no plan and no artefact: its function is one object, the loop that
+calls it again and again another one, which is the same for all kernels with as many parameters.
+
+    i64 plica_repeat(void **table, i64 count)       0, or 1 where an index was outside its tensor
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+from attrs import field, frozen
+
+from plica.codegen.llvm import pool, toolchain
+from plica.codegen.llvm.fold import alone
+from plica.codegen.llvm.kernel import emit
+from plica.codegen.lower.passes import lower
+from plica.codegen.target import Target, parse
+from plica.core.collector import paused
+from plica.ir.loop import Kernel
+from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.link import link
+from plica.runtime.pool import use_threads
+from plica.runtime.port import Array
+from plica.schedule.replay import scheduled
+from plica.search.measure.job import Job
+
+KERNEL: Final = "plica.candidate"
+REPEAT: Final = "plica_repeat"
+
+LONGEST_TEXT: Final = 4 << 20
+"""Characters of LLVM's text: what is longer was unrolled beyond reason, and takes minutes."""
+
+
+@frozen(eq=False)
+class Built:
+    """Objects to be linked, the loop that calls the kernel among them, and how long it took."""
+
+    objects: tuple[bytes, ...]
+    stages: dict[str, float] = field(factory=dict[str, float])
+
+
+def target_of(job: Job) -> Target:
+    """The machine a job is for, which must be this one."""
+    found = parse(job.target, toolchain.host())
+    toolchain.check_host(found)
+    return found
+
+
+def built(job: Job) -> Built:
+    """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
+    target = target_of(job)
+    start = perf_counter()
+    with paused():
+        kernel = scheduled(job.trace, job.kernel)
+        replayed = perf_counter()
+        kernel = lower(kernel, "cpu")
+        lowered = perf_counter()
+        objects = objects_of(kernel, target, job.reassociates)
+    done = perf_counter()
+    stages = {"replay": replayed - start, "lower": lowered - replayed, "compile": done - lowered}
+    return Built(objects, stages)
+
+
+def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]:
+    """The object files of a lowered kernel."""
+    shared = pool.has_pool(target.triple)
+    fma = fused and target.has_fma
+    text = emit(kernel, KERNEL, None, fma, target.vector_bits, shared)
+    whole = alone(text, KERNEL, target)
+    if len(whole) > LONGEST_TEXT:
+        message = "The code of the kernel is too long to be compiled in reasonable time."
+        expected = f"at most {LONGEST_TEXT} characters"
+        raise UnsupportedError(
+            Diagnostic("target-limit", message, None, expected, str(len(whole)))
+        )
+    made = [toolchain.emit(whole, target), _loop(len(kernel.params), text.can_fail, target)]
+    if text.shares:
+        made.append(_pool(target))
+    return tuple(made)
+
+
+@lru_cache(maxsize=64)
+def _loop(params: int, can_fail: bool, target: Target) -> bytes:
+    """The function that calls a kernel so many times."""
+    result, types = "i1" if can_fail else "void", ", ".join(["ptr"] * params)
+    given = ", ".join([f"ptr %b{number}" for number in range(params)])
+    call = f"call {result} @{KERNEL}({given})"
+    lines = [
+        f'target triple = "{target.triple}"',
+        f"declare hidden {result} @{KERNEL}({types})",
+        f"define i64 @{REPEAT}(ptr %table, i64 %count) nounwind {{",
+        "entry:",
+    ]
+    for number in range(params):
+        lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %table, i64 {number}")
+        lines.append(f"  %b{number} = load ptr, ptr %p{number}, align 8")
+    lines += ["  br label %again", "again:", "  %i = phi i64 [ 0, %entry ], [ %next, %on ]"]
+    if can_fail:
+        lines += [f"  %failed = {call}", "  br i1 %failed, label %fail, label %on"]
+    else:
+        lines += [f"  {call}", "  br label %on"]
+    lines += [
+        "on:",
+        "  %next = add i64 %i, 1",
+        "  %more = icmp slt i64 %next, %count",
+        "  br i1 %more, label %again, label %done",
+        *(["fail:", "  ret i64 1"] if can_fail else []),
+        "done:",
+        "  ret i64 0",
+        "}",
+        "",
+    ]
+    return toolchain.emit("\n".join(lines), target)
+
+
+@lru_cache(maxsize=4)
+def _pool(target: Target) -> bytes:
+    head = f'target triple = "{target.triple}"\n'
+    return toolchain.emit(head + pool.text(target.triple), target)
+
+
+class Loaded:
+    """A candidate that is machine code in this process."""
+
+    def __init__(self, objects: Sequence[bytes], threads: int = 1) -> None:
+        self._code = link(objects)
+        use_threads(self._code, threads)
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+        self._repeat = kind(self._code.address(REPEAT))
+
+    def run(self, arrays: Sequence[Array], count: int = 1) -> None:
+        """Call the kernel on its parameters, so many times."""
+        self.run_table(table_of(arrays), count)
+
+    def run_table(self, table: Array, count: int) -> None:
+        """Call the kernel on the addresses of its parameters."""
+        if self._repeat(table.ctypes.data, count):
+            message = "The kernel says that an index is outside the buffer it selects from."
+            raise EvaluationError(Diagnostic("index-out-of-bounds", message))
+
+
+def table_of(arrays: Sequence[Array]) -> Array:
+    """The addresses of arrays."""
+    return np.array([each.__array_interface__["data"][0] for each in arrays], np.uintp)

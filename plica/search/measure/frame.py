@@ -1,0 +1,67 @@
+"""Frames: what two processes say to each other, a few words and some bytes at a time.
+
+    frame ::= size of the head (8 bytes), head (JSON), blobs;   head["blobs"] = their sizes
+
+>>> read(io.BytesIO(to_bytes(Frame({"do": "build"}, (b"object",)))))
+Frame(head={'do': 'build'}, blobs=(b'object',))
+>>> read(io.BytesIO(b"")) is None
+True
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import IO, Any, Final
+
+from attrs import frozen
+
+MOST: Final = 1 << 31
+"""Bytes of a frame."""
+
+
+@frozen
+class Frame:
+    """Words, and bytes that belong to them."""
+
+    head: dict[str, Any]  # Any: what JSON can hold
+    blobs: tuple[bytes, ...] = ()
+
+
+def to_bytes(of: Frame) -> bytes:
+    """The frame as it is sent."""
+    sizes = [len(each) for each in of.blobs]
+    head = json.dumps({**of.head, "blobs": sizes}).encode()
+    return b"".join([struct.pack("<Q", len(head)), head, *of.blobs])
+
+
+def read(stream: IO[bytes]) -> Frame | None:
+    """The next frame; None where the stream ends, even in the middle of one."""
+    size = _exactly(stream, 8)
+    if size is None:
+        return None
+    text = _exactly(stream, struct.unpack("<Q", size)[0])
+    if text is None:
+        return None
+    head = json.loads(text)
+    blobs = [_exactly(stream, int(each)) for each in head.pop("blobs")]
+    if any(each is None for each in blobs):
+        return None
+    return Frame(head, tuple([each for each in blobs if each is not None]))
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes | None:
+    if size > MOST:
+        return None
+    parts: list[bytes] = []
+    while size:
+        part = stream.read(size)
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+__all__ = ["Frame", "io", "read", "to_bytes"]

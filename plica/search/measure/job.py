@@ -1,0 +1,153 @@
+"""Jobs: all that is needed to measure one candidate somewhere else, as one text.
+
+A job names the work (a function, and which of what it reads is constant), the kernel that the
+schedule begins with and how it wants its constants packed, the schedule, and the machine.  It is
+pure data: the same job means the same code in any process, so it may be done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import Final, NoReturn, Protocol
+
+from attrs import frozen
+
+from plica.codegen.target import Target
+from plica.core import encode
+from plica.core.diagnostic import Malformed
+from plica.core.term import Term
+from plica.ir.graph import Function
+from plica.ir.loop import Kernel
+from plica.runtime.error import Diagnostic
+from plica.schedule.default import Packing
+from plica.schedule.trace import Trace
+from plica.search.space import Point, Space
+
+LONGEST: Final = 1 << 26
+"""Characters of a job."""
+
+MOST_PACKINGS: Final = 64
+
+
+class Work(Protocol):
+    """What is to be computed: a task, as far as measuring goes."""
+
+    @property
+    def function(self) -> Function: ...
+
+    @property
+    def constant(self) -> tuple[bool, ...]: ...
+
+    @property
+    def reassociates(self) -> bool: ...
+
+
+@frozen(eq=False)
+class Job:
+    """One candidate."""
+
+    function: Function
+    constant: tuple[bool, ...]
+    reassociates: bool
+    kernel: Kernel
+    packings: tuple[Packing, ...]
+    trace: Trace
+    target: str
+    """The machine, as `Target.describe` says it."""
+
+    @property
+    def work(self) -> str:
+        """What tells the work from other work: all its candidates have one reference."""
+        return f"{self.constant} {self.reassociates} {_text(self.function)}"
+
+    def to_json(self) -> str:
+        """The job as text."""
+        return json.dumps(
+            {
+                "function": _text(self.function),
+                "constant": list(self.constant),
+                "reassociates": self.reassociates,
+                "kernel": _text(self.kernel),
+                "packings": [[e.input, e.axis, e.lanes, list(e.order)] for e in self.packings],
+                "trace": self.trace.to_json(),
+                "target": self.target,
+            }
+        )
+
+    @property
+    def identity(self) -> str:
+        """A digest of the whole job."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @staticmethod
+    def from_json(text: str) -> Job:
+        """The job that a text holds; raises `Malformed`."""
+        if len(text) > LONGEST:
+            _refuse(f"It has more than {LONGEST} characters.")
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError) as reason:
+            _refuse(f"It is not JSON: {reason}.")
+        match given:
+            case {
+                "function": str(function),
+                "constant": [*constant],
+                "reassociates": bool(reassociates),
+                "kernel": str(kernel),
+                "packings": [*packings],
+                "trace": str(trace),
+                "target": str(target),
+            } if len(packings) <= MOST_PACKINGS and all(isinstance(e, bool) for e in constant):
+                pass
+            case _:
+                _refuse("It does not have the parts of one.")
+        whole, begun = _term(function), _term(kernel)
+        if not isinstance(whole, Function) or not isinstance(begun, Kernel):
+            _refuse("Its function or its kernel is another term.")
+        packed = tuple([_packing(each) for each in packings])
+        steps = Trace.from_json(trace)
+        return Job(whole, tuple(constant), reassociates, begun, packed, steps, target)
+
+
+def job_of(work: Work, space: Space, point: Point, target: Target) -> Job:
+    """The job of a point of a space."""
+    sketch = space.sketches[point.sketch]
+    packings = () if sketch.form is None else sketch.form.packings
+    return Job(
+        work.function,
+        work.constant,
+        work.reassociates,
+        sketch.kernel,
+        packings,
+        space.trace(point),
+        target.describe(),
+    )
+
+
+def _packing(given: object) -> Packing:
+    match given:
+        case [int(number), int(axis), int(lanes), [*order]] if (
+            min(number, axis) >= 0
+            and 0 < lanes < 1 << 16
+            and all(type(e) is int for e in order)
+            and sorted(order) == list(range(len(order)))
+        ):
+            return Packing(number, axis, lanes, tuple(order))
+        case _:
+            _refuse("It packs a constant in a way that does not exist.")
+
+
+@lru_cache(maxsize=256)
+def _text(of: Term) -> str:
+    return encode.to_json(of)
+
+
+@lru_cache(maxsize=256)
+def _term(text: str) -> Term:
+    return encode.from_json(text)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise Malformed(Diagnostic("bad-record", f"This is no job to measure.  {message}"))

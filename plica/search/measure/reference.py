@@ -1,0 +1,195 @@
+"""References: what a candidate must compute, on small integers, into memory that is poisoned.
+
+The reference of some work is its plain nest, compiled without a schedule.  Its inputs are small
+integers: sums of their products are exact in any order, so that a missing or doubled term is never
+taken for rounding.  Results and scratch memory begin as bytes that are no number; every array ends
+at a page that nobody may touch, and what is read cannot be written.
+
+>>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
+[False, True]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.lower.fused import fused
+from plica.codegen.native import shape_of
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import DType
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Buffer
+from plica.runtime.artefact import aligned_array
+from plica.runtime.guard import Guarded
+from plica.runtime.port import Array
+from plica.schedule.default import Packing
+from plica.search.measure.build import Loaded, objects_of, target_of
+from plica.search.measure.job import Job
+
+POISON: Final = 0xFF
+"""Bytes that are no number as a float, and an unlikely one as an integer."""
+
+DRAWS: Final = ((-3, 3), (1, 4), (0, 1))
+"""From where to where the numbers go; the later ones where too few results are finite."""
+
+ENOUGH: Final = 0.9
+"""How many of the results of a reference should be finite."""
+
+# The least and the most by which floats may differ, as a part of the greatest of all results.
+_EPSILON: Final = {8: 2.0**-52, 4: 2.0**-23, 2: 2.0**-7, 1: 2.0**-2}
+UNITS: Final = 800
+
+
+@frozen(eq=False)
+class Reference:
+    """What the work reads, and what it writes."""
+
+    inputs: tuple[Array, ...]
+    expected: Array
+
+
+_kept: dict[str, Reference] = {}
+
+
+def reference_of(job: Job) -> Reference:
+    """The reference of the work of a job; those of the last two works are kept."""
+    if job.work not in _kept:
+        while len(_kept) > 1:
+            del _kept[next(iter(_kept))]
+        _kept[job.work] = _reference(job)
+    return _kept[job.work]
+
+
+def _reference(job: Job) -> Reference:
+    kernel = fused(job.function).kernel
+    code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
+    shapes = [(shape_of(each), each.dtype) for each in kernel.params]
+    best: tuple[float, Reference] | None = None
+    for draw in DRAWS:
+        random = np.random.default_rng(0)
+        inputs = [
+            drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]
+        ]
+        made = [poisoned(shape, dtype.numpy) for shape, dtype in shapes[kernel.inputs :]]
+        code.run([*inputs, *made])
+        finite = _finite(made[-1])
+        if best is None or finite > best[0]:
+            best = finite, Reference(tuple(inputs), made[-1])
+        if finite >= ENOUGH:
+            break
+    assert best is not None
+    return best[1]
+
+
+def drawn(
+    random: np.random.Generator, shape: tuple[int, ...], dtype: DType, draw: tuple[int, int]
+) -> Array:
+    """Small integers of a dtype; what may be an index is 0 or 1."""
+    kind = dtype.numpy
+    low, high = draw if dtype.is_float or kind.itemsize == 1 else (0, 1)
+    if kind.kind in "ub":
+        low, high = 0, 1 if kind.kind == "b" else max(1, high)
+    room = random.integers(low, high, size=shape, endpoint=True, dtype=np.int8).astype(kind)
+    made: Array = np.ascontiguousarray(room)
+    return made
+
+
+def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array of which nothing was written."""
+    room = aligned_array(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+    room[:] = POISON
+    return room.view(dtype).reshape(shape)
+
+
+def prepared(of: Reference, kernel: Kernel, packings: Sequence[Packing]) -> tuple[Array, ...]:
+    """What a candidate reads: the inputs of the reference, laid out as it wants them."""
+    arrays = list(of.inputs)
+    for each in packings:
+        arrays[each.input] = each.apply(arrays[each.input])
+    found = []
+    for array, buffer in zip(arrays, kernel.params[: kernel.inputs], strict=True):
+        if array.size != elements(buffer) or array.dtype != buffer.dtype.numpy:
+            raise CompilerBug(f"The kernel reads {buffer.name} in another shape than its work.")
+        found.append(array.reshape(shape_of(buffer)))
+    return tuple(found)
+
+
+def written(of: Reference, kernel: Kernel) -> tuple[Buffer, ...]:
+    """The scratch memory and the result of a candidate, which has the elements of the work's."""
+    buffers = kernel.params[kernel.inputs :]
+    if elements(buffers[-1]) != of.expected.size:
+        raise CompilerBug("The kernel writes a result of another size than its work.")
+    return buffers
+
+
+def elements(of: Buffer) -> int:
+    """How many elements a buffer has."""
+    return int(np.prod(shape_of(of), dtype=np.int64))
+
+
+@lru_cache(maxsize=8)
+def _guarded(job_work: str, packings: tuple[Packing, ...], kernel: Kernel) -> tuple[Guarded, ...]:
+    """Inputs that cannot be written, kept for the candidates of one kernel."""
+    rooms = []
+    for array in prepared(_kept[job_work], kernel, packings):
+        room = Guarded(array.shape, array.dtype, "end", array.dtype.itemsize)
+        room.array[...] = array
+        room.freeze()
+        rooms.append(room)
+    return tuple(rooms)
+
+
+def difference(job: Job, code: Loaded) -> str:
+    """Run a candidate once; what is wrong with what it wrote, or nothing."""
+    reference = reference_of(job)
+    inputs = _guarded(job.work, job.packings, job.kernel)
+    rooms = [
+        Guarded(shape_of(each), each.dtype.numpy, "end", each.dtype.numpy.itemsize)
+        for each in written(reference, job.kernel)
+    ]
+    for room in rooms:
+        room.array.reshape(-1).view(np.uint8)[:] = POISON
+    code.run([each.array for each in (*inputs, *rooms)])
+    for room, buffer in zip(rooms, job.kernel.params[job.kernel.inputs :], strict=True):
+        if not room.is_intact():
+            return f"It writes beside {buffer.name}."
+    return disagreement(rooms[-1].array, reference.expected)
+
+
+def disagreement(found: Array, expected: Array) -> str:
+    """Where a result first differs from the expected one, or nothing."""
+    ours, meant = found.reshape(-1), expected.reshape(-1)
+    if ours.tobytes() == meant.tobytes():
+        return ""
+    wrong = far(ours, meant)
+    if not wrong.any():
+        return ""
+    at = int(np.argmax(wrong))
+    place = [int(each) for each in np.unravel_index(at, expected.shape)]
+    share = f"{int(wrong.sum())} of {wrong.size} elements differ"
+    return f"Element {place} is {ours[at].item()!r} instead of {meant[at].item()!r}; {share}."
+
+
+def far(found: Array, expected: Array) -> Array:
+    """Which elements differ by more than rounding in another order can explain."""
+    if expected.dtype.kind in "iub":
+        return np.asarray(found != expected)
+    ours, meant = found.astype(np.float64), expected.astype(np.float64)
+    size = _EPSILON[expected.dtype.itemsize]
+    share = max(8 * size, min(UNITS * size, 1e-4))
+    finite = np.isfinite(meant)
+    greatest = float(np.abs(meant[finite]).max()) if finite.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        near = (ours == meant) | (np.abs(ours - meant) <= share * greatest)
+    return np.asarray(~(near | (np.isnan(ours) & np.isnan(meant))))
+
+
+def _finite(of: Array) -> float:
+    if of.dtype.kind in "iub" or not of.size:
+        return 1.0
+    return float(np.isfinite(of.astype(np.float64)).mean())

@@ -1,0 +1,101 @@
+"""Timing: how long a kernel takes, repeat by repeat.
+
+A kernel on one thread is timed by the processor time of that thread, which does not count while
+another process has the core; one on several threads by the clock on the wall.
+
+>>> now = iter(range(0, 10_000, 5))
+>>> taken = Timing(lambda count: None, lambda: next(now) * 1_000_000, Limits(repeats=3))
+>>> taken.repeats()
+(0.005, 0.005, 0.005)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from plica.runtime.port import Array
+from plica.search.measure.outcome import Limits
+
+FEW: Final = 3
+"""How often a kernel is repeated that is slow beyond hope."""
+
+MOST: Final = 1 << 24
+"""How many runs one repeat has at most."""
+
+Clock = Callable[[], int]
+"""Nanoseconds since some time."""
+
+
+def clock_for(threads: int) -> Clock:
+    """The clock by which code on so many threads is timed."""
+    if threads > 1 or not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+        return time.perf_counter_ns
+    return lambda: time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID)
+
+
+class Timing:
+    """A kernel that is timed: how many runs make a repeat is found out first."""
+
+    def __init__(
+        self,
+        run: Callable[[int], None],
+        clock: Clock,
+        limits: Limits,
+        flush: Callable[[], None] | None = None,
+    ) -> None:
+        self._run, self._clock, self._limits, self._flush = run, clock, limits, flush
+        run(1)  # what is touched for the first time is not the kernel's time
+        self._count = 1
+        self.first = self.once()
+        if flush is None:
+            while self.first * self._count < limits.least and self._count < MOST:
+                wanted = limits.least / max(self.first, 1e-9)
+                self._count = min(MOST, max(self._count * 2, math.ceil(wanted)))
+                self.first = self.once()
+
+    def once(self) -> float:
+        """The seconds of one run, from one repeat."""
+        if self._flush is not None:
+            self._flush()
+        start = self._clock()
+        self._run(self._count)
+        return (self._clock() - start) / 1e9 / self._count
+
+    def repeats(self, bar: float = math.inf) -> tuple[float, ...]:
+        """The seconds of one run, repeat by repeat; few of them if it is far beyond the bar."""
+        count = self._limits.repeats
+        if self.first > bar * self._limits.slow:
+            count = min(count, FEW)
+        return tuple([self.once() for _ in range(count)])
+
+
+def interleaved(of: Sequence[Timing], rounds: int) -> Iterator[tuple[float, ...]]:
+    """The seconds of each of several kernels, round by round: there and back again.
+
+    What slows the machine down for a while slows all of them down, and none is always the first.
+    """
+    for number in range(rounds):
+        order = range(len(of)) if number % 2 == 0 else range(len(of) - 1, -1, -1)
+        times = {at: of[at].once() for at in order}
+        yield tuple([times[at] for at in range(len(of))])
+
+
+@lru_cache(maxsize=1)
+def _room(size: int) -> Array:
+    return np.ones(size, np.uint8)
+
+
+def flusher(last_cache: int) -> Callable[[], None]:
+    """What empties the caches: it reads and writes more than they hold."""
+    room = _room(2 * last_cache + (1 << 20))
+
+    def flush() -> None:
+        np.add(room, 1, out=room)
+
+    return flush

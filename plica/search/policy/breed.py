@@ -1,0 +1,136 @@
+"""Breeding: a population of points improved under an opinion; nothing is measured.
+
+The first population is what was measured best and points at random.  Each generation takes parents
+by how well they are thought of and changes most of the children: one decision drawn anew, moved to
+a neighbour, or taken from another parent.
+
+`varied` picks among the best: a point that decides something no other picked one decides is worth
+more than one that repeats them.
+
+>>> from random import Random
+>>> import numpy as np
+>>> from plica.search.policy.example import SQUARE, cost
+>>> best = bred(Known(SQUARE), lambda points: -np.array([cost(p) for p in points]), Random(0))[0]
+>>> cost(best)
+1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+from random import Random
+from typing import Final
+
+from attrs import frozen
+
+from plica.search.policy.fold import Known
+from plica.search.policy.judge import Score
+from plica.search.space import Point, Space
+
+
+@frozen
+class Breeding:
+    """How many, how often, how bold."""
+
+    population: int = 512
+    generations: int = 4
+    mutation: float = 0.85
+    measured: float = 0.2
+    """The share of the first population that has been measured."""
+    fresh: int = 50
+    """How many of it are drawn at random, at least."""
+
+
+PRESSURE: Final = 4.0
+"""How much likelier the best is to be a parent than the worst: this power of e."""
+
+LOCAL: Final = 0.5
+"""How many of the changes go to a neighbour."""
+
+KINDRED: Final = 0.25
+"""How many take each decision from one of two parents."""
+
+
+def bred(
+    known: Known, score: Score, random: Random, settings: Breeding | None = None
+) -> list[Point]:
+    """Points that have not been tried, the best thought of first."""
+    settings = settings or Breeding()
+    space = known.space
+    seeds = [each.point for each in known.ranked[: int(settings.measured * settings.population)]]
+    strangers = max(settings.fresh, settings.population - len(seeds))
+    population = [*seeds, *known.fresh(random, strangers, seeds)]
+    opinion = dict[Point, float]()
+    for generation in range(settings.generations + 1):
+        unknown = [each for each in dict.fromkeys(population) if each not in opinion]
+        opinion.update(zip(unknown, map(float, score(unknown)), strict=True))
+        if generation == settings.generations or not population:
+            break
+        order = sorted(dict.fromkeys(population), key=lambda each: -opinion[each])
+        weights = [exp(-PRESSURE * n / len(order)) for n in range(len(order))]
+        parents = random.choices(order, weights, k=2 * settings.population)
+        pairs = zip(parents[::2], parents[1::2], strict=True)
+        population = [
+            changed(space, one, other, random) if random.random() < settings.mutation else one
+            for one, other in pairs
+        ]
+    found = [each for each in opinion if each not in known.taken]
+    return sorted(found, key=lambda each: -opinion[each])
+
+
+def changed(space: Space, one: Point, other: Point, random: Random) -> Point:
+    """A child of two parents that is not quite like the first."""
+    kind = random.random()
+    if kind < LOCAL:
+        return nudged(space, one, random)
+    if kind < LOCAL + KINDRED:
+        return space.crossed(one, other, random)
+    return space.mutated(one, random)
+
+
+def nudged(space: Space, point: Point, random: Random) -> Point:
+    """One decision moved to a neighbour of it."""
+    supports = space.sketches[point.sketch].supports
+    if not supports:
+        return point
+    at = random.randrange(len(supports))
+    near = supports[at].neighbours(point.decisions[at])
+    if not near:
+        return point
+    decisions = (*point.decisions[:at], random.choice(near), *point.decisions[at + 1 :])
+    return Point(point.sketch, decisions)
+
+
+def varied(ranked: Sequence[Point], count: int, weight: float = 0.5) -> list[Point]:
+    """So many of some points, the best first: good ones that differ in what they decide.
+
+    >>> points = [Point(0, ((1,), (n,))) for n in (1, 1, 2)] + [Point(0, ((2,), (2,)))]
+    >>> varied(points[1:], 2) == [points[1], points[3]]
+    True
+    """
+    left = list(enumerate(dict.fromkeys(ranked)))
+    covered = set[tuple[int, int, tuple[int, ...]]]()
+    found = list[Point]()
+    while left and len(found) < count:
+        worth = [_worth(each, len(ranked), covered, weight) for each in left]
+        _, point = left.pop(worth.index(max(worth)))
+        found.append(point)
+        covered.update(_knobs(point))
+    return found
+
+
+def _worth(
+    of: tuple[int, Point],
+    total: int,
+    covered: set[tuple[int, int, tuple[int, ...]]],
+    weight: float,
+) -> tuple[float, int]:
+    rank, point = of
+    knobs = _knobs(point)
+    new = sum(each not in covered for each in knobs) / max(1, len(knobs))
+    return (1 - rank / max(1, total)) + weight * new, -rank
+
+
+def _knobs(point: Point) -> list[tuple[int, int, tuple[int, ...]]]:
+    return [(point.sketch, at, each) for at, each in enumerate(point.decisions)]
