@@ -25,6 +25,7 @@ _FACE: Final[dict[str, str]] = {
     "alpha_equal": "plica.core.digest:alpha_equal",
     "check": "plica.rewrite.check.run:check",
     "compile": "plica.pipeline:compile",
+    "connect": "plica.search.pool.remote:connect",
     "data": "plica.ir.script:data",
     "digest": "plica.core.digest:digest",
     "extern": "plica.ir.script:extern",
@@ -50,6 +51,7 @@ __all__ = [
     "alpha_equal",
     "check",
     "compile",
+    "connect",
     "data",
     "digest",
     "extern",
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from plica.rewrite.check.run import check
     from plica.runtime.error import ArtefactError, InputError, PlicaError, UnsupportedError
     from plica.runtime.load import load
+    from plica.search.pool.remote import connect
 else:
 
     def __getattr__(name: str) -> object:

@@ -30,6 +30,8 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica import __version__
+from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.unit import cubin, unit
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.llvm.unit import fingerprint, units
@@ -72,6 +74,8 @@ from plica.runtime.artefact import (
     from_members,
     to_members,
 )
+from plica.runtime.cuda.program import CudaExecutable
+from plica.runtime.cuda.program import arranged as arranged_on_device
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.host import cores
@@ -81,6 +85,7 @@ from plica.runtime.port import Array, Port
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
 from plica.schedule.default import Machine as ScheduleMachine
+from plica.schedule.default.gpu import Gpu
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -138,7 +143,7 @@ class Lowered:
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target = "cpu",
+    target: str | Target | GpuTarget = "cpu",
     threads: int | None = None,
     database: object = None,
     cache: bool = True,
@@ -168,6 +173,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     module = at_call(mod, later_on)
     if isinstance(module, Specialised):
         return module
+    if isinstance(machine, GpuTarget):
+        return on_gpu(lower(module, kept, chosen, machine), machine)
     count = cores() if threads is None else threads
     key = (module, machine, kept, chosen, count)
     known = _compiled.get(key) if cache else None
@@ -228,11 +235,11 @@ def lower(
     module: Module,
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
-    target: Target | None = None,
+    target: Target | GpuTarget | None = None,
 ) -> Lowered:
     """The program of a module and its memory plan; with a target, scheduled for it."""
     history = optimise(infer(module), contract, packs)
-    if target is not None:
+    if isinstance(target, Target):
         history = faster(history, machine_of(target), contract)
     return evolve(
         sequenced(history, target, contract),
@@ -250,7 +257,7 @@ def faster(history: History, machine: ScheduleMachine, contract: Contract) -> Hi
 
 
 def sequenced(
-    history: History, target: Target | None = None, contract: Contract = exact
+    history: History, target: Target | GpuTarget | None = None, contract: Contract = exact
 ) -> Lowered:
     """The program of an inferred module, as it is, and its memory plan."""
     for each in PASSES:
@@ -258,9 +265,13 @@ def sequenced(
     return arranged(history, target, contract)
 
 
-def arranged(history: History, target: Target | None, contract: Contract) -> Lowered:
+def arranged(
+    history: History, target: Target | GpuTarget | None, contract: Contract
+) -> Lowered:
     """The program of a module that went through all passes, and its memory plan."""
-    machine = None if target is None else machine_of(target)
+    machine: ScheduleMachine | Gpu | None = None
+    if target is not None:
+        machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
     program = sequence(history.module, machine, reassociates=contract >= reassociates)
     source = history.derivation.source
     assert isinstance(source, Module)
@@ -343,9 +354,33 @@ def record(lowered: Lowered) -> Record:
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
 
 
-def find_target(of: str | Target) -> Target:
+def find_target(of: str | Target | GpuTarget) -> Target | GpuTarget:
     """The target meant: this machine, one that differs from it as said, or one given in full."""
-    return of if isinstance(of, Target) else parse(of, toolchain.host())
+    if isinstance(of, Target | GpuTarget):
+        return of
+    return parse_gpu(of) or parse(of, toolchain.host())
+
+
+def on_gpu(lowered: Lowered, target: GpuTarget) -> CudaExecutable:
+    """Code for a GPU, loaded onto the one of this machine."""
+    made, program = unit(lowered.program), lowered.program
+    layout = arranged_on_device(
+        [slot.bytes for slot in program.slots],
+        [slot.space for slot in program.slots],
+        lowered.plan.where,
+        lowered.plan.size,
+        made.scratch,
+    )
+    return CudaExecutable(
+        cubin(made, target.architecture, fused=lowered.fused).code,
+        interface(lowered.module.main_function(), program),
+        made.steps,
+        layout,
+        constants=[_bytes(each) for each in program.constants],
+        launched=made.launched,
+        texts={"kernel": lambda: kernels(program), "cuda": lambda: made.text},
+        target=str(target),
+    )
 
 
 def interface(main: Function, program: Program) -> Interface:

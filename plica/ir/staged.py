@@ -25,6 +25,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term, rebuild
@@ -87,7 +88,18 @@ def staged(function: Function) -> Staged:
     results = [each for each in held[body] if isinstance(each, Buffer)]
     if len(results) != len(held[body]):
         raise _unsupported("function", "a result that is a constant")
-    return Staged(tuple(stages), params, tuple(results))
+    return Staged(_needed(stages, results), params, tuple(results))
+
+
+def _needed(stages: Sequence[Each], results: Sequence[Buffer]) -> tuple[Each, ...]:
+    """The stages that something needs, in order: of several results of an operator not all may."""
+    wanted = set[object](results)
+    found: list[Each] = []
+    for each in reversed(stages):
+        if each.out in wanted:
+            found.append(each)
+            wanted |= free_vars(each)
+    return tuple(reversed(found))
 
 
 def _stages(node: Apply, args: Sequence[Buffer | Lit], used: set[Name]) -> list[Each]:

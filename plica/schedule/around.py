@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop import Block, Branch, For
 from plica.ir.scalar import FloorDiv, FloorMod, Lit, Scalar, ScalarVar
@@ -59,8 +58,7 @@ def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
     """
     found = simple(term, context)
     cuts = _cuts(found)
-    less = not cuts or cuts < _cuts(term) or len(free_vars(found)) < len(free_vars(term))
-    return found if less else term
+    return found if not cuts or cuts < _cuts(term) else term
 
 
 def _cuts(term: Scalar) -> int:

@@ -134,10 +134,23 @@ def conflicts(loop: For) -> tuple[Buffer, ...]:
     return tuple(found)
 
 
-def iteration_of(access: Access, loop: For) -> Scalar | None:
-    """The loop's variable in terms of the place of the element accessed, if it follows."""
-    inner = {var for var, _ in access.inner}
-    loops = [(loop.var, loop.extent), *access.inner]
+def meets_nowhere(site: Site[For], buffer: Buffer) -> bool:
+    """Whether an element of a buffer tells the iterations of a loop and of all loops around it."""
+    loop, around = site.node, site.loops
+    ways = {
+        iteration_of(each, loop, around) for each in accesses(loop.body) if each.buffer is buffer
+    }
+    return len(ways) == 1 and None not in ways
+
+
+def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Scalar | None:
+    """The loop's variable in terms of the place of the element accessed, if it follows.
+
+    Loops around may be told by the element, too.
+    """
+    outer = [(each.var, each.extent) for each in around]
+    inner = {var for var, _ in (*outer, *access.inner)}
+    loops = [*outer, (loop.var, loop.extent), *access.inner]
     values: list[Scalar] = []
     bindings: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):

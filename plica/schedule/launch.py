@@ -34,7 +34,7 @@ from plica.ir.memory import scope
 from plica.ir.scalar import Buffer
 from plica.schedule.access import Access, accesses
 from plica.schedule.block_class import complete_body, reduction_body
-from plica.schedule.dependence import Child, children, conflicts
+from plica.schedule.dependence import Child, children, conflicts, meets_nowhere
 from plica.schedule.instruction import Scene
 from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_loops
 from plica.schedule.problem import Problem
@@ -56,7 +56,9 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             return problem
     else:
         for buffer in conflicts(loop):
-            if only in (None, buffer) and not _apart(scene, site, buffer):
+            if only not in (None, buffer) or meets_nowhere(site, buffer):
+                continue
+            if not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
                 found = f"they may meet in {buffer.name}, in the scope {buffer.scope}"
                 where = f"the loop {loop.var.name}"

@@ -186,7 +186,7 @@ def _runs_through(site: Site[Block]) -> bool:
     mine = {loop.var for loop in own}
     return (
         own == loops[len(loops) - len(own) :]
-        and sorted(terms, key=id) == sorted(mine, key=id)
+        and sorted([each for each in terms if known(each) != 0], key=id) == sorted(mine, key=id)
         and all(loop.kind in ("serial", "unrolled") for loop in own)
         and all(mine.isdisjoint(free_vars(each)) for each in (*rest, block.predicate))
     )

@@ -3,12 +3,13 @@
     Observation ::= Observation(point, cost, error, noise)
 
 The cost is in seconds and None where the trial failed; then the error says in a word how (refused,
-build, wrong, crash, timeout).  The noise is the standard error of the cost, as a share of it.
+build, wrong, crash, timeout).  The cost is the least of several repeats; the noise is how far their
+median is above it, as a share of it.
 
 >>> one, other = (Observation(Point(0, ((n,),)), cost) for n, cost in ((1, 2.0), (2, 1.5)))
 >>> is_faster(other, one), is_faster(one, other)
 (True, False)
->>> is_faster(Observation(other.point, 1.5, noise=0.2), Observation(one.point, 2.0, noise=0.2))
+>>> is_faster(Observation(other.point, 1.5, noise=0.5), Observation(one.point, 2.0, noise=0.5))
 False
 """
 
@@ -28,6 +29,10 @@ REFUSED: Final = "refused"
 
 CONFIDENT: Final = 1.645
 """How many standard errors apart two costs must be, for five in a hundred to be wrong."""
+
+ERROR_OF_NOISE: Final = 0.5
+"""The standard error of the least of ten repeats is below this share of their noise, whatever
+delays them: about a seventh of it for delays that are independent."""
 
 
 @frozen
@@ -51,7 +56,7 @@ def is_faster(one: Observation, other: Observation) -> bool:
         return False
     if other.cost is None:
         return True
-    spread = hypot(one.noise * one.cost, other.noise * other.cost)
+    spread = ERROR_OF_NOISE * hypot(one.noise * one.cost, other.noise * other.cost)
     return other.cost - one.cost > CONFIDENT * spread
 
 

@@ -38,6 +38,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.loop import Kernel
+from plica.schedule.default.form import Formed
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import begin, taken
@@ -55,6 +56,8 @@ class Sketch:
     steps: tuple[int, ...]
     """The numbers of the steps whose decisions are open."""
     supports: tuple[Support, ...]
+    form: Formed | None = None
+    """What the kernel wants packed, and its scratch memory."""
 
     @property
     def size(self) -> int:
@@ -74,7 +77,7 @@ class Sketch:
         return found
 
 
-def sketch(name: str, kernel: Kernel, trace: Trace) -> Sketch:
+def sketch(name: str, kernel: Kernel, trace: Trace, form: Formed | None = None) -> Sketch:
     """The sketch of a trace; a step with one possible decision, or a support that cannot be
     listed, stays as it is.  Raises `ScheduleRefused` where the trace itself is illegal."""
     state = begin(kernel)
@@ -89,7 +92,7 @@ def sketch(name: str, kernel: Kernel, trace: Trace) -> Sketch:
         if isinstance(after, Problem):
             raise ScheduleRefused(after, step.instruction.kind, number)
         state = after
-    return Sketch(name, kernel, trace, tuple(steps), tuple(supports))
+    return Sketch(name, kernel, trace, tuple(steps), tuple(supports), form)
 
 
 @frozen

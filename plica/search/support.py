@@ -2,9 +2,11 @@
 
     Tiles     factors of an extent, the last of them not too large
     OneOf     one of several numbers
+    Among     one of several tuples of numbers
 
 A support counts and lists its members, and says which of them are near one another: a step of
-local search moves one prime factor from one part of a tile to another, or takes the number beside.
+local search moves one prime factor from one part of a tile to another, or takes the number beside
+(of tuples: in one place, or in two so that their product stays).
 
 >>> Tiles(12, 2, max_inner=4).members
 ((3, 4), (4, 3), (6, 2), (12, 1))
@@ -17,6 +19,7 @@ local search moves one prime factor from one part of a tile to another, or takes
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 from attrs import frozen
@@ -26,6 +29,7 @@ from plica.schedule.instruction import Decision, Sampling, Scene
 from plica.schedule.primitive.sample_categorical import SampleCategorical
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
 from plica.schedule.primitive.sample_tile import SamplePerfectTile, primes
+from plica.schedule.primitive.sample_tuple import SampleTuple
 
 
 @frozen
@@ -83,7 +87,30 @@ class OneOf:
         return len(decision) == 1 and decision[0] in self.numbers
 
 
-Support: TypeAlias = Tiles | OneOf
+@frozen
+class Among:
+    """Some tuples of numbers, of which one is taken.
+
+    >>> Among(((1, 4), (1, 8), (2, 4), (4, 1))).neighbours((1, 4))
+    ((1, 8), (2, 4), (4, 1))
+    """
+
+    tuples: tuple[Decision, ...]
+
+    @property
+    def members(self) -> tuple[Decision, ...]:
+        return self.tuples
+
+    def neighbours(self, of: Decision) -> tuple[Decision, ...]:
+        """The members beside one, in one of its places or in two of one product."""
+        return _beside(self.tuples)[of]
+
+    def holds(self, decision: Decision) -> bool:
+        """Whether a decision is a member."""
+        return decision in _beside(self.tuples)
+
+
+Support: TypeAlias = Tiles | OneOf | Among
 
 
 def support_of(step: Sampling, scene: Scene) -> Support | None:
@@ -94,6 +121,8 @@ def support_of(step: Sampling, scene: Scene) -> Support | None:
             return Tiles(extent, parts, max_inner) if extent else None
         case SampleCategorical(candidates, _):
             return OneOf(candidates)
+        case SampleTuple(tuples):
+            return Among(tuples)
         case SampleComputeLocation():
             return OneOf(tuple(step.places(scene)))
         case _:
@@ -113,3 +142,21 @@ def _tiles(extent: int, parts: int, max_inner: int) -> tuple[Decision, ...]:
             else:
                 found += [(first, *more) for more in _tiles(rest, parts - 1, max_inner)]
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _beside(members: tuple[Decision, ...]) -> dict[Decision, tuple[Decision, ...]]:
+    """Which members are near which."""
+    near: dict[Decision, dict[Decision, None]] = {each: {} for each in members}
+    lines: dict[tuple[int, ...], list[Decision]] = {}
+    for each in members:
+        for at, here in enumerate(each):
+            lines.setdefault((at, *each[:at], *each[at + 1 :]), []).append(each)
+            for other in range(at + 1, len(each)):
+                rest = [n for m, n in enumerate(each) if m not in (at, other)]
+                lines.setdefault((-1 - at, other, here * each[other], *rest), []).append(each)
+    for line in lines.values():
+        for one, next_ in pairwise(sorted(line)):
+            near[one][next_] = None
+            near[next_][one] = None
+    return {each: tuple(sorted(found)) for each, found in near.items()}

@@ -53,6 +53,9 @@ Extents: TypeAlias = tuple[int, int, int]
 WIDE: Final = 16
 """Bytes that one instruction can read or write."""
 
+FEW: Final = 1024
+"""Elements that a thread may have to itself."""
+
 VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
 """The types by which so many bytes are moved at once."""
 
@@ -289,8 +292,8 @@ class _Function:
         self.values.buffers[buffer] = word
         if reach == "block":
             self.shared.append((word, buffer))
-        elif reach == "thread":
-            size = _count(buffer)
+        elif reach == "thread" or (reach == "all" and _count(buffer) <= FEW):
+            size = _count(buffer)  # what is made anew in each iteration is a thread's own
             self.lines.do(f"alignas({WIDE}) {in_memory(buffer.dtype)} {word}[{size}];")
         else:
             raise refused(

@@ -11,8 +11,10 @@ from attrs import frozen
 from plica.codegen.cuda.fold import Code, fold, joined
 from plica.codegen.cuda.toolchain import Cubin, compiled
 from plica.codegen.program import Copy, Launch, Program
+from plica.codegen.work import operations
 from plica.runtime.cuda.program import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.profile import Launched
 
 
 @frozen
@@ -22,6 +24,8 @@ class Unit:
     text: str
     steps: tuple[DeviceStep, ...]
     scratch: tuple[int, ...]
+    launched: tuple[Launched, ...] = ()
+    """What each step does, for profiles."""
 
 
 def unit(program: Program) -> Unit:
@@ -36,10 +40,13 @@ def unit(program: Program) -> Unit:
             fold(kernel, f"k{number}_{_word(program.names[number])}", program.names[number])
         )
     steps: list[DeviceStep] = []
+    launched: list[Launched] = []
     most: list[int] = []
     for step in program.regions[program.entry]:
         if isinstance(step, Copy):
-            steps.append(DeviceCopy(step.source, step.target, program.slots[step.source].bytes))
+            size = program.slots[step.source].bytes
+            steps.append(DeviceCopy(step.source, step.target, size))
+            launched.append(Launched("copy", 0, 2 * size))
             continue
         assert isinstance(step, Launch)
         code = codes[step.kernel]
@@ -49,7 +56,10 @@ def unit(program: Program) -> Unit:
             DeviceLaunch(e.function, e.grid, e.block, e.shared, step.args, len(code.scratch))
             for e in code.launches
         ]
-    return Unit(joined(codes), tuple(steps), tuple(most))
+        done = operations(program.kernels[step.kernel])
+        size = sum(program.slots[slot].bytes for slot in step.args)
+        launched += [Launched(e.function, done, size) for e in code.launches]
+    return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched))
 
 
 def cubin(of: Unit, architecture: str, *, fused: bool) -> Cubin:

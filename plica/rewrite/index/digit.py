@@ -75,8 +75,13 @@ class Digits:
     """Terms over loops taken apart; sums that are divided further are sources of their own."""
 
     def __init__(
-        self, loops: Mapping[ScalarVar, Scalar], conditions: Iterable[Scalar] = ()
+        self,
+        loops: Mapping[ScalarVar, Scalar],
+        conditions: Iterable[Scalar] = (),
+        *,
+        apart: bool = False,
     ) -> None:
+        self._apart = apart
         self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
         self.extents: dict[Scalar, Scalar] = {}
         self.extents.update(self.loops.items())
@@ -243,6 +248,9 @@ class Digits:
 
     def _part(self, of: Sum, by: Scalar, *, whole: bool) -> Sum | None:
         """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
+        found = self._above(of, by, whole=whole) if self._apart else None
+        if found is not None:
+            return found
         digit = self._only(of)
         fits = quotient(digit.extent, by)
         if fits is None and not digit.top:
@@ -253,6 +261,33 @@ class Digits:
             return self._digit(Digit(digit.source, digit.lower, by, False))
         above = ceiling(digit.extent, by) if fits is None else fits
         return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
+
+    def _above(self, of: Sum, by: Scalar, *, whole: bool) -> Sum | None:
+        """`(s·h + r) // (s·t)` as `h // t`, `(s·h + r) % (s·t)` as `s·(h % t) + r`, for r < s.
+
+        None where the parts of a sum are no such h and r.
+        """
+        for step, _ in of.parts:
+            times_ = quotient(by, step)
+            if step is ONE or times_ is None or of.base is not ZERO:
+                continue
+            high: dict[Digit, Scalar] = {}
+            low: dict[Digit, Scalar] = {}
+            for scale, digit in of.parts:
+                divided = quotient(scale, step)
+                if divided is None:
+                    low[digit] = scale
+                else:
+                    high[digit] = divided
+            under = self._sum(low, ZERO)
+            last = reach(under)
+            if last is None or not at_least(step, plus(last, ONE)):
+                continue
+            upper = self._divided(self._sum(high, ZERO), times_, whole=whole)
+            if upper is None or whole:
+                return upper
+            return self._plus(under, upper, step)
+        return None
 
     def _is_positive(self, by: Scalar) -> bool:
         """Whether a divisor is at least 1 wherever an iteration runs."""

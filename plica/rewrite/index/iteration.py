@@ -43,12 +43,14 @@ class IterationMap:
         bindings: tuple[Scalar, ...],
         extents: tuple[Scalar, ...],
         predicate: Scalar,
+        *,
+        apart: bool = False,
     ) -> None:
         self.loops = loops
         self.bindings = bindings
         self.extents = extents
         self.predicate = predicate
-        self._digits = Digits(dict(loops), conjuncts(predicate))
+        self._digits = Digits(dict(loops), conjuncts(predicate), apart=apart)
         self._besides = self._restrict()
         self.sums = tuple(self._digits.sum_of(each) for each in bindings)
 
@@ -224,4 +226,9 @@ def iteration_map(
 def _remembered(
     loops: Loops, bindings: tuple[Scalar, ...], extents: tuple[Scalar, ...], predicate: Scalar
 ) -> IterationMap:
-    return IterationMap(loops, bindings, extents, predicate)
+    found = IterationMap(loops, bindings, extents, predicate)
+    if found.injective:
+        return found
+    # A sum that is divided is one source, or each of its parts is: some maps need this, some that.
+    other = IterationMap(loops, bindings, extents, predicate, apart=True)
+    return other if other.injective else found

@@ -6,22 +6,38 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from plica.ir.dtype import DType, f32
 
-__all__ = ["Machine", "f32"]
+__all__ = ["QUAD", "Dot", "Machine", "f32"]
+
+QUAD: Final = 4
+"""How many bytes a dot product takes for each lane."""
+
+
+@frozen
+class Dot:
+    """An instruction for dot products of bytes: its intrinsic, how many lanes it has, and the dtype
+    of what all lanes share; what each has for itself is signed."""
+
+    intrinsic: str
+    lanes: int
+    dtype: DType
 
 
 @frozen
 class Machine:
-    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, and
-    how many cores work at once."""
+    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, how
+    many cores work at once, and the dot product of bytes, if there is one."""
 
     vector: int
     registers: int
     caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
     cores: int = 1
+    dot: Dot | None = None
 
     def lanes(self, dtype: DType) -> int:
         """How many elements a vector holds."""

@@ -291,6 +291,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "max_inner":          lambda here, given: here.pick((1, 2, 4, 16)),
     "candidates":         lambda here, given: (1, 2, 3, 4),
     "probabilities":      _odds,
+    "tuples":             lambda here, given: ((1, 2), (2, 2), (3, 1)),
     "key":                lambda here, given: here.pick(NOTES)[0],
     "value":              _note,
     "thread":             lambda here, given: here.pick(THREADS),

@@ -34,6 +34,7 @@ from plica.schedule.primitive.rfactor import rfactor
 from plica.schedule.primitive.sample_categorical import sample_categorical
 from plica.schedule.primitive.sample_compute_location import sample_compute_location
 from plica.schedule.primitive.sample_tile import sample_perfect_tile, sample_tile
+from plica.schedule.primitive.sample_tuple import sample_tuple
 from plica.schedule.primitive.set_scope import set_scope
 from plica.schedule.primitive.split import split
 from plica.schedule.primitive.storage_align import storage_align
@@ -81,6 +82,7 @@ __all__ = [
     "sample_compute_location",
     "sample_perfect_tile",
     "sample_tile",
+    "sample_tuple",
     "set_scope",
     "split",
     "storage_align",

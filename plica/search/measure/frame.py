@@ -2,6 +2,7 @@
 
     frame ::= size of the head (8 bytes), head (JSON), blobs;   head["blobs"] = their sizes
 
+>>> import io
 >>> read(io.BytesIO(to_bytes(Frame({"do": "build"}, (b"object",)))))
 Frame(head={'do': 'build'}, blobs=(b'object',))
 >>> read(io.BytesIO(b"")) is None
@@ -10,7 +11,6 @@ True
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from typing import IO, Any, Final
@@ -62,6 +62,3 @@ def _exactly(stream: IO[bytes], size: int) -> bytes | None:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
-
-
-__all__ = ["Frame", "io", "read", "to_bytes"]

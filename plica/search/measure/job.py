@@ -114,7 +114,8 @@ class Job:
 def job_of(work: Work, space: Space, point: Point, target: Target) -> Job:
     """The job of a point of a space."""
     sketch = space.sketches[point.sketch]
-    packings = () if sketch.form is None else sketch.form.packings
+    form = getattr(sketch, "form", None)
+    packings = () if form is None else form.packings
     return Job(
         work.function,
         work.constant,

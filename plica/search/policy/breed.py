@@ -106,7 +106,7 @@ def varied(ranked: Sequence[Point], count: int, weight: float = 0.5) -> list[Poi
     """So many of some points, the best first: good ones that differ in what they decide.
 
     >>> points = [Point(0, ((1,), (n,))) for n in (1, 1, 2)] + [Point(0, ((2,), (2,)))]
-    >>> varied(points[1:], 2) == [points[1], points[3]]
+    >>> varied(points[1:], 2, weight=2) == [points[1], points[3]]
     True
     """
     left = list(enumerate(dict.fromkeys(ranked)))

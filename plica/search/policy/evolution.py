@@ -43,9 +43,7 @@ class Evolution:
     def start(self, space: Space) -> None:
         """Nothing is remembered."""
 
-    def chosen(
-        self, known: Known, memory: None, random: Random
-    ) -> tuple[None, Sequence[Point]]:
+    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
         """The next batch."""
         if known.best is None:
             return None, known.fresh(random, self.batch)

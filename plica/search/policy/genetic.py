@@ -39,9 +39,7 @@ class Genetic:
     def start(self, space: Space) -> None:
         """Nothing is remembered: the log holds every generation."""
 
-    def chosen(
-        self, known: Known, memory: None, random: Random
-    ) -> tuple[None, Sequence[Point]]:
+    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
         """The next generation."""
         living = self._living(known)
         if len(living) < 2:

@@ -33,8 +33,6 @@ class Uniform:
     def start(self, space: Space) -> None:
         """Nothing is remembered."""
 
-    def chosen(
-        self, known: Known, memory: None, random: Random
-    ) -> tuple[None, Sequence[Point]]:
+    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
         """Points that have not been tried."""
         return None, known.fresh(random, self.batch)

@@ -1,0 +1,68 @@
+"""Invocations: a tensor intrinsic that LLVM has a function for, on the regions it is given.
+
+The first region is the same for all lanes, the second has a part for each; the third holds what is
+added to.  All are read and written as they lie in memory, so their last elements are neighbours.
+"""
+
+from __future__ import annotations
+
+from plica.codegen.llvm.value import Values
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import known
+from plica.ir.intrinsic import find_intrinsic
+from plica.ir.loop import Invoke, Region
+
+
+def invoke(call: Invoke, values: Values) -> None:
+    """Call LLVM's function for an intrinsic."""
+    found = find_intrinsic(call.name)
+    hints = {} if found is None else dict(found.hints)
+    if "llvm" not in hints:
+        raise CompilerBug(f"Lowering left an invocation of {call.name}, which LLVM does not have.")
+    regions = [each for each in call.operands if isinstance(each, Region)]
+    shared, own, result = [_address(each, values) for each in regions]
+    w = values.w
+    lanes = _elements(regions[2])
+    each = _elements(regions[1]) // lanes
+    total = f"<{lanes} x i32>"
+    one = w.let(f"load i32, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
+    first = w.let(f"insertelement {total} poison, i32 {one}, i64 0")
+    mask = f"<{lanes} x i32> zeroinitializer"
+    left = w.let(f"shufflevector {total} {first}, {total} poison, {mask}")
+    kind = total if hints["operand"] == "i32" else f"<{lanes * each} x i8>"
+    if kind != total:
+        left = w.let(f"bitcast {total} {left} to {kind}")
+    right = w.let(f"load {kind}, ptr {own}, align 1")
+    before = w.let(f"load {total}, ptr {result}, align 4")
+    args = [(total, before), (kind, left), (kind, right)]
+    after = w.call(str(hints["llvm"]), total, args)
+    w.do(f"store {total} {after}, ptr {result}, align 4")
+
+
+def _elements(of: Region) -> int:
+    count = 1
+    for extent in of.extents:
+        size = known(extent)
+        if size is None:
+            raise CompilerBug(f"A region of {of.buffer.name} has no known size.")
+        count *= size
+    return count
+
+
+def _address(of: Region, values: Values) -> str:
+    """Where a region begins; its elements must lie one behind another."""
+    place = values.access.places[of.buffer]
+    step = 1
+    pairs = zip(of.extents, place.shape, place.strides, strict=True)
+    for extent, size, stride in reversed([*pairs]):
+        count = known(extent)
+        if count != 1:
+            if stride != step:
+                raise CompilerBug(f"A region of {of.buffer.name} is not one piece of memory.")
+            step *= size if count == size else count or 0
+    for start, size, extent in zip(of.starts, place.shape, of.extents, strict=True):
+        last = size - (known(extent) or 0) + 1
+        if not values.around.is_inside(start, last):
+            raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")
+    at = values.access.linear(of.buffer, values.evaluate(of.starts))
+    return values.access.address(of.buffer, at, False)

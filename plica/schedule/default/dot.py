@@ -1,0 +1,356 @@
+"""Dot products of bytes: the form of a quantised contraction for an instruction that does four.
+
+    quads[m, k // 4, k % 4] = stored(x[m, k])           a copy, where x does not lie in fours yet
+    packed[n // 16, k // 4, n % 16, k % 4] = w[k, n]    once, where the weight is a constant
+    sum[n // 16, m, n % 16] = sum over k // 4, k % 4 of quads * packed
+    out[m, n // 16, n % 16] = f(sum + factor * sums)
+
+Where lanes do not divide the outputs, sums are kept as a whole before `out` reads them.
+
+>>> import numpy as np
+>>> from plica.ir.dtype import i8, u8
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 32), i8)
+>>> product = compute((x, w), (4, 32), lambda m, n: reduce(
+...     "sum", (8,), lambda k: Cast(x[m, k], i32) * Cast(w[k, n], i32)))
+>>> found = quantised(Work(product), (False, True), (), u8)
+>>> form = dotted(found, Dot("some.dot", 16, u8), Tile(2, 4))
+>>> [[known(size) for size in each.shape] for each in form.kernel.params]
+[[4, 8], [2, 2, 16, 4], [4, 2, 16]]
+>>> form.packings[0].apply(np.zeros((8, 32))).shape
+(2, 2, 16, 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.define import define
+from plica.ir.dim import known, polynomial
+from plica.ir.dtype import DType, i8, i32
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.stage import Each
+from plica.schedule.around import simple
+from plica.schedule.default.contraction import Contraction, Work
+from plica.schedule.default.form import Formed, Names
+from plica.schedule.default.machine import QUAD, Dot
+from plica.schedule.default.quantised import Quantised, quantised, stored
+from plica.schedule.default.tile import Tile
+
+__all__ = ["Cut", "Sums", "Work", "dotted", "quantised"]
+
+Array = np.ndarray[Any, Any]
+
+
+@frozen
+class Cut:
+    """How a constant is laid out in bytes: some axes cut in two, then all put in an order."""
+
+    input: int
+    cuts: tuple[tuple[int, int], ...]
+    order: tuple[int, ...]
+    dtype: DType
+
+    def apply(self, array: Array) -> Array:
+        """The array as the kernel reads it, 0 where it has no more elements."""
+        parts = dict(self.cuts)
+        pad = [(0, -size % parts.get(at, 1)) for at, size in enumerate(array.shape)]
+        array = np.pad(array, pad)
+        shape: list[int] = []
+        for at, size in enumerate(array.shape):
+            shape += [size // parts[at], parts[at]] if at in parts else [size]
+        moved = array.reshape(shape).transpose(self.order)
+        return np.ascontiguousarray(moved).astype(self.dtype.numpy)
+
+
+@frozen
+class Sums:
+    """What a kernel reads besides: the sums of a constant over all axes but one, which is cut."""
+
+    input: int
+    axis: int
+    lanes: int
+    dtype: DType = i32
+
+    def apply(self, array: Array) -> Array:
+        """The sums modulo 2**32, 0 where there are no more elements."""
+        others = tuple([at for at in range(array.ndim) if at != self.axis])
+        total = array.astype(np.int64).sum(axis=others).astype(np.uint32).view(np.int32)
+        return np.pad(total, (0, -total.size % self.lanes)).reshape(-1, self.lanes)
+
+
+def dotted(of: Quantised, dot: Dot, tile: Tile) -> Formed:
+    """The kernel, for tiles of so many vectors of lanes and steps of the last axis of the data."""
+    return _Form(of, dot, tile).formed()
+
+
+class _Form:
+    """What the stages of a kernel share."""
+
+    def __init__(self, of: Quantised, dot: Dot, tile: Tile) -> None:
+        self.of, self.dot = of, dot
+        self.whole: Contraction = of.whole
+        whole = self.whole
+        names = self.names = Names(whole)
+        self.outer, self.inner = names.var("b"), names.var("v")
+        self.quads, self.part = names.var("q"), names.var("s")
+        lane, quad = of.lane, of.quad
+        self.column = whole.pixels[-1] if whole.pixels else None
+        sizes = self.sizes = dict(whole.sizes)
+        sizes[self.outer] = -(-sizes[lane] // (tile.vectors * dot.lanes)) * tile.vectors
+        sizes[self.inner] = dot.lanes
+        sizes[self.quads], sizes[self.part] = -(-sizes[quad] // QUAD), QUAD
+        if self.column is not None:
+            sizes[self.column] = -(-sizes[self.column] // tile.steps) * tile.steps
+        apart = [a for a in whole.axes if a is not lane and a is not self.column]
+        steps = [] if self.column is None else [self.column]
+        self.axes = (*apart, self.outer, *steps, self.inner)
+        rest = tuple([each for each in whole.terms if each is not quad])
+        self.terms = (self.quads, *rest, self.part)
+        self.stages: list[Each] = []
+        self.more: list[Buffer] = []  # inputs besides
+        self.extra: tuple[Sums, ...] = ()
+
+    def formed(self) -> Formed:
+        of, whole = self.of, self.whole
+        assert whole.weight is not None
+        data = self.data()
+        weight, packing = self.weight()
+        product = Mul(Cast(data, i32), Cast(weight, i32))
+        extents = tuple([index(self.sizes[each]) for each in self.terms])
+        total = self.buffer("sum", self.axes, i32)
+        correction = self.correction(weight)
+        scratch = [each.out for each in self.stages]
+        self.stages.append(Each(total, self.axes, Reduce("sum", self.terms, extents, product)))
+        views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
+        if packing is not None:
+            views[whole.weight.buffer] = weight.buffer
+        cut = self.cut(total, correction, views)
+        if cut is None:
+            kept = self.buffer("kept", self.axes, i32)
+            self.stages.append(Each(kept, self.axes, Load(total, self.axes)))
+            scratch.append(kept)
+            cut = self.whole_rows(kept, correction)
+        places, shape, value = cut
+        out = Buffer(self.names.name("out"), tuple(shape), dtype_of(value))
+        self.stages.append(Each(out, tuple(places), value))
+        inputs = [*[views.get(each, each) for each in whole.inputs], *self.more]
+        kernel = define(*self.stages, inputs=inputs, outputs=(*scratch, out))
+        packings = () if packing is None else (packing,)
+        return Formed(kernel, packings, tuple(scratch), self.extra)
+
+    def buffer(self, name: str, axes: Sequence[ScalarVar], dtype: DType) -> Buffer:
+        shape = tuple([index(self.sizes[each]) for each in axes])
+        return Buffer(self.names.name(name), shape, dtype)
+
+    # --- data ------------------------------------------------------------------------------------
+
+    def data(self) -> Load:
+        """What is read of the data: as it lies, or of a copy that is made first."""
+        of, whole = self.of, self.whole
+        old = of.source
+        counts = [known(size) or 0 for size in old.shape]
+        places = whole.data.indices
+        reach = [_span(place, self.sizes) for place in places]
+        at = places.index(of.quad)
+        inside = all(0 <= low and high < n for (low, high), n in zip(reach, counts, strict=True))
+        lies = at == len(places) - 1 and counts[at] % QUAD == 0 and counts[at] == self.sizes[of.quad]
+        if not of.shift and inside and lies:
+            return Load(old, (*places[:-1], self.quads * QUAD + self.part))
+        axes = [self.names.var("a") for _ in places]
+        last = self.names.var("a")
+        shape: list[Scalar] = []
+        source: list[Scalar] = []
+        read: list[Scalar] = []
+        tests: list[Scalar] = []
+        for number, (place, (low, high), count) in enumerate(
+            zip(places, reach, counts, strict=True)
+        ):
+            axis: Scalar = axes[number]
+            if number == at:
+                shape.append(index(self.sizes[self.quads]))
+                there, low, high = axis * QUAD + last, 0, self.sizes[self.quads] * QUAD - 1
+                read.append(self.quads)
+            else:
+                shape.append(index(high - low + 1))
+                there = simple(axis + low)
+                read.append(simple(place - low))
+            source.append(there)
+            tests += [Le(index(0), there)] if low < 0 else []
+            tests += [Lt(there, index(count))] if high >= count else []
+        room = Buffer(self.names.name("quads"), (*shape, index(QUAD)), self.dot.dtype)
+        value = stored(Load(old, tuple(source)), of.shift, self.dot.dtype)
+        if tests:
+            condition = tests[0]
+            for each in tests[1:]:
+                condition = And(condition, each)
+            value = Select(condition, value, of.fill)
+        self.stages.append(Each(room, (*axes, last), value))
+        return Load(room, (*read, self.part))
+
+    # --- weights ---------------------------------------------------------------------------------
+
+    def weight(self) -> tuple[Load, Cut | None]:
+        """What is read of the weight, and how that is made of a constant."""
+        of, whole = self.of, self.whole
+        assert whole.weight is not None
+        places = whole.weight.indices
+        lane, quad = places.index(of.lane), places.index(of.quad)
+        at: dict[int, int] = {}  # where each axis is once two of them are cut
+        for number in range(len(places)):
+            at[number] = number + (number > lane) + (number > quad)
+        rest = [n for n in range(len(places)) if n not in (lane, quad)]
+        rest.sort(key=lambda n: whole.terms.index(places[n]) if places[n] in whole.terms else -1)  # type: ignore[arg-type]  # a term is a variable
+        order = (at[lane], at[quad], *[at[n] for n in rest], at[lane] + 1, at[quad] + 1)
+        shape = [index(self.sizes[self.outer]), index(self.sizes[self.quads])]
+        shape += [whole.weight.buffer.shape[n] for n in rest]
+        shape += [index(self.dot.lanes), index(QUAD)]
+        inside = (self.outer, self.quads, *[places[n] for n in rest], self.inner, self.part)
+        name = of.weight.name if of.known else self.names.name("packed")
+        buffer = Buffer(name, tuple(shape), i8)
+        packed = Load(buffer, inside)
+        if of.known:
+            # Whole tiles of vectors: lanes that nobody reads are 0.
+            vectors = self.sizes[self.outer] * self.dot.lanes
+            number = whole.inputs.index(whole.weight.buffer)
+            return packed, Cut(number, ((lane, self.dot.lanes), (quad, QUAD)), order, i8)
+        self.stages.append(self.packer(packed, lane, quad, rest))
+        return packed, None
+
+    def packer(self, packed: Load, lane: int, quad: int, rest: list[int]) -> Each:
+        """The stage that packs a weight which is known only when the program runs."""
+        of = self.of
+        axes = [self.names.var("a") for _ in packed.indices]
+        output = axes[0] * self.dot.lanes + axes[-2]
+        term = axes[1] * QUAD + axes[-1]
+        source: dict[int, Scalar] = {lane: output, quad: term}
+        source |= {n: axes[2 + number] for number, n in enumerate(rest)}
+        value: Scalar = Load(of.weight, tuple([source[n] for n in range(len(source))]))
+        tests = []
+        for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
+            count = self.whole.sizes[axis]
+            if count != self.sizes[whole] * (self.dot.lanes if whole is self.outer else QUAD):
+                tests.append(Lt(place, index(count)))
+        for each in tests:
+            value = Select(each, value, Lit(0, i8))
+        return Each(packed.buffer, tuple(axes), value)
+
+    def correction(self, weight: Load) -> Scalar | None:
+        """What is added to a sum, None where that is nothing."""
+        factor = self.of.factor
+        if factor is Lit(0, i32):
+            return None
+        both = (self.outer, self.inner)
+        sums = self.buffer("sums", both, i32)
+        if self.of.known:
+            whole = self.whole
+            assert whole.weight is not None
+            number = whole.inputs.index(whole.weight.buffer)
+            axis = whole.weight.indices.index(self.of.lane)
+            self.extra = (Sums(number, axis, self.dot.lanes),)
+            self.more.append(sums)
+        else:
+            extents = tuple([index(self.sizes[each]) for each in self.terms])
+            total = Reduce("sum", self.terms, extents, Cast(weight, i32))
+            self.stages.append(Each(sums, both, total))
+        return Mul(factor, Load(sums, both))
+
+    # --- results ---------------------------------------------------------------------------------
+
+    def cut(
+        self, total: Buffer, correction: Scalar | None, views: dict[Buffer, Buffer]
+    ) -> tuple[Sequence[ScalarVar], Sequence[Scalar], Scalar] | None:
+        """The result with the axis of lanes as two, None where it cannot be read like that."""
+        whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
+        if self.sizes[self.outer] * lanes != whole.sizes[lane]:
+            return None
+        found: dict[Buffer, int] = {}
+        for each in whole.loads():
+            at = [n for n, place in enumerate(each.indices) if lane in free_vars(place)]
+            if len(at) > 1 or (at and each.indices[at[0]] is not lane):
+                return None
+            if found.setdefault(each.buffer, at[0] if at else -1) != (at[0] if at else -1):
+                return None
+        read = _plus(Load(total, self.axes), correction)
+
+        def new(node: Term) -> Term:
+            if not isinstance(node, Load):
+                return node
+            if node.buffer is whole.reduced:
+                return read
+            at = found.get(node.buffer, -1)
+            if at < 0:
+                return node
+            old = node.buffer
+            shape = (*old.shape[:at], index(self.sizes[self.outer]), index(lanes))
+            view = Buffer(old.name, (*shape, *old.shape[at + 1 :]), old.dtype)
+            views[old] = view
+            places = (*node.indices[:at], self.outer, self.inner, *node.indices[at + 1 :])
+            return Load(view, places)
+
+        value = map_bottom_up(new, whole.value)
+        assert isinstance(value, Scalar)
+        if lane in free_vars(value):
+            return None
+        at = whole.axes.index(lane)
+        places = (*whole.axes[:at], self.outer, self.inner, *whole.axes[at + 1 :])
+        both = (self.outer, self.inner)
+        shape = [index(self.sizes[a] if a in both else whole.sizes[a]) for a in places]
+        return places, shape, value
+
+    def whole_rows(
+        self, kept: Buffer, correction: Scalar | None
+    ) -> tuple[Sequence[ScalarVar], Sequence[Scalar], Scalar]:
+        """The result at its own axes."""
+        whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
+        there = substitute(
+            _plus(Load(kept, self.axes), correction),
+            {self.outer: lane // lanes, self.inner: lane % lanes},
+        )
+
+        def new(node: Term) -> Term:
+            return there if isinstance(node, Load) and node.buffer is whole.reduced else node
+
+        value = map_bottom_up(new, whole.value)
+        assert isinstance(value, Scalar)
+        return whole.axes, [index(whole.sizes[a]) for a in whole.axes], value
+
+
+def _plus(of: Scalar, correction: Scalar | None) -> Scalar:
+    return of if correction is None else of + correction
+
+
+def _span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
+    """The least and the greatest value of an affine index."""
+    low = high = 0
+    for atoms, factor in polynomial(place).values():
+        if not atoms:
+            low, high = low + factor, high + factor
+            continue
+        (var,) = atoms
+        assert isinstance(var, ScalarVar)
+        reach = factor * (sizes[var] - 1)
+        low, high = low + min(0, reach), high + max(0, reach)
+    return low, high

@@ -1,0 +1,203 @@
+"""Quantised contractions: sums of products of bytes, which may be moved by zero points.
+
+    out[m, n] = f(sum over k of (x[m, k] + offset) * w[k, n])        x of 8 bits, w -128 … 127
+
+Sums of integers are exact modulo 2**32, so an offset leaves the sum, and bytes may be stored as
+signed or unsigned ones, whichever an instruction wants:
+
+    sum (x + offset) * w  =  sum stored * w  +  (offset + shift) * sum w      stored = x - shift
+
+>>> from plica.ir.tensor import buffer, compute, reduce
+>>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 6), i8)
+>>> product = compute((x, w), (4, 6), lambda m, n: reduce(
+...     "sum", (8,), lambda k: (Cast(x[m, k], i32) + Lit(-3, i32)) * Cast(w[k, n], i32)))
+>>> found = quantised(Work(product), (False, False), (), u8)
+>>> found.source.dtype, found.factor, str(found.lane.name), str(found.quad.name)
+(DType('u8'), Lit(value=-3, dtype=DType('i32')), 'i_1', 'k')
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.dtype import DType, i8, i32, u8
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    Cast,
+    Lit,
+    Load,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.tensor import Compute
+from plica.schedule.default.contraction import Contraction, Work, contraction, merged
+
+
+FAR = 1 << 30
+"""Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
+
+
+@frozen(eq=False)
+class Quantised:
+    """A contraction over i32, and which bytes stand behind its data and its weight.
+
+    `whole` reads them as if they were of i32.  `lane` is the axis whose neighbours lanes are, and
+    `quad` the term of which four are taken at once.
+    """
+
+    whole: Contraction
+    source: Buffer
+    """The data as it is, under the name it has in the whole."""
+    weight: Buffer
+    """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
+    known: bool
+    """Whether the weight is a constant."""
+    shift: int
+    """What is taken away from the data when it is stored."""
+    fill: Scalar
+    """What stands for the data outside of it, as it is stored."""
+    factor: Scalar
+    """How often the sums of weights are added in the end."""
+    lane: ScalarVar
+    quad: ScalarVar
+
+
+def quantised(
+    of: Work, constant: tuple[bool, ...], bytes_: tuple[int, ...], wanted: DType
+) -> Quantised | None:
+    """What some work is, None where it is no sum of products of bytes.
+
+    `constant` says which inputs are known now, and `bytes_` for which of these all numbers are
+    between -128 and 127.  An instruction wants the data to be of a dtype.
+    """
+    compute, body = of.compute, of.compute.body
+    if not isinstance(body, Reduce) or body.combiner != "sum" or dtype_of(body) is not i32:
+        return None
+    if not isinstance(body.body, Mul):
+        return None
+    fixed = frozenset((*compute.axes, *body.axes))
+    left, right = body.body.left, body.body.right
+    guard: Scalar | None = None
+    match left:
+        case Select(condition, then, Lit(0)):
+            guard, left = condition, then
+        case _:
+            pass
+    moved = _moved(left, fixed)
+    weight = right.value if isinstance(right, Cast) else right
+    if moved is None or not isinstance(weight, Load):
+        return None
+    data, zero = moved
+    number = compute.inputs.index(weight.buffer)
+    known_bytes = number in bytes_ and constant[number] and weight.buffer.dtype is i32
+    if not known_bytes and weight.buffer.dtype is not i8:
+        return None
+    if of.value is not None and any(
+        isinstance(node, Load) and node.buffer in (data.buffer, weight.buffer)
+        for node in post_order(of.value)
+    ):
+        return None
+    wide = {each: _wide(each) for each in (data.buffer, weight.buffer)}
+    read: Scalar = Load(wide[data.buffer], data.indices)
+    if guard is not None:
+        read = Select(guard, read, Lit(0, i32))
+    product = Mul(read, Load(wide[weight.buffer], weight.indices))
+    inputs = tuple([wide.get(each, each) for each in compute.inputs])
+    plain = Compute(
+        inputs, compute.axes, compute.shape, Reduce("sum", body.axes, body.extents, product)
+    )
+    whole = contraction(evolve(of, compute=plain))
+    if whole is None:
+        return None
+    whole = merged(whole) or whole
+    axes = _axes(whole)
+    shift = _shift(data.buffer.dtype, wanted)
+    fill = _fill(zero, data.buffer.dtype, shift, wanted)
+    if axes is None or (fill is None and guard is not None):
+        return None
+    factor = Lit(shift - zero.value, i32) if isinstance(zero, Lit) else Lit(shift, i32) - zero
+    return Quantised(
+        whole,
+        evolve_dtype(whole.data.buffer, data.buffer.dtype),
+        weight.buffer,
+        constant[number],
+        shift,
+        Lit(0, wanted) if fill is None else fill,
+        factor,
+        *axes,
+    )
+
+
+def evolve_dtype(of: Buffer, dtype: DType) -> Buffer:
+    """The buffer with elements of another dtype."""
+    return Buffer(of.name, of.shape, dtype)
+
+
+def _wide(of: Buffer) -> Buffer:
+    return evolve_dtype(of, i32)
+
+
+def _moved(of: Scalar, fixed: frozenset[ScalarVar]) -> tuple[Load, Scalar] | None:
+    """What is read, and the zero point that is taken away from it: one for all places."""
+    zero: Scalar = Lit(0, i32)
+    match of:
+        case Add(inside, Lit(value)) | Add(Lit(value), inside) if abs(value) < FAR:
+            of, zero = inside, Lit(-int(value), i32)
+        case Sub(inside, other) if fixed.isdisjoint(free_vars(other)) and not _is_far(other):
+            of, zero = inside, other
+        case _:
+            pass
+    match of:
+        case Cast(Load() as read, dtype) if dtype is i32 and read.buffer.dtype in (i8, u8):
+            return read, zero
+        case _:
+            return None
+
+
+def _is_far(of: Scalar) -> bool:
+    return isinstance(of, Lit) and abs(of.value) >= FAR
+
+
+def _shift(has: DType, wanted: DType) -> int:
+    """What is taken away from bytes of one kind to make them bytes of another."""
+    return 0 if has is wanted else int(has.bounds[0]) - int(wanted.bounds[0])
+
+
+def _fill(zero: Scalar, has: DType, shift: int, wanted: DType) -> Scalar | None:
+    """A zero point as it is stored, None where it might be no byte."""
+    match zero:
+        case Lit(value):
+            low, high = wanted.bounds
+            return Lit(int(value) - shift, wanted) if low <= value - shift <= high else None
+        case Cast(Load() as read, _) if read.buffer.dtype is has:
+            return stored(read, shift, wanted)
+        case _:
+            return None
+
+
+def stored(of: Scalar, shift: int, wanted: DType) -> Scalar:
+    """A byte as an instruction wants it."""
+    if not shift:
+        return of
+    return Cast(Cast(of, i32) - Lit(shift, i32), wanted)
+
+
+def _axes(of: Contraction) -> tuple[ScalarVar, ScalarVar] | None:
+    """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
+    assert of.weight is not None
+    if len(of.lanes) != 1 or of.shared:
+        return None
+    plain = [each for each in of.terms if each in of.data.indices and each in of.weight.indices]
+    apart = [place for place in of.data.indices if not isinstance(place, ScalarVar)]
+    plain = [each for each in plain if all(each not in free_vars(place) for place in apart)]
+    if not plain:
+        return None
+    return of.lanes[0], max(plain, key=lambda each: of.sizes[each])

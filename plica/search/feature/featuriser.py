@@ -1,0 +1,290 @@
+"""Featurisers: the features of many points of one sketch, without replaying them.
+
+A few points are replayed and lowered.  Their nests have one layout, and each number of it is a
+formula of the decided numbers, which the examples give; some examples are kept back to try the
+formulas on.  Then the features of a population are a few array operations.
+
+What is decided by name rather than by size, where to compute or whether to unroll, may change the
+layout.  Then there is one set of formulas for each combination of such decisions, made when it is
+first asked for.  Which decisions are sizes is found by trying: all but places and what may be 0;
+only tiles.  Where no layout or no formula is found, points are replayed one by one, and counted.
+
+>>> from plica.ir.script import from_text
+>>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize
+>>> from plica.search.space import DOUBLED, Space, sketch
+>>> @do
+... def tiled():
+...     (i,) = yield loops((yield block("out")))
+...     _, inner = yield split(i, sample_tile(2, max_inner=16))
+...     yield vectorize(inner)
+>>> kernel = from_text(DOUBLED).values[0]
+>>> space = Space((sketch("tiled", kernel, trace_of(tiled, kernel)),))
+>>> featuriser = Featuriser(space.sketches[0], Machine(512, 32))
+>>> found, pack = featuriser.of(list(space.points()))
+>>> found.shape == (5, WIDTH), pack.tolist(), featuriser.report
+(True, [0, 1, 2, 3, 4], Report(compiled=1, uncompiled=0, computed=5, replayed=0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from attrs import evolve, frozen
+
+from plica.codegen.lower.passes import lower
+from plica.core.collector import paused
+from plica.ir.loop import Kernel
+from plica.runtime.error import PlicaError
+from plica.schedule.default.machine import Machine
+from plica.schedule.instruction import Decision
+from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
+from plica.schedule.replay import scheduled
+from plica.search.feature.formula import Formula, formula_of
+from plica.search.feature.layout import Floats, Layout, Nests, aligned
+from plica.search.feature.nest import nests_of
+from plica.search.feature.store import WIDTH, rows
+from plica.search.space import Point, Sketch
+from plica.search.support import Tiles
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Decisions: TypeAlias = tuple[Decision, ...]
+Class: TypeAlias = tuple[Decision, ...]
+"""What is decided where no sizes are."""
+
+
+@frozen(eq=False)
+class Compiled:
+    """A layout, and a formula for each of its numbers."""
+
+    layout: Layout
+    formulas: tuple[Formula, ...]
+
+    def numbers(self, decided: Floats) -> Floats:
+        """The numbers of the layout for rows of decided numbers."""
+        memo: dict[Formula, Floats] = {}
+        for each in self.formulas:
+            if each not in memo:
+                memo[each] = each.of(decided)
+        return np.stack([memo[each] for each in self.formulas], axis=1)
+
+
+@frozen
+class Report:
+    """How many classes have formulas and how many have none; points computed, and replayed."""
+
+    compiled: int = 0
+    uncompiled: int = 0
+    computed: int = 0
+    replayed: int = 0
+
+
+EXAMPLES: Final = 14
+"""Points replayed for the first class of a sketch; a third of them only to try the formulas."""
+FEWER: Final = 4
+"""Points replayed for a class that is tried with the formulas of another."""
+ATTEMPTS: Final = 4
+"""Points drawn for each that is wanted, as some are illegal."""
+
+
+def features(kernel: Kernel, machine: Machine) -> Floats:
+    """The features of a kernel, (stores, WIDTH)."""
+    nests = nests_of(kernel)
+    layout = aligned([nests])
+    assert layout is not None  # one is like itself
+    return rows(layout, layout.numbers(nests)[None], machine)[0]
+
+
+class Featuriser:
+    """Features of the points of one sketch; remembers classes, and points it has replayed."""
+
+    def __init__(self, sketch: Sketch, machine: Machine) -> None:
+        self.sketch, self.machine = sketch, machine
+        self.report = Report()
+        self._classes: dict[Class, Compiled | None] = {}
+        self._ways = _ways(sketch)
+        self._set_way()
+        self._replayed: dict[Decisions, Nests | None] = {}
+
+    def _set_way(self) -> None:
+        self._sized = self._ways.pop(0)
+        self._named = [at for at in range(len(self.sketch.supports)) if at not in self._sized]
+
+    def of(self, points: Sequence[Point]) -> tuple[Floats, Integers]:
+        """The rows of all points, and which point each is of; an illegal point may have none."""
+        if points and not self._classes:
+            self._settle(points[0].decisions)
+        by_class: dict[Class, list[int]] = {}
+        for number, point in enumerate(points):
+            by_class.setdefault(self._class(point.decisions), []).append(number)
+        parts: list[Floats] = []
+        owners: list[Integers] = []
+        for which, numbers in by_class.items():
+            members = [points[each].decisions for each in numbers]
+            for found, owner in self._rows(which, members):
+                parts.append(found)
+                owners.append(np.array(numbers, dtype=np.int64)[owner])
+        if not parts:
+            return np.zeros((0, WIDTH)), np.zeros(0, dtype=np.int64)
+        owned = np.concatenate(owners)
+        order = np.argsort(owned, kind="stable")
+        return np.concatenate(parts)[order], owned[order]
+
+    def _rows(self, which: Class, members: list[Decisions]) -> list[tuple[Floats, Integers]]:
+        compiled = self._compiled(which)
+        if compiled is not None:
+            self.report = evolve(self.report, computed=self.report.computed + len(members))
+            found = rows(compiled.layout, compiled.numbers(self._decided(members)), self.machine)
+            count, stores, width = found.shape
+            return [(found.reshape(-1, width), np.repeat(np.arange(count), stores))]
+        self.report = evolve(self.report, replayed=self.report.replayed + len(members))
+        made: list[tuple[Floats, Integers]] = []
+        for number, each in enumerate(members):
+            nests = self._nests(each)
+            layout = None if nests is None else aligned([nests])
+            if nests is not None and layout is not None:
+                one = rows(layout, layout.numbers(nests)[None], self.machine)[0]
+                made.append((one, np.full(len(one), number)))
+        return made
+
+    def _settle(self, decisions: Decisions) -> None:
+        """Find out which decisions are sizes."""
+        while self._compiled(self._class(decisions)) is None and self._ways:
+            self._classes, self.report = {}, Report()
+            self._set_way()
+
+    def _class(self, decisions: Decisions) -> Class:
+        return tuple([decisions[at] for at in self._named])
+
+    def _decided(self, members: Sequence[Decisions]) -> Floats:
+        """The decided sizes, a row for each member."""
+        numbers = [[size for at in self._sized for size in each[at]] for each in members]
+        sizes = np.array(numbers, dtype=np.float64).reshape(len(members), -1)
+        # A tile's sizes are quotients by the others; a number alone has no others.
+        alone = [n for n, at in enumerate(self._groups()) if len(self.sketch.default[at]) == 1]
+        return np.concatenate([sizes, 1.0 / sizes[:, alone]], axis=1)
+
+    def _groups(self) -> tuple[int, ...]:
+        """Of which decision each size is."""
+        return tuple([at for at in self._sized for _ in self.sketch.default[at]])
+
+    def _all_groups(self) -> tuple[int, ...]:
+        groups = self._groups()
+        return (*groups, *[at for at in groups if len(self.sketch.default[at]) == 1])
+
+    def _nests(self, decisions: Decisions) -> Nests | None:
+        """The nests of a point, None where it is illegal or cannot be lowered."""
+        if decisions not in self._replayed:
+            trace = self.sketch.decided(decisions)
+            try:
+                with paused():
+                    found = nests_of(lower(scheduled(trace, self.sketch.kernel), "cpu"))
+            except PlicaError:
+                found = None
+            self._replayed[decisions] = found
+        return self._replayed[decisions]
+
+    def _compiled(self, which: Class) -> Compiled | None:
+        if which not in self._classes:
+            found = self._like_another(which) or self._made(which)
+            self._classes[which] = found
+            at = self.report
+            self.report = evolve(
+                at,
+                compiled=at.compiled + (found is not None),
+                uncompiled=at.uncompiled + (found is None),
+            )
+        return self._classes[which]
+
+    def _examples(self, which: Class, wanted: int) -> tuple[list[Decisions], list[Nests]]:
+        """Legal points of a class, by turns any, and one that has few sizes of 1."""
+        random = Random(0)
+        supports = self.sketch.supports
+        chosen: dict[Decisions, Nests] = {}
+        tried: set[Decisions] = set()
+        for number in range(ATTEMPTS * wanted):
+            drawn = [
+                self._joined(which, [random.choice(supports[at].members) for at in self._sized])
+                for _ in range(1 if number % 3 == 0 else GENERIC)
+            ]
+            one = min(drawn, key=lambda each: sum(size == 1 for part in each for size in part))
+            if one in tried:
+                continue
+            tried.add(one)
+            nests = self._nests(one)
+            if nests is not None:
+                chosen[one] = nests
+            if len(chosen) == wanted:
+                break
+        return list(chosen), list(chosen.values())
+
+    def _joined(self, which: Class, sizes: list[Decision]) -> Decisions:
+        named, sized = iter(which), iter(sizes)
+        every = range(len(self.sketch.supports))
+        return tuple([next(sized) if at in self._sized else next(named) for at in every])
+
+    def _like_another(self, which: Class) -> Compiled | None:
+        """The formulas of another class, if a few points of this one are as they say."""
+        others = [each for each in self._classes.values() if each is not None]
+        if not others:
+            return None
+        points, nests = self._examples(which, FEWER)
+        if not points:
+            return None
+        for other in others:
+            if all(other.layout.fits(each) for each in nests) and self._agree(other, points, nests):
+                return other
+        return None
+
+    def _agree(self, with_: Compiled, points: list[Decisions], nests: list[Nests]) -> bool:
+        found = with_.numbers(self._decided(points))
+        given = np.stack([with_.layout.numbers(each) for each in nests])
+        return bool(np.all(np.isnan(given) | (np.abs(found - given) <= 1e-9 * np.abs(given))))
+
+    def _made(self, which: Class) -> Compiled | None:
+        points, nests = self._examples(which, EXAMPLES)
+        layout = aligned(nests) if nests else None
+        if layout is None:
+            return None
+        decided = self._decided(points)
+        given = np.stack([layout.numbers(each) for each in nests])
+        groups = self._all_groups()
+        memo: dict[bytes, Formula | None] = {}
+        formulas: list[Formula] = []
+        # Sizes first: strides are products of them.
+        for number in np.argsort(np.nanmax(given, axis=0, initial=0.0), kind="stable"):
+            column = given[:, number]
+            key = column.tobytes()
+            if key not in memo:
+                memo[key] = formula_of(decided, groups, column, formulas)
+            found = memo[key]
+            if found is None:
+                return None
+            formulas.append(found)
+        ordered = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
+        made = Compiled(layout, tuple([each for each in ordered if each is not None]))
+        return made if self._agree(made, points, nests) else None
+
+
+def _ways(sketch: Sketch) -> list[list[int]]:
+    """Sets of decisions that may all be sizes, the largest first."""
+    supports = sketch.supports
+    tiles = [at for at, each in enumerate(supports) if isinstance(each, Tiles)]
+    numbers = [
+        at
+        for at, each in enumerate(supports)
+        if isinstance(each, Tiles) or min(each.numbers) > 0
+    ]
+    steps = [sketch.trace.steps[number].instruction for number in sketch.steps]
+    no_places = [at for at in numbers if not isinstance(steps[at], SampleComputeLocation)]
+    found: list[list[int]] = []
+    for each in (no_places, tiles):
+        if each not in found:
+            found.append(each)
+    return found
+
+
+GENERIC: Final = 6
+"""Points of which the one with the fewest sizes of 1 is taken."""

@@ -1,0 +1,355 @@
+"""Nests: what features are made of, read off a kernel.
+
+    Nest   ::= Nest(loops, accesses, operations, room)        one for each store
+    Loop   ::= Loop(key, extent, kind)                        outermost first
+    Access ::= Access(buffer, written, bytes, shape, strides, reaches)
+    Reach  ::= Reach(coefficient, range)                      of one loop along one dimension
+
+A reach says how an index moves with a loop: `range` places, `coefficient` elements apart.  In
+`x[4 * i + j // 8]`, with 64 steps of `j`, that is 4 apart for `i`, and 8 places 1 apart for `j`.
+
+Loops of one step are left out, so a nest does not tell whether they were written down.  Keys name
+loops and buffers within one kernel; no number in a nest depends on them.
+
+>>> from plica.ir.script import from_text
+>>> from plica.search.space import DOUBLED
+>>> (nest,) = nests_of(from_text(DOUBLED).values[0])
+>>> [(each.extent, each.kind) for each in nest.loops]
+[(64.0, 'serial')]
+>>> [(each.written, list(each.reaches.values())) for each in nest.accesses]
+[(True, [Reach(coefficient=1.0, range=64.0)]), (False, [Reach(coefficient=1.0, range=64.0)])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.lower.blocks import blocks_to_loops
+from plica.core.binding import free_vars
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.dim import known, polynomial
+from plica.ir.dtype import i64
+from plica.ir.loop import (
+    Alloc,
+    Bind,
+    Block,
+    For,
+    Invoke,
+    Kernel,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.scalar import (
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Ramp,
+    Reduce,
+    Scalar,
+    ScalarVar,
+)
+from plica.schedule.access import accesses as accesses_of
+from plica.search.feature.operation import Operations, operations
+
+SYMBOLIC: Final = 64.0
+"""What a size counts for that is known only when the program runs."""
+
+
+@frozen
+class Loop:
+    """A loop of more than one step."""
+
+    key: Name
+    extent: float
+    kind: str
+
+
+@frozen
+class Reach:
+    """So many places, so many elements apart."""
+
+    coefficient: float
+    range: float
+
+
+Reaches: TypeAlias = "dict[tuple[Name, int], Reach]"
+"""By loop and dimension; what is not there stays in one place."""
+
+
+@frozen(eq=False)
+class Access:
+    """A load or a store: where it goes as the loops around it turn."""
+
+    buffer: Name
+    written: bool
+    bytes: int
+    shape: tuple[float, ...]
+    strides: tuple[float, ...]
+    reaches: Reaches
+
+
+@frozen
+class Room:
+    """Where what is written lives: bytes allocated inside the kernel, 0 if none are; the steps of
+    the loops around that; and which loops these are."""
+
+    bytes: float
+    times: float
+    outside: frozenset[Name]
+
+
+@frozen(eq=False)
+class Nest:
+    """A store and all that is around it."""
+
+    loops: tuple[Loop, ...]
+    accesses: tuple[Access, ...]
+    """The first is the store itself."""
+    operations: Operations
+    room: Room
+
+
+@frozen(eq=False)
+class _Around:
+    """Loops around a statement, buffers allocated there and the loops around these, and what
+    variables stand for."""
+
+    loops: tuple[tuple[ScalarVar, float, str], ...]
+    rooms: Mapping[Buffer, tuple[tuple[ScalarVar, float, str], ...]]
+    bound: Mapping[ScalarVar, Scalar]
+
+
+Sizes: TypeAlias = Mapping[ScalarVar, float]
+
+
+def nests_of(kernel: Kernel) -> tuple[Nest, ...]:
+    """The nests of a kernel, in the order of the text; blocks are loops first."""
+    if any(isinstance(each, Block) for each in statements(kernel.body)):
+        kernel = blocks_to_loops(kernel)
+    found: list[Nest] = []
+    stack: list[tuple[Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
+    while stack:
+        stmt, here = stack.pop()
+        match stmt:
+            case Store(buffer, indices, value):
+                found.append(_stored(buffer, indices, value, here))
+                continue
+            case Invoke():
+                nest = _invoked(stmt, here)
+                found += [] if nest is None else [nest]
+                continue
+            case For(var, extent, kind, _):
+                here = _Around((*here.loops, (var, _size(extent), kind)), here.rooms, here.bound)
+            case Alloc(buffer, _):
+                here = _Around(here.loops, {**here.rooms, buffer: here.loops}, here.bound)
+            case Bind(var, value, _):
+                here = _Around(here.loops, here.rooms, {**here.bound, var: value})
+            case _:
+                pass
+        stack.extend([(each, here) for each in reversed(substatements(stmt))])
+    return tuple(found)
+
+
+def _stored(buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar, here: _Around) -> Nest:
+    loads, axes = _loads((*indices, value))
+    if axes:
+        inner = tuple([(var, _size(extent), "serial") for var, extent in axes])
+        here = _Around((*here.loops, *inner), here.rooms, here.bound)
+    places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
+    sizes = {var: extent for var, extent, _ in here.loops}
+    made = [_access(*each, sizes, here.bound) for each in places]
+    return Nest(_loops(here), tuple(made), operations(value), _room(buffer, here))
+
+
+def _invoked(stmt: Invoke, here: _Around) -> Nest | None:
+    """An intrinsic of many elements counts as loops over the largest box it touches."""
+    touched = [each for each in accesses_of(stmt) if None not in each.starts]
+    target = next((each.buffer for each in touched if each.written), None)
+    if target is None:
+        return None
+    boxes = [[_size(extent) for extent in each.extents] for each in touched]
+    widest = max(boxes, key=_product)
+    used = {var.name for var, _, _ in here.loops}
+    lanes: list[tuple[ScalarVar, float, str]] = []
+    for extent in widest:
+        name = fresh(Name("lane"), used)
+        used.add(name)
+        lanes.append((ScalarVar(name, i64), extent, "vectorized"))
+    sizes = {var: extent for var, extent, _ in here.loops}
+    made: list[Access] = []
+    here = _Around((*here.loops, *lanes), here.rooms, here.bound)
+    for each, box in zip(touched, boxes, strict=True):
+        starts = tuple([start for start in each.starts if start is not None])
+        plain = _access(each.buffer, starts, each.written, sizes, here.bound)
+        for dimension, ((var, _, _), extent) in enumerate(zip(lanes, box, strict=False)):
+            if extent > 1:
+                plain.reaches[var.name, dimension] = Reach(1.0, extent)
+        made.append(plain)
+    made.sort(key=lambda each: not each.written)
+    return Nest(_loops(here), tuple(made), operations(None), _room(target, here))
+
+
+def _loops(here: _Around) -> tuple[Loop, ...]:
+    return tuple([Loop(var.name, extent, kind) for var, extent, kind in here.loops if extent > 1])
+
+
+def _room(buffer: Buffer, here: _Around) -> Room:
+    around = here.rooms.get(buffer)
+    if around is None:
+        return Room(0.0, 1.0, frozenset())
+    size = _product([_size(each) for each in buffer.shape]) * buffer.dtype.bytes
+    times = _product([extent for _, extent, _ in around])
+    return Room(size, times, frozenset([var.name for var, _, _ in around]))
+
+
+def _size(extent: Scalar) -> float:
+    number = known(extent)
+    return SYMBOLIC if number is None else float(number)
+
+
+def _product(numbers: Iterable[float]) -> float:
+    found = 1.0
+    for each in numbers:
+        found *= each
+    return found
+
+
+def _loads(roots: Iterable[Scalar]) -> tuple[list[Load], list[tuple[ScalarVar, Scalar]]]:
+    """All loads, each once, in the order of the text, and the axes of sums among them."""
+    loads: list[Load] = []
+    axes: list[tuple[ScalarVar, Scalar]] = []
+    stack: list[Term] = list(roots)[::-1]
+    seen: set[Term] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Load):
+            loads.append(node)
+            stack.extend(node.indices[::-1])
+            continue
+        if isinstance(node, Reduce):
+            axes += zip(node.axes, node.extents, strict=True)
+        stack.extend([each for each in reversed(node._children) if isinstance(each, Scalar)])
+    return loads, axes
+
+
+def _access(
+    buffer: Buffer,
+    indices: tuple[Scalar, ...],
+    written: bool,
+    sizes: Sizes,
+    bound: Mapping[ScalarVar, Scalar],
+) -> Access:
+    shape = [_size(each) for each in buffer.shape]
+    strides = [_size(each) for each in buffer.strides] if buffer.strides else _row_major(shape)
+    reaches: Reaches = {}
+    for dimension, each in enumerate(indices):
+        for var, reach in reaches_of(each, sizes, bound).items():
+            reaches[var.name, dimension] = reach
+    return Access(buffer.name, written, buffer.dtype.bytes, tuple(shape), tuple(strides), reaches)
+
+
+def _row_major(shape: list[float]) -> list[float]:
+    strides = [1.0] * len(shape)
+    for at in range(len(shape) - 2, -1, -1):
+        strides[at] = strides[at + 1] * shape[at + 1]
+    return strides
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+Terms: TypeAlias = "list[tuple[ScalarVar, float, float]]"
+"""Variable, coefficient, range."""
+
+
+def reaches_of(
+    index: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]
+) -> dict[ScalarVar, Reach]:
+    """How an index moves with each loop; what is no sum of quotients and remainders may move
+    one place with each step of all loops in it."""
+    found: dict[ScalarVar, tuple[float, float]] = {}
+    for var, coefficient, places in _terms(index, sizes, bound):
+        if places > 1:
+            span, count = found.get(var, (0.0, 1.0))
+            found[var] = span + abs(coefficient) * (places - 1), count * places
+    return {
+        var: Reach(span / (count - 1), min(count, sizes[var]))
+        for var, (span, count) in found.items()
+    }
+
+
+def _terms(root: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]) -> Terms:
+    memo: dict[Scalar, Terms] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        needed = _parts(node, bound)
+        missing = [each for each in needed if each not in memo]
+        if missing:
+            stack += missing
+            continue
+        memo[node] = _combined(node, memo, sizes, bound)
+    return memo[root]
+
+
+def _parts(node: Scalar, bound: Mapping[ScalarVar, Scalar]) -> list[Scalar]:
+    match node:
+        case ScalarVar():
+            return [bound[node]] if node in bound else []
+        case FloorDiv(left, Lit()) | FloorMod(left, Lit()):
+            return [left]
+        case Ramp(base, _, _):
+            return [base]
+        case _:
+            return [
+                atoms[0]
+                for atoms, _ in polynomial(node).values()
+                if len(atoms) == 1 and atoms[0] is not node
+            ]
+
+
+def _combined(
+    node: Scalar, memo: dict[Scalar, Terms], sizes: Sizes, bound: Mapping[ScalarVar, Scalar]
+) -> Terms:
+    match node:
+        case ScalarVar():
+            if node in bound:
+                return memo[bound[node]]
+            return [(node, 1.0, sizes[node])] if node in sizes else []
+        case FloorDiv(left, Lit(value, _)) if value > 0:
+            return [
+                (var, max(1.0, c // value), p if c >= value else c * (p - 1) // value + 1)
+                for var, c, p in memo[left]
+            ]
+        case FloorMod(left, Lit(value, _)) if value > 0:
+            return [(var, c, min(p, -(-value // c))) for var, c, p in memo[left] if c % value]
+        case Ramp(base, _, _):
+            return memo[base]
+        case _:
+            pass
+    found: Terms = []
+    for atoms, factor in polynomial(node).values():
+        if len(atoms) == 1 and atoms[0] in memo:
+            found += [(var, abs(factor) * c, p) for var, c, p in memo[atoms[0]]]
+        else:
+            for atom in atoms:
+                found += [(var, 1.0, sizes[var]) for var in _loops_in(atom, sizes)]
+    return found
+
+
+def _loops_in(node: Scalar, sizes: Sizes) -> list[ScalarVar]:
+    inside = free_vars(node)
+    return [var for var in sizes if var in inside]

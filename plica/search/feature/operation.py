@@ -1,0 +1,127 @@
+"""Operations: how often each kind of arithmetic occurs in what a store writes.
+
+Sixteen kinds: of floats, and again of integers, multiply-add, add, multiply, divide, compare,
+function, other; then logic and choice.  Arithmetic of indices is not counted: the same places can
+be written in many ways.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import axis, buffer
+>>> x, i = buffer("x", (4,), f32), axis("i")
+>>> dict(zip(KINDS, operations(x[i] * x[i] + x[i]), strict=True))["float-multiply-add"]
+1.0
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from plica.ir.scalar import (
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Div,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Pow,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+
+Operations: TypeAlias = tuple[float, ...]
+
+_ARITHMETIC: Final = ("multiply-add", "add", "multiply", "divide", "compare", "function", "other")
+KINDS: Final = (
+    *[f"float-{each}" for each in _ARITHMETIC],
+    *[f"int-{each}" for each in _ARITHMETIC],
+    "logic",
+    "select",
+)
+"""The kinds, in the order of the counts."""
+
+# fmt: off
+_WITHIN: Final[dict[type, str]] = {
+    Add: "add",        Sub: "add",         Mul: "multiply",
+    Div: "divide",     FloorDiv: "divide", FloorMod: "divide",
+    Eq: "compare",     Ne: "compare",      Lt: "compare",     Le: "compare",
+    Min: "compare",    Max: "compare",
+    Pow: "function",   Intrinsic: "function",
+}
+_APART: Final[dict[type, str]] = {
+    And: "logic",  Or: "logic",  Not: "logic",
+    BitAnd: "logic",  BitOr: "logic",  BitXor: "logic",
+    Select: "select",
+}
+# fmt: on
+_NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def operations(value: Scalar | None) -> Operations:
+    """The counts for a value, each term once; one multiply-add for an intrinsic, of which nothing
+    else is known."""
+    counts = [0.0] * len(KINDS)
+    if value is None:
+        counts[0] = 1.0
+        return tuple(counts)
+    stack, seen = [value], {value}
+    while stack:
+        node = stack.pop()
+        kind = _kind(node)
+        if kind is not None:
+            counts[_NUMBER[kind]] += 1
+        for each in _operands(node):
+            if each not in seen:
+                seen.add(each)
+                stack.append(each)
+    return tuple(counts)
+
+
+def _operands(node: Scalar) -> list[Scalar]:
+    if isinstance(node, Load):
+        return []
+    kids = [each for each in node._children if isinstance(each, Scalar)]
+    if isinstance(node, Add) and _has_product(node):
+        factors: list[Scalar] = []
+        for each in kids:
+            factors += [each.left, each.right] if _is_fused(node, each) else [each]
+        return factors
+    return kids
+
+
+def _has_product(of: Add) -> bool:
+    return isinstance(of.left, Mul) or isinstance(of.right, Mul)
+
+
+def _is_fused(whole: Add, part: Scalar) -> bool:
+    """Whether a product is added in the same step: the right one, if both sides are products."""
+    chosen = whole.right if isinstance(whole.right, Mul) else whole.left
+    return part is chosen and isinstance(part, Mul)
+
+
+def _kind(node: Scalar) -> str | None:
+    cls = type(node)
+    if cls in _APART:
+        return _APART[cls]
+    if isinstance(node, Load | Lit | ScalarVar):
+        return None
+    operand = node.left if isinstance(node, Eq | Ne | Lt | Le) else node
+    family = "float" if dtype_of(operand).is_float else "int"
+    if isinstance(node, Add) and _has_product(node):
+        return f"{family}-multiply-add"
+    return f"{family}-{_WITHIN.get(cls, 'other')}"

@@ -1,0 +1,86 @@
+"""Packs: the rows of many candidates in one array, and whose each row is.
+
+A candidate has a row for each store of it, and one without rows is a schedule that is illegal.
+
+>>> packs = Packs.of([np.ones((2, 3)), np.zeros((1, 3))])
+>>> packs.owner.tolist(), packs.summed(np.array([1.0, 2.0, 5.0])).tolist()
+([0, 0, 1], [3.0, 5.0])
+>>> packs[np.array([1])].rows.tolist()
+[[0.0, 0.0, 0.0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from attrs import frozen
+
+from plica.schedule.default.machine import Machine
+from plica.search.feature.featuriser import Featuriser, Integers
+from plica.search.feature.layout import Floats
+from plica.search.feature.store import WIDTH
+from plica.search.space import Point, Space
+
+
+@frozen(eq=False)
+class Packs:
+    """Rows, the number of the candidate each is of, in ascending order, and how many these are."""
+
+    rows: Floats
+    owner: Integers
+    count: int
+
+    @staticmethod
+    def of(parts: Sequence[Floats]) -> Packs:
+        """The packs of candidates whose rows are given apart."""
+        width = parts[0].shape[1] if parts else WIDTH
+        owner = np.repeat(np.arange(len(parts)), [len(each) for each in parts])
+        rows = np.concatenate(parts) if parts else np.zeros((0, width))
+        return Packs(rows, owner.astype(np.int64), len(parts))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, chosen: Integers) -> Packs:
+        """Some of the candidates, in that order."""
+        starts = np.searchsorted(self.owner, np.arange(self.count + 1))
+        return Packs.of([self.rows[starts[each] : starts[each + 1]] for each in chosen])
+
+    def __add__(self, other: Packs) -> Packs:
+        """These, then the others."""
+        rows = np.concatenate([self.rows, other.rows])
+        owner = np.concatenate([self.owner, other.owner + self.count])
+        return Packs(rows, owner, self.count + other.count)
+
+    @property
+    def is_legal(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which candidates have rows."""
+        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
+            np.bincount(self.owner, minlength=self.count) > 0
+        )
+        return found
+
+    def summed(self, of_rows: Floats) -> Floats:
+        """One number for each candidate: the sum of those of its rows."""
+        return np.bincount(self.owner, weights=of_rows, minlength=self.count)
+
+
+class SpaceFeaturiser:
+    """`SpaceFeaturiser(space, machine).of(points)`: the packs of points of any sketch of a space."""
+
+    def __init__(self, space: Space, machine: Machine) -> None:
+        self.featurisers = tuple([Featuriser(each, machine) for each in space.sketches])
+
+    def of(self, points: Sequence[Point]) -> Packs:
+        """The packs of some points, in their order."""
+        found: list[Floats] = [np.zeros((0, WIDTH))] * len(points)
+        for number, featuriser in enumerate(self.featurisers):
+            mine = [at for at, point in enumerate(points) if point.sketch == number]
+            if not mine:
+                continue
+            rows, owner = featuriser.of([points[at] for at in mine])
+            ends = np.searchsorted(owner, np.arange(len(mine) + 1))
+            for place, at in enumerate(mine):
+                found[at] = rows[ends[place] : ends[place + 1]]
+        return Packs.of(found)

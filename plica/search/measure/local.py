@@ -1,0 +1,177 @@
+"""The local measurer: candidates are built in some processes and timed in one other.
+
+While one candidate is timed the next ones are built.  Several threads may ask at once.  Whatever a candidate does to its process
+costs one trial; the process is started again.  No server is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Protocol
+
+from attrs import evolve, frozen
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.target import Target
+from plica.runtime.host import cores
+from plica.search.measure.frame import Frame
+from plica.search.measure.job import Job, Work, job_of
+from plica.search.measure.outcome import (
+    Limits,
+    Measured,
+    Outcome,
+    Status,
+    failed,
+    measured,
+    with_stages,
+)
+from plica.search.measure.process import Lost, Worker
+from plica.search.measure.slot import slot
+from plica.search.space import Point, Space
+
+Arrived = Callable[[Measured], None]
+"""What is told of each outcome as soon as there is one."""
+
+
+class Measurer(Protocol):
+    """Whoever tries out points: the outcomes are in the order of the points."""
+
+    def measure(
+        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+    ) -> tuple[Measured, ...]: ...
+
+
+@frozen(eq=False)
+class _Ready:
+    """Objects, and how long they took."""
+
+    objects: tuple[bytes, ...]
+    stages: dict[str, float]
+
+
+class LocalMeasurer:
+    """A measurer in processes of this machine."""
+
+    def __init__(
+        self, target: Target | None = None, limits: Limits | None = None, builders: int = 0
+    ) -> None:
+        self.limits = limits or Limits()
+        self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
+        toolchain.check_host(self.target)
+        self._count = builders or max(1, cores() - 1)
+        self._runner = Worker(self.limits)
+        self._builders = [Worker(self.limits) for _ in range(self._count)]
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        for each in self._builders:
+            self._idle.put(each)
+        self._ahead = ThreadPoolExecutor(self._count, "plica-build")
+        self._bars: dict[str, float] = {}
+
+    def measure(
+        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+    ) -> tuple[Measured, ...]:
+        """What comes of points, in their order; `arrived` is told of each as soon as it is."""
+        jobs = [job_of(task, space, each, self.target) for each in points]
+        found = []
+        with closing(self.outcomes(jobs)) as outcomes:
+            for point, outcome in zip(points, outcomes, strict=True):
+                found.append(measured(point, outcome))
+                if arrived is not None:
+                    arrived(found[-1])
+        return tuple(found)
+
+    def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """What comes of jobs, in their order, each as soon as it is known."""
+        pending = [self._ahead.submit(self._build, job) for job in jobs]
+        try:
+            for job, future in zip(jobs, pending, strict=True):
+                ready = future.result()
+                yield ready if isinstance(ready, Outcome) else self._run(job, ready)
+        finally:
+            _forget(pending)
+
+    def finals(
+        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+    ) -> tuple[Measured, ...]:
+        """The times of points that were right before, taken in turns, round by round."""
+        jobs = [job_of(task, space, each, self.target) for each in points]
+        pending = [self._ahead.submit(self._build, job) for job in jobs]
+        made = [each.result() for each in pending]
+        ready = [(job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, _Ready)]
+        timed = iter(self._final(ready, rounds) if ready else ())
+        outcomes = [each if isinstance(each, Outcome) else next(timed) for each in made]
+        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
+
+    def close(self) -> None:
+        """End all processes."""
+        for each in (self._runner, *self._builders):
+            each.close()
+        self._ahead.shutdown(cancel_futures=True)
+        for each in self._builders:
+            each.close()  # one that was asked meanwhile
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _build(self, job: Job) -> _Ready | Outcome:
+        builder = self._idle.get()
+        try:
+            asked = Frame({"do": "build", "job": job.to_json()})
+            answer = builder.ask(asked, self.limits.build_seconds)
+        finally:
+            self._idle.put(builder)
+        if isinstance(answer, Lost):
+            return _lost(answer, "build", "build", {})
+        if "outcome" in answer.head:
+            return Outcome.from_json(answer.head["outcome"])
+        return _Ready(answer.blobs, answer.head["stages"])
+
+    def _run(self, job: Job, ready: _Ready) -> Outcome:
+        bar = self._bars.get(job.work)
+        asked = Frame({"do": "run", "job": job.to_json(), "bar": bar}, ready.objects)
+        with slot():
+            answer = self._runner.ask(asked, self.limits.run_seconds)
+        if isinstance(answer, Lost):
+            return _lost(answer, "crash", "run", ready.stages)
+        outcome = with_stages(Outcome.from_json(answer.head["outcome"]), ready.stages)
+        if outcome.cost is not None:
+            self._bars[job.work] = outcome.cost if bar is None else min(bar, outcome.cost)
+        return outcome
+
+    def _final(self, of: Sequence[tuple[Job, _Ready]], rounds: int) -> list[Outcome]:
+        head = {
+            "do": "final",
+            "jobs": [job.to_json() for job, _ in of],
+            "counts": [len(ready.objects) for _, ready in of],
+            "rounds": rounds,
+        }
+        blobs = tuple([blob for _, ready in of for blob in ready.objects])
+        with slot():
+            answer = self._runner.ask(Frame(head, blobs), self.limits.run_seconds * len(of))
+        if isinstance(answer, Lost):
+            return [_lost(answer, "crash", "final", ready.stages) for _, ready in of]
+        texts = answer.head["outcomes"]
+        pairs = zip(texts, of, strict=True)
+        return [with_stages(Outcome.from_json(text), ready.stages) for text, (_, ready) in pairs]
+
+
+def _lost(how: Lost, status: Status, stage: str, stages: dict[str, float]) -> Outcome:
+    return failed("timeout" if how.late else status, stage, how.how, stages)
+
+
+def _forget(pending: Sequence[Future[_Ready | Outcome]]) -> None:
+    """Let nobody build what nobody waits for."""
+    for each in pending:
+        each.cancel()

@@ -1,0 +1,143 @@
+"""Processes: the other side of a worker, which is started when it is needed and again if it dies.
+
+Asking gives the answer, or how the worker was lost.  A worker is told how many seconds it has and
+ends itself; here somebody waits a little longer and then ends it, so that nothing hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from io import RawIOBase
+from pathlib import Path
+from time import monotonic
+from typing import IO, Any, Final
+
+from attrs import frozen
+
+import plica
+from plica.runtime.apart import MEANINGS
+from plica.search.measure import frame
+from plica.search.measure.frame import Frame
+from plica.search.measure.outcome import Limits
+
+MAIN: Final = "from plica.search.measure.worker import main; main()"
+
+GRACE: Final = 30.0
+"""Seconds beyond those a worker has for itself: it may have to start first."""
+
+ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@frozen
+class Lost:
+    """How a worker ended that gave no answer."""
+
+    late: bool
+    how: str
+
+
+class Worker:
+    """A process that answers, or is lost and started again."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._asking = threading.Lock()
+        self.started = 0
+        """How often it was started."""
+
+    @property
+    def number(self) -> int | None:
+        """The system's number of the process, if there is one."""
+        return None if self._process is None else self._process.pid
+
+    def ask(self, what: Frame, seconds: float) -> Frame | Lost:
+        """The answer to a frame, or how the worker was lost."""
+        with self._asking:
+            process = self._process or self._start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            whole = Frame({**what.head, "seconds": seconds}, what.blobs)
+            try:
+                process.stdin.write(frame.to_bytes(whole))
+                process.stdin.flush()
+            except BrokenPipeError:
+                return self._lost(late=False)
+            source = _Until(process.stdout.fileno(), monotonic() + seconds + GRACE)
+            answer = frame.read(source)
+            return self._lost(late=source.late) if answer is None else answer
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for each in (process.stdin, process.stdout, self._said):
+                if each is not None:
+                    _close(each)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.started += 1
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        folder = str(Path(plica.__file__).parents[1])
+        paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(ONE_THREAD, "1")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, self._limits.to_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
+        )
+        return self._process
+
+    def _lost(self, late: bool) -> Lost:
+        """What became of the process; there is none afterwards."""
+        process = self._process
+        assert process is not None
+        assert self._said is not None
+        if late:
+            process.kill()
+        code = process.wait()
+        self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, self._said.tell() - 4000))
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        self.close()
+        if late or code == -getattr(signal, "SIGALRM", 0):
+            return Lost(True, "It took longer than it may.")
+        if code < 0:
+            name = signal.Signals(-code).name
+            return Lost(False, f"{name}: {MEANINGS.get(name, 'the process was ended')}")
+        return Lost(False, lines[-1] if lines else f"The process ended with code {code}.")
+
+
+def _close(stream: IO[bytes]) -> None:
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return  # what was still to be sent goes nowhere
+
+
+class _Until(RawIOBase, IO[bytes]):  # type: ignore[misc]  # a stream that only reads
+    """A stream that ends when its time is over."""
+
+    def __init__(self, file: int, end: float) -> None:
+        super().__init__()
+        self._file, self._end = file, end
+        self.late = False
+
+    def read(self, size: int = -1, /) -> Any:  # bytes, as both parents say in different words
+        left = self._end - monotonic()
+        ready, _, _ = select.select([self._file], [], [], max(0.0, left))
+        if not ready:
+            self.late = True
+            return b""
+        return os.read(self._file, min(size, 1 << 20))

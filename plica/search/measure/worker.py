@@ -1,0 +1,186 @@
+"""The worker: a process that builds and runs candidates, and may die of it.
+
+It reads frames from its standard input and answers each on its standard output, one at a time:
+
+    build   a job                      its objects, or why there are none
+    run     a job and its objects      right or wrong, and how long it takes
+    final   several of them            how long each takes, round by round
+
+Every request has a number of seconds; the system ends the process when they are over, even in the
+middle of native code.  Memory is limited from the start.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import IO, Final
+
+import numpy as np
+
+from plica.codegen.native import shape_of
+from plica.core.collector import paused
+from plica.core.diagnostic import CompilerBug
+from plica.ir.loop import Kernel
+from plica.runtime.artefact import ALIGNMENT, aligned_array
+from plica.runtime.error import PlicaError
+from plica.runtime.port import Array
+from plica.schedule.fuzz import CRASHES
+from plica.search.measure import frame
+from plica.search.measure.build import Loaded, built, table_of, target_of
+from plica.search.measure.frame import Frame
+from plica.search.measure.job import Job
+from plica.search.measure.outcome import Limits, Outcome, Status, failed, ok
+from plica.search.measure.reference import (
+    POISON,
+    difference,
+    disagreement,
+    prepared,
+    reference_of,
+    written,
+)
+from plica.search.measure.timing import Timing, clock_for, flusher, interleaved
+
+ROUNDS: Final = 12
+"""How often each candidate of a final is timed."""
+
+
+def build(asked: Frame, limits: Limits) -> Frame:
+    """The objects of a candidate."""
+    start = perf_counter()
+    try:
+        made = built(Job.from_json(asked.head["job"]))
+    except PlicaError as error:
+        return _failure("refused", "build", error.diagnostics[0].message, start)
+    except CRASHES as error:  # a bug of ours, or LLVM refuses the code: one trial
+        return _failure("build", "build", f"{type(error).__name__}: {error}", start)
+    except MemoryError:
+        return _failure("build", "build", "There is not enough memory.", start)
+    return Frame({"stages": made.stages}, made.objects)
+
+
+def run(asked: Frame, limits: Limits) -> Frame:
+    """Whether a candidate is right, and how long it takes."""
+    start = perf_counter()
+    job = Job.from_json(asked.head["job"])
+    try:
+        code = Loaded(asked.blobs, limits.threads)
+        wrong = difference(job, code)
+        if wrong:
+            return _failure("wrong", "validate", wrong, start)
+        validated = perf_counter()
+        timing, result = _timing(job, code, limits)
+        times = timing.repeats(asked.head["bar"] or math.inf)
+        wrong = disagreement(result, reference_of(job).expected)
+        if wrong:  # threads may meet only now and then
+            return _failure("wrong", "time", wrong, start)
+    except PlicaError as error:
+        return _failure("refused", "validate", error.diagnostics[0].message, start)
+    except CompilerBug as error:
+        return _failure("wrong", "validate", str(error), start)
+    except MemoryError:
+        return _failure("crash", "validate", "There is not enough memory.", start)
+    stages = {"validate": validated - start, "time": perf_counter() - validated}
+    return Frame({"outcome": ok(times, stages).to_json()})
+
+
+def final(asked: Frame, limits: Limits) -> Frame:
+    """How long several candidates take, each of which was right before."""
+    start = perf_counter()
+    blobs = list(asked.blobs)
+    timings = []
+    kept = []
+    for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True):
+        code = Loaded([blobs.pop(0) for _ in range(count)], limits.threads)
+        timing, result = _timing(Job.from_json(text), code, limits)
+        timings.append(timing)
+        kept.append((code, result))  # while they are timed nobody may let go of them
+    rounds = tuple(interleaved(timings, asked.head["rounds"] or ROUNDS))
+    stages = {"time": (perf_counter() - start) / max(1, len(timings))}
+    outcomes = [ok(tuple([each[at] for each in rounds]), stages) for at in range(len(timings))]
+    return Frame({"outcomes": [each.to_json() for each in outcomes]})
+
+
+def _timing(job: Job, code: Loaded, limits: Limits) -> tuple[Timing, Array]:
+    """A candidate ready to be timed, and where its result will be."""
+    reference = reference_of(job)
+    arrays = _together(job.kernel, prepared(reference, job.kernel, job.packings))
+    written(reference, job.kernel)
+    table = table_of(arrays)
+    flush = None
+    if limits.flush:
+        flush = flusher(target_of(job).cache(3))
+
+    def repeat(count: int) -> None:
+        code.run_table(table, count)
+
+    return Timing(repeat, clock_for(limits.threads), limits, flush), arrays[-1]
+
+
+def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
+    """The parameters of a kernel one after the other in memory, as a plan puts them.
+
+    At the starts of pages all of them would meet in the same lines of a cache.
+    """
+    shapes = [(shape_of(each), each.dtype.numpy) for each in kernel.params]
+    sizes = [int(np.prod(shape, dtype=np.int64)) * kind.itemsize for shape, kind in shapes]
+    room = aligned_array(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
+    room[:] = POISON
+    arrays: list[Array] = []
+    at = 0
+    for (shape, kind), size in zip(shapes, sizes, strict=True):
+        arrays.append(room[at : at + size].view(kind).reshape(shape))
+        at += -(-size // ALIGNMENT) * ALIGNMENT
+    for array, given in zip(arrays, inputs, strict=False):
+        array[...] = given
+    return arrays
+
+
+def _failure(status: Status, stage: str, message: str, start: float) -> Frame:
+    outcome: Outcome = failed(status, stage, message, {stage: perf_counter() - start})
+    return Frame({"outcome": outcome.to_json()})
+
+
+WORK: Final[dict[str, Callable[[Frame, Limits], Frame]]] = {
+    "build": build,
+    "run": run,
+    "final": final,
+}
+
+
+def serve(given: IO[bytes], answers: IO[bytes], limits: Limits) -> None:
+    """Answer frames until there are no more."""
+    while (asked := frame.read(given)) is not None:
+        _end_after(asked.head["seconds"])
+        answer = WORK[asked.head["do"]](asked, limits)
+        _end_after(0.0)
+        answers.write(frame.to_bytes(answer))
+        answers.flush()
+
+
+def _end_after(seconds: float) -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def main() -> None:
+    """Limit this process, then serve."""
+    limits = Limits.from_json(sys.argv[1])
+    # Whatever a library prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    if os.name == "posix":
+        import resource
+
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = limits.memory if hard < 0 else min(limits.memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    with paused():
+        serve(sys.stdin.buffer, answers, limits)

@@ -1,0 +1,126 @@
+"""Guided search: what is reckoned first, then what is learned, then what is next to the best.
+
+    first    what each sketch decides by itself, and points near: what analysis alone proposes
+    learned  batches bred under a model of everything measured, part of each next to the incumbent
+    near     when nothing better was found for a while: all that is next to the incumbent
+
+The stages follow from the log, so nothing is remembered but how long the best has been the best.
+
+>>> from plica.search.policy.example import SQUARE, cost
+>>> from plica.search.policy.ridge import Ridge
+>>> from plica.search.policy.trial import best_of
+>>> policy = Policy(Guided(Judge("ridge", Ridge(), knobs), batch=8))
+>>> best_of(policy, SQUARE, cost, trials=32, seed=0)
+1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from attrs import field, frozen
+
+from plica.search.observation import Observation, is_faster
+from plica.search.policy.breed import Breeding, bred
+from plica.search.policy.descent import Footing, around
+from plica.search.policy.evolution import mixed
+from plica.search.policy.fold import Known, Policy
+from plica.search.policy.judge import Judge, Score, knobs
+from plica.search.space import Point, Space
+
+__all__ = ["Guided", "Judge", "Policy", "knobs"]
+
+
+@frozen
+class Incumbent:
+    """The best so far, and for how many rounds nothing was found to be better."""
+
+    best: Observation | None = None
+    rounds: int = 0
+
+
+@frozen
+class Guided:
+    """Models that have opinions before and after measuring, and how the batches are made up."""
+
+    judge: Judge
+    analyst: Judge | None = None
+    """Whose opinion counts before anything is measured; none: the order of the space."""
+    first: int = 16
+    batch: int = 16
+    breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
+    near: float = 0.4
+    """The share of a batch that lies next to the incumbents."""
+    greed: float = 0.95
+    patience: int = 2
+    """After so many rounds in vain, only what is next to the incumbents is tried."""
+    transfers: bool = False
+    """Whether the judge has learned from other work, so that it may speak before measuring."""
+
+    @property
+    def name(self) -> str:
+        settings = f"{self.first}/{self.batch}/{self.breeding.population}"
+        return f"guided/{self.judge.name}/{settings}" + ("/transfer" if self.transfers else "")
+
+    def start(self, space: Space) -> Incumbent:
+        """Nothing is known."""
+        return Incumbent()
+
+    def chosen(
+        self, known: Known, memory: Incumbent, random: Random
+    ) -> tuple[Incumbent, Sequence[Point]]:
+        """The next batch."""
+        memory = _followed(memory, known.best)
+        if not known.log:
+            return memory, self.reckoned(known, random)
+        if known.best is None:
+            return memory, known.fresh(random, self.batch)
+        score = self.judge.after(known)
+        beside = _thought(score, _beside(known, 1 + memory.rounds))
+        stuck = memory.rounds >= self.patience
+        count = self.batch if stuck else round(self.near * self.batch)
+        found = beside[:count]
+        missing = self.batch - len(found)
+        if missing:
+            met = set(found)
+            ranked = bred(known, score, random, self.breeding)
+            others = [each for each in ranked if each not in met]
+            found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
+        return memory, found
+
+    def reckoned(self, known: Known, random: Random) -> list[Point]:
+        """What analysis alone proposes: the defaults, then the best of what is near them."""
+        space = known.space
+        defaults = list(dict.fromkeys(space.defaults()))[: max(1, self.first // 2)]
+        near = [next_to for each in defaults for next_to in space.neighbours(each)]
+        near = [each for each in dict.fromkeys(near) if each not in defaults]
+        analyst = self.judge if self.transfers else self.analyst
+        if analyst is not None:
+            further = [next_to for each in near for next_to in space.neighbours(each)]
+            drawn = known.fresh(random, self.breeding.population, defaults)
+            wider = dict.fromkeys([*near, *further, *drawn])
+            score = analyst.before(space)
+            near = _thought(score, [each for each in wider if each not in defaults])
+        found = [*defaults, *near][: self.first]
+        return [*found, *known.fresh(random, self.first - len(found), found)]
+
+
+def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
+    if best is None or memory.best is None or is_faster(best, memory.best):
+        return Incumbent(best)
+    return Incumbent(memory.best, memory.rounds + 1)
+
+
+def _beside(known: Known, incumbents: int) -> list[Point]:
+    """What is next to the fastest points and has not been tried."""
+    found = dict[Point, None]()
+    for each in known.ranked[:incumbents]:
+        found.update(dict.fromkeys(around(known, Footing(each.point))))
+    return [each for each in found if each not in known.taken]
+
+
+def _thought(score: Score, points: Sequence[Point]) -> list[Point]:
+    """The points in the order of an opinion, the best first."""
+    order = sorted(zip(score(points), range(len(points)), strict=True), key=lambda e: (-e[0], e[1]))
+    return [points[n] for _, n in order]

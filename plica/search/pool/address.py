@@ -1,0 +1,94 @@
+"""Addresses: where a pool is, and whether one may go there.
+
+Whoever reaches a pool runs code on it, so a network is crossed with TLS only: each side has a
+certificate that one authority signed.  Without certificates a pool serves this machine alone.
+
+>>> checked("tcp://127.0.0.1:8786", None)
+'tcp://127.0.0.1:8786'
+>>> checked("tls://lab:8786", Certificates("ca.pem", "me.pem", "me.key"))
+'tls://lab:8786'
+>>> checked("lab:8786", None)
+Traceback (most recent call last):
+plica.search.pool.address.PoolError: A pool on another machine is reached with TLS only. [insecure-pool]
+  expected: certificates, and an address that begins with tls://
+  found: tcp://lab:8786
+  suggestion: Give --tls-ca, --tls-cert and --tls-key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from plica.runtime.error import Diagnostic, PlicaError
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+PORT: Final = 8786
+
+
+class PoolError(PlicaError):
+    """A pool cannot be reached, may not be reached, or has not what is asked of it."""
+
+
+@frozen
+class Certificates:
+    """Files: who is believed, who one is, and the key that proves it."""
+
+    authority: str
+    own: str
+    key: str
+
+    def security(self) -> Security:
+        """What Dask asks for; every connection is encrypted."""
+        from distributed import Security
+
+        return Security(
+            require_encryption=True,
+            tls_ca_file=self.authority,
+            tls_client_cert=self.own,
+            tls_client_key=self.key,
+            tls_scheduler_cert=self.own,
+            tls_scheduler_key=self.key,
+            tls_worker_cert=self.own,
+            tls_worker_key=self.key,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, reached without a network.
+
+    >>> [is_loopback(each) for each in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "lab")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def checked(address: str, certificates: Certificates | None) -> str:
+    """The address in full; refused where it would be reached over a network without TLS."""
+    protocol, found, place = address.rpartition("://")
+    if not found:
+        protocol = "tcp" if certificates is None else "tls"
+    host = place.rpartition(":")[0] or place
+    whole = f"{protocol}://{place}"
+    if protocol not in ("tcp", "tls"):
+        message = "There is no such way to reach a pool."
+        raise PoolError(Diagnostic("pool-failed", message, None, "tcp:// or tls://", whole))
+    if protocol == "tls" and certificates is None:
+        message = "A pool with TLS is reached with certificates only."
+        hint = "Give --tls-ca, --tls-cert and --tls-key."
+        raise PoolError(Diagnostic("insecure-pool", message, None, "certificates", whole, hint))
+    if protocol == "tcp" and (certificates is not None or not is_loopback(host)):
+        message = "A pool on another machine is reached with TLS only."
+        expected = "certificates, and an address that begins with tls://"
+        hint = "Give --tls-ca, --tls-cert and --tls-key."
+        raise PoolError(Diagnostic("insecure-pool", message, None, expected, whole, hint))
+    return whole

@@ -1,0 +1,101 @@
+"""Devices: what a worker of a pool says of itself, and the work that is done on it.
+
+A worker offers `place` twice and, as often, the fingerprint of its machine: while one candidate is
+timed, which only one is at a time (`plica.search.measure.slot`), the next one is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.target import parse
+from plica.runtime import archive
+from plica.runtime.artefact import from_members
+from plica.runtime.error import Diagnostic
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+from plica.runtime.port import Array
+from plica.search.measure.job import Job
+from plica.search.measure.local import LocalMeasurer
+from plica.search.measure.outcome import Limits
+from plica.search.pool.address import PoolError
+from plica.search.record.fingerprint import fingerprint
+
+PLACE: Final = "plica"
+PLACES: Final = 2
+"""One candidate is built while another one is timed."""
+
+
+@frozen
+class Device:
+    """A worker: where it is, the machine it runs on, and how many jobs it has."""
+
+    address: str
+    target: str
+    busy: int
+
+
+def here() -> str:
+    """The fingerprint of this machine, for code on one thread."""
+    return fingerprint(evolve(toolchain.host(), cores=1))
+
+
+def resources() -> dict[str, float]:
+    """What a worker on this machine offers: code for all of its cores, or for one."""
+    whole = toolchain.host()
+    names = [PLACE, *{fingerprint(evolve(whole, cores=each)): None for each in (1, whole.cores)}]
+    return dict.fromkeys(names, float(PLACES))
+
+
+def devices_of(workers: dict[str, Any]) -> tuple[Device, ...]:  # Any: what a scheduler tells
+    """The devices among the workers that a scheduler knows."""
+    found = []
+    for address in sorted(workers):
+        offers = workers[address].get("resources", {})
+        targets = sorted(name for name in offers if name != PLACE)
+        busy = len(workers[address].get("metrics", {}).get("task_counts", {}).get("executing", ()))
+        found += [Device(address, each, busy) for each in targets if PLACE in offers]
+    return tuple(found)
+
+
+@lru_cache(maxsize=2)
+def _measurer(limits: str, target: str) -> LocalMeasurer:
+    machine = parse(target, toolchain.host())
+    return LocalMeasurer(machine, Limits.from_json(limits), builders=1)
+
+
+def perform(job: str, limits: str, target: str) -> str:
+    """Measure a job on this machine, whose fingerprint must be the one meant."""
+    given = Job.from_json(job)
+    machine = fingerprint(parse(given.target, toolchain.host()))
+    if machine != target:
+        message = "A job for another kind of machine was sent here."
+        raise PoolError(Diagnostic("other-machine", message, None, machine, target))
+    (outcome,) = _measurer(limits, given.target).outcomes([given])
+    return outcome.to_json()
+
+
+_loaded: dict[str, Executable] = {}
+_MOST: Final = 8
+
+
+def call(
+    artefact: bytes, args: tuple[Array, ...], named: dict[str, Array]
+) -> Array | tuple[Array, ...]:
+    """Run an artefact on this machine; the last few are kept."""
+    digest = hashlib.sha256(artefact).hexdigest()
+    if digest not in _loaded:
+        while len(_loaded) >= _MOST:
+            del _loaded[next(iter(_loaded))]
+        _loaded[digest] = executable(from_members(archive.unpack(artefact)))
+    return _loaded[digest](*args, **named)
+
+
+def kept(artefact: bytes) -> bytes:
+    """What was uploaded, as it is: a pool that loses it makes it again."""
+    return artefact

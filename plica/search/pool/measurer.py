@@ -1,0 +1,163 @@
+"""The measurer of a pool: points are tried on whatever devices have the right machine.
+
+Work that a worker took with it when it died is given to another.  Every outcome is reported as soon
+as it is here, and once only: a job is known by its digest, however often it was tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.target import Target
+from plica.runtime.error import Diagnostic, PlicaError
+from plica.search.measure.job import Work, job_of
+from plica.search.measure.local import Arrived
+from plica.search.measure.outcome import Limits, Measured, Outcome, failed, measured
+from plica.search.pool.address import Certificates, PoolError, checked
+from plica.search.pool.device import Device, devices_of, perform
+from plica.search.record.fingerprint import fingerprint
+from plica.search.space import Point, Space
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+PATIENCE: Final = 120.0
+"""Seconds to wait for a device of the right kind to come back."""
+
+GLANCE: Final = 2.0
+"""Seconds between looks at which devices there are."""
+
+CONNECTING: Final = 30.0
+
+
+def client_of(address: str, certificates: Certificates | None) -> Client:
+    """A connection to a pool."""
+    whole = checked(address, certificates)
+    try:
+        from distributed import Client
+    except ImportError as error:
+        message, hint = "Dask is not installed.", "pip install 'plica[pool]'"
+        raise PoolError(Diagnostic("missing-tool", message, suggestion=hint)) from error
+    security = None if certificates is None else certificates.security()
+    try:
+        return Client(whole, security=security, timeout=CONNECTING, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        message, hint = "The pool does not answer.", "Is it running?  plica pool start"
+        found = f"{whole}: {error}"[:300]
+        raise PoolError(Diagnostic("pool-failed", message, None, None, found, hint)) from error
+
+
+def devices(client: Client) -> tuple[Device, ...]:
+    """The devices of a pool now."""
+    return devices_of(client.scheduler_info(n_workers=-1)["workers"])
+
+
+class PoolMeasurer:
+    """A measurer on the devices of a pool."""
+
+    def __init__(  # noqa: PLR0917  # an address, and what is usual
+        self,
+        address: str,
+        target: Target | None = None,
+        limits: Limits | None = None,
+        certificates: Certificates | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
+        self._name = fingerprint(self.target)
+        self._patience = patience
+        self._client = client_of(address, certificates)
+
+    def measure(
+        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+    ) -> tuple[Measured, ...]:
+        """What comes of points, in their order; `arrived` is told of each as soon as it is."""
+        self._check_devices()
+        places: dict[str, list[int]] = {}
+        texts: dict[str, str] = {}
+        limits = self.limits.to_json()
+        for number, point in enumerate(points):
+            text = job_of(task, space, point, self.target).to_json()
+            key = f"plica-{hashlib.sha256((limits + text).encode()).hexdigest()}"
+            places.setdefault(key, []).append(number)
+            texts[key] = text
+        futures = {
+            self._client.submit(
+                perform, text, limits, self._name, key=key, resources={self._name: 1.0}
+            ): key
+            for key, text in texts.items()
+        }
+        found: dict[int, Measured] = {}
+        waited = monotonic()
+        while futures:
+            for future in self._done(futures):
+                outcome = outcome_of(future)
+                for number in places[futures.pop(future)]:
+                    found[number] = measured(points[number], outcome)
+                    if arrived is not None:
+                        arrived(found[number])
+                future.release()
+                waited = monotonic()
+            if any(each.target == self._name for each in devices(self._client)):
+                waited = monotonic()
+            elif monotonic() - waited > self._patience:
+                self._client.cancel(list(futures))
+                self._check_devices()
+        return tuple([found[number] for number in range(len(points))])
+
+    def _done(self, futures: Iterable[Future[str]]) -> list[Future[str]]:
+        """Those that have come to an end, after a while at most."""
+        from distributed import wait
+
+        waiting = list(futures)
+        try:
+            with self._client.as_current():
+                wait(waiting, timeout=GLANCE, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            return []
+        return [each for each in waiting if each.done()]
+
+    def _check_devices(self) -> None:
+        known = sorted({each.target for each in devices(self._client)})
+        if self._name not in known:
+            message = "The pool has no device of the kind that is to be measured."
+            found = ", ".join(known) or "no devices"
+            hint = "Start one there: plica pool worker ADDRESS"
+            raise PoolError(Diagnostic("pool-failed", message, None, self._name, found, hint))
+
+    def close(self) -> None:
+        """Leave the pool; it goes on without us."""
+        self._client.close()
+
+    def __enter__(self) -> PoolMeasurer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def outcome_of(future: Future[str]) -> Outcome:
+    """What a job gave, or that it ended every worker it was given to."""
+    from distributed import KilledWorker
+
+    error: Any = future.exception() if future.status == "error" else None
+    if error is None:
+        return Outcome.from_json(future.result())
+    if isinstance(error, KilledWorker):
+        return failed("crash", "pool", "Every worker that was given this trial died.", {})
+    if isinstance(error, PlicaError):
+        return failed("refused", "pool", error.diagnostics[0].message, {})
+    raise error

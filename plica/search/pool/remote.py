@@ -1,0 +1,123 @@
+"""Remote: an artefact run on a device of a pool, as if it were here.
+
+    remote = plica.connect("tls://lab:8786", certificates)
+    there = remote.upload(exe)              an executable, the path of an artefact, or its bytes
+    y = there(x)                            arrays go there, arrays come back
+
+A device that dies in the middle is replaced by another one: the artefact is sent again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plica.runtime import archive
+from plica.runtime.artefact import from_members, to_members
+from plica.runtime.error import Diagnostic
+from plica.runtime.executable import Executable
+from plica.runtime.port import Array, Port
+from plica.search.pool.address import Certificates, PoolError
+from plica.search.pool.device import PLACE, Device, call, kept
+from plica.search.pool.measurer import client_of, devices
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+
+def connect(address: str, certificates: Certificates | Mapping[str, str] | None = None) -> Remote:
+    """A pool, reached with TLS unless it is on this machine.
+
+    The certificates are three files: `authority`, `own` and `key`.
+    """
+    if certificates is not None and not isinstance(certificates, Certificates):
+        certificates = Certificates(**certificates)
+    return Remote(client_of(address, certificates))
+
+
+class Remote:
+    """A connection to a pool."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the pool now."""
+        return devices(self._client)
+
+    def upload(
+        self, what: Executable | str | os.PathLike[str] | bytes, target: str = PLACE
+    ) -> RemoteExecutable:
+        """Send an artefact; it runs on any device, or on those with one fingerprint."""
+        if isinstance(what, Executable):
+            data = archive.pack(to_members(what.artefact))
+        else:
+            data = what if isinstance(what, bytes) else Path(what).read_bytes()
+        interface = from_members(archive.unpack(data)).interface
+        offered = {PLACE, *[each.target for each in self.devices]} if self.devices else set()
+        if target not in offered:
+            message = "The pool has no device that could run the artefact."
+            found = ", ".join(sorted(offered - {PLACE})) or "no devices"
+            hint = "Start one there: plica pool worker ADDRESS"
+            raise PoolError(Diagnostic("pool-failed", message, None, target, found, hint))
+        held = self._client.submit(kept, data, resources={target: 1.0})
+        return RemoteExecutable(self._client, held, interface.inputs, interface.outputs, target)
+
+    def close(self) -> None:
+        """Leave the pool."""
+        self._client.close()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RemoteExecutable:
+    """An artefact in a pool: `there(x, y)` or `there(name=x)`, like an executable."""
+
+    def __init__(  # noqa: PLR0917  # where it is and what it takes
+        self,
+        client: Client,
+        held: Future[bytes],
+        inputs: tuple[Port, ...],
+        outputs: tuple[Port, ...],
+        target: str,
+    ) -> None:
+        self._client, self._held, self._target = client, held, target
+        self.inputs, self.outputs = inputs, outputs
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run it there; what it refuses there is refused here."""
+        from distributed import KilledWorker
+
+        given = tuple([_array(each) for each in args])
+        words = {name: _array(each) for name, each in named.items()}
+        future = self._client.submit(
+            call, self._held, given, words, pure=False, resources={self._target: 1.0}
+        )
+        try:
+            found: Any = future.result()
+        except KilledWorker as error:
+            message = "Every device that ran the artefact died of it."
+            raise PoolError(Diagnostic("pool-failed", message, None, None, str(error))) from error
+        return found if isinstance(found, np.ndarray) else tuple(found)
+
+
+def _array(given: Any) -> Any:
+    """Tensors of other libraries become arrays of numpy, which travel well; tuples stay tuples."""
+    if isinstance(given, tuple):
+        return tuple([_array(each) for each in given])
+    return np.from_dlpack(given) if hasattr(given, "__dlpack__") else np.asarray(given)

@@ -1,0 +1,88 @@
+"""Serving: the processes of a pool, which run until they are told to stop.
+
+A scheduler knows the devices and hands out work; on each device one worker does it.  A worker that
+dies is started again by the process that watches it.  Neither has a page for browsers: that would
+be a way in without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from plica.search.pool.address import Certificates, checked
+from plica.search.pool.device import PLACES, resources
+
+SETTINGS: Final = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    "distributed.scheduler.work-stealing": True,
+}
+
+
+def serve_scheduler(
+    host: str, port: int, certificates: Certificates | None, say: Callable[[str], None]
+) -> None:
+    """Run the scheduler of a pool; its address is said when it can be reached."""
+    import dask
+    from distributed import Scheduler
+
+    whole = checked(f"{host}:{port}", certificates)
+    protocol = whole.partition("://")[0]
+    security = None if certificates is None else certificates.security()
+
+    async def run() -> None:
+        with dask.config.set(SETTINGS):
+            async with Scheduler(
+                host=host, port=port, protocol=protocol, security=security, dashboard=False
+            ) as scheduler:
+                say(scheduler.address)
+                await _until_told(scheduler.finished)
+
+    asyncio.run(run())
+
+
+def serve_worker(
+    address: str, certificates: Certificates | None, say: Callable[[str], None]
+) -> None:
+    """Run a worker of a pool on this machine until the scheduler is gone."""
+    import dask
+    from distributed import Nanny
+
+    whole = checked(address, certificates)
+    security = None if certificates is None else certificates.security()
+    local = whole.startswith("tcp://")  # only loopback is reached so
+
+    async def run() -> None:
+        with dask.config.set(SETTINGS):
+            async with Nanny(
+                whole,
+                nthreads=PLACES,
+                resources=resources(),
+                security=security,
+                memory_limit=0,
+                host="127.0.0.1" if local else None,
+                silence_logs=40,
+            ) as nanny:
+                say(f"{nanny.worker_address} {' '.join(resources())}")
+                await _until_told(nanny.finished)
+
+    asyncio.run(run())
+
+
+async def _until_told(finished: Callable[[], Awaitable[Any]]) -> None:
+    """Wait for an end of its own, or for a signal."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, told.set)
+    waits = [asyncio.ensure_future(finished()), asyncio.ensure_future(told.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()

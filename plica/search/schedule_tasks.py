@@ -1,0 +1,90 @@
+"""Scheduling tasks: which piece of a model to tune next.
+
+A model is many pieces of work, each so often.  The next batch of trials goes where it promises the
+most seconds for the whole model:
+
+    gain = weight * (a * backward + (1 - a) * forward)
+    backward   what the last few batches gained, per batch
+    forward    the lesser of two hopes: that the best falls by its share of one batch, and that the
+               work becomes as fast as work of its kind is known to be, and no faster than twice that
+
+Every piece has its first batch before any has a second.  All of it is a function of what is known:
+a search that is killed chooses the same again.
+
+>>> slow, fast = Standing(weight=10, best=(4.0, 3.0)), Standing(weight=1, best=(4.0, 3.0))
+>>> next_task([fast, slow])
+1
+>>> next_task([fast, Standing(weight=10)]), next_task([Standing(best=(1.0,), finished=True)])
+(1, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+BACKWARD: Final = 0.2
+"""How much what has been gained counts, against what is hoped for."""
+
+WINDOW: Final = 3
+"""How many batches back it looks."""
+
+ALIKE: Final = 2.0
+"""How much faster than the fastest work of its kind a piece may hope to be."""
+
+
+@frozen
+class Standing:
+    """How a piece of work stands: how often it occurs, and the best seconds after each batch."""
+
+    weight: float = 1.0
+    best: tuple[float | None, ...] = ()
+    finished: bool = False
+    """Whether there is nothing left to try."""
+    operations: float = 0.0
+    """How much is computed; none where that is not known."""
+    kind: str = ""
+    """Work of one kind is alike."""
+
+
+def next_task(standings: Sequence[Standing]) -> int | None:
+    """The number of the piece to go on with; None where none has anything left."""
+    open_ = [n for n, each in enumerate(standings) if not each.finished]
+    if not open_:
+        return None
+    new = [n for n in open_ if not standings[n].best]
+    if new:
+        return new[0]
+    gains = [gain(standings[n], standings) for n in open_]
+    return open_[gains.index(max(gains))]
+
+
+def gain(of: Standing, among: Sequence[Standing]) -> float:
+    """How many seconds of the whole one more batch promises."""
+    best = of.best[-1]
+    if best is None:
+        # Nothing has worked yet: it is worth what the slowest piece is worth.
+        known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
+        return max(known, default=1.0) / (1 + len(of.best))
+    batches = len(of.best)
+    forward = best / batches
+    if of.operations and of.kind:
+        rates = [
+            each.operations / each.best[-1]
+            for each in among
+            if each.kind == of.kind and each.operations and each.best and each.best[-1]
+        ]
+        if rates:
+            forward = min(forward, max(0.0, best - of.operations / (ALIKE * max(rates))))
+    return of.weight * (BACKWARD * _backward(of.best, best) + (1 - BACKWARD) * forward)
+
+
+def _backward(history: tuple[float | None, ...], best: float) -> float:
+    """What a batch gained lately."""
+    if len(history) <= 1:
+        return 0.0
+    window = min(WINDOW, len(history) - 1)
+    before = history[-1 - window]
+    return 0.0 if before is None else (before - best) / window

@@ -1,0 +1,305 @@
+"""The tuning loop: tasks, a policy, a measurer and a database make records.
+
+Every round the task that promises most is taken (`plica.search.schedule_tasks`), its policy
+proposes, what is proposed is measured, and each record is on the disk before it is counted.  What
+the database already holds of this very run (the same work, machine, policy, seed and versions) is
+not measured again: so a run that was killed goes on by being run again, and proposes what it would
+have proposed.
+
+At the end the best few of each task are timed once more, in turns, and the winner is the best.
+
+    Subject(task, space)     a piece of work, and where to search
+    Course                   how it went: what was observed, what is best, how long each stage took
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from attrs import evolve, field, frozen
+
+from plica.search.measure import Measured, Measurer, Work, ranked
+from plica.search.observation import Observation
+from plica.search.policy.fold import Policy, State
+from plica.search.record.database import Database
+from plica.search.record.record import Record, record
+from plica.search.schedule_tasks import Standing, next_task
+from plica.search.space import Point, Space
+
+FINALISTS: Final = 4
+"""How many of a task are timed once more."""
+
+BARREN: Final = 512
+"""A task is given up after so many refusals with no trial between them."""
+
+Versions: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Piece(Work, Protocol):
+    """A task, as far as the loop goes: work with a digest, a name, and how often it occurs."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> int: ...
+
+
+@runtime_checkable
+class Arbiter(Protocol):
+    """A measurer that can also time a few points in turns."""
+
+    def finals(
+        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+    ) -> tuple[Measured, ...]: ...
+
+
+@frozen(eq=False)
+class Subject:
+    """A piece of work, and the space of its schedules."""
+
+    task: Piece
+    space: Space
+
+
+@frozen(eq=False)
+class Course:
+    """How the search for one piece of work went."""
+
+    subject: Subject
+    observations: tuple[Observation, ...] = ()
+    batches: tuple[float | None, ...] = ()
+    """The best cost after each batch."""
+    stages: dict[str, float] = field(factory=dict[str, float])
+    """Seconds of each stage, of what was measured in this process."""
+    measured: int = 0
+    """How many trials that were."""
+    winner: Observation | None = None
+    """What won the last comparison, if there was one."""
+
+    @property
+    def trials(self) -> int:
+        """How many points were built and run."""
+        return sum(each.is_trial for each in self.observations)
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest point that was found."""
+        worked = [each for each in self.observations if each.cost is not None]
+        return self.winner or min(worked, key=lambda each: each.cost or 0.0, default=None)
+
+    @property
+    def curve(self) -> tuple[float | None, ...]:
+        """The best cost after each trial."""
+        found = list[float | None]()
+        best: float | None = None
+        for each in self.observations:
+            if each.cost is not None:
+                best = each.cost if best is None else min(best, each.cost)
+            if each.is_trial:
+                found.append(best)
+        return tuple(found)
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many trials failed, by how."""
+        found = dict[str, int]()
+        for each in self.observations:
+            if each.error:
+                found[each.error] = found.get(each.error, 0) + 1
+        return dict(sorted(found.items()))
+
+
+Listener: TypeAlias = Callable[[Sequence[Course], int, int], None]
+"""Told of all courses, the number of the one that changed, and the trials spent."""
+
+
+@frozen(eq=False)
+class Run:
+    """What makes a run the same run: where, how, with what seed, and what made the code."""
+
+    policy: Policy[Any]  # what an explorer remembers is its own affair
+    measurer: Measurer
+    database: Database
+    target: str
+    """The fingerprint of the machine."""
+    seed: int = 0
+    versions: Versions = ()
+
+    def record(self, subject: Subject, of: Measured, trial: int, suffix: str = "") -> Record:
+        """The record of what was measured."""
+        return record(
+            subject.task.key,
+            self.target,
+            subject.space.trace(of.point).to_json(),
+            subject.space.sketches[of.point.sketch].name,
+            of.times,
+            noise=of.noise,
+            seed=self.seed,
+            versions=self.versions,
+            error="" if of.status == "ok" else of.status,
+            policy=self.policy.name + suffix,
+            message=of.message,
+            trial=trial,
+        )
+
+    def known(self, subject: Subject) -> dict[tuple[str, str], Record]:
+        """What the database holds of this run, by form and trace."""
+        return {
+            (each.form, each.trace_json): each
+            for each in self.database.all(subject.task.key, self.target)
+            if each.seed == self.seed
+            and each.policy == self.policy.name
+            and each.versions == self.versions
+        }
+
+    def begun(self, subject: Subject) -> _Search:
+        """The search for one piece of work before anything is observed."""
+        state, points = self.policy.step(self.policy.begin(subject.space, self.seed))
+        return _Search(Course(subject), state, points, self.known(subject))
+
+
+@frozen(eq=False)
+class _Search:
+    """A search under way: a value, made anew with every batch."""
+
+    course: Course
+    state: State[Any]
+    left: tuple[Point, ...]
+    """What was proposed and has not been observed."""
+    known: dict[tuple[str, str], Record]
+    barren: int = 0
+
+    @property
+    def standing(self) -> Standing:
+        over = not self.left or self.barren >= BARREN
+        weight = float(self.course.subject.task.weight)
+        return Standing(weight, self.course.batches, finished=over)
+
+
+def tuned(
+    subjects: Sequence[Subject],
+    run: Run,
+    trials: int,
+    *,
+    seconds: float | None = None,
+    listener: Listener | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    finals: bool = True,
+) -> tuple[Course, ...]:
+    """Search until so many trials are spent, or so many seconds, or nothing is left to try.
+
+    Trials of an earlier run with the same policy and seed count: running again with the same
+    number of trials measures what is missing.
+    """
+    start = clock()
+    searches = [run.begun(each) for each in subjects]
+    spent = 0
+    while spent < trials and (seconds is None or clock() - start < seconds):
+        number = next_task([each.standing for each in searches])
+        if number is None:
+            break
+
+        def told(course: Course, number: int = number) -> None:
+            if listener is not None:
+                courses = [each.course for each in searches]
+                courses[number] = course
+                listener(courses, number, sum(each.trials for each in courses))
+
+        searches[number] = _batch(searches[number], run, trials - spent, told)
+        spent = sum(each.course.trials for each in searches)
+    courses = [each.course for each in searches]
+    return tuple([_decided(each, run) for each in courses] if finals else courses)
+
+
+def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None]) -> _Search:
+    """One batch of a search, or as much of it as is left to spend."""
+    subject = search.course.subject
+    points = search.left[:most]
+    found = {each: _recorded(search, each) for each in points}
+    missing = [each for each in points if found[each] is None]
+    course = search.course
+    before = len(course.observations)
+    place = {each: before + n for n, each in enumerate(points)}
+
+    def arrived(of: Measured) -> None:
+        nonlocal course
+        kept = run.record(subject, of, place[of.point])
+        run.database.put(kept)
+        course = _with(_observed(course, of.point, kept), of)
+        found[of.point] = kept
+        told(course)
+
+    for each in points:
+        kept = found[each]
+        if kept is not None:
+            course = _observed(course, each, kept)
+    if len(missing) < len(points):
+        told(course)
+    if missing:
+        run.measurer.measure(subject.task, subject.space, missing, arrived)
+    came = _in_order(course.observations[before:], points)
+    course = evolve(
+        course, observations=(*course.observations[:before], *came), batches=_batches(course)
+    )
+    state, more = run.policy.step(search.state, came)
+    left = (*search.left[len(points) :], *more)
+    barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
+    return _Search(course, state, left, search.known, barren)
+
+
+def _in_order(came: Sequence[Observation], points: Sequence[Point]) -> tuple[Observation, ...]:
+    by_point = {each.point: each for each in came}
+    return tuple([by_point[each] for each in points])
+
+
+def _recorded(search: _Search, point: Point) -> Record | None:
+    space = search.course.subject.space
+    form = space.sketches[point.sketch].name
+    return search.known.get((form, space.trace(point).to_json()))
+
+
+def _observed(course: Course, point: Point, of: Record) -> Course:
+    """What a record says, so that a run that goes on sees what the first one saw."""
+    seen = Observation(point, of.cost, of.error, of.noise)
+    return evolve(course, observations=(*course.observations, seen))
+
+
+def _with(course: Course, of: Measured) -> Course:
+    stages = dict(course.stages)
+    for name, seconds in of.stages.items():
+        stages[name] = stages.get(name, 0.0) + seconds
+    return evolve(course, stages=stages, measured=course.measured + 1)
+
+
+def _batches(course: Course) -> tuple[float | None, ...]:
+    curve = course.curve
+    return (*course.batches, curve[-1] if curve else None)
+
+
+def _decided(course: Course, run: Run) -> Course:
+    """The course with the winner of its best few, timed in turns."""
+    if not isinstance(run.measurer, Arbiter):
+        return course
+    worked = [each for each in course.observations if each.cost is not None]
+    best = sorted(worked, key=lambda each: each.cost or 0.0)[:FINALISTS]
+    if len(best) < 2:
+        return course
+    points = [each.point for each in best]
+    timed = run.measurer.finals(course.subject.task, course.subject.space, points)
+    for trial, each in enumerate(timed):
+        run.database.put(run.record(course.subject, each, trial, FINAL))
+    order = ranked(timed)
+    if not order:
+        return course
+    winner = order[0]
+    return evolve(course, winner=Observation(winner.point, winner.cost, "", winner.noise))
+
+
+FINAL: Final = "/final"
+"""What is added to the name of a policy in the records of the last comparison."""

@@ -1,0 +1,107 @@
+"""Measuring here: what is right is timed, and whatever is not costs one trial and says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from plica.schedule import block, do, loops, split, trace_of, unroll
+from plica.schedule.do import Body
+from plica.search.measure import Limits, LocalMeasurer, Measured, job_of
+from plica.search.measure.frame import Frame
+from plica.search.measure.outcome import STAGES
+from plica.search.measure.process import Lost, Worker
+from plica.search.space import Point
+from tests.search.measure.work import (
+    ENDLESS,
+    SHIFTED,
+    TARGET,
+    TASK,
+    copied,
+    kernel_of,
+    pretended,
+    product_space,
+)
+
+LIMITS = Limits(repeats=3, least=1e-4, run_seconds=2.0)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[LocalMeasurer]:
+    with LocalMeasurer(limits=LIMITS) as made:
+        yield made
+
+
+def test_points_are_validated_and_timed(measurer: LocalMeasurer) -> None:
+    space = product_space()
+    points = [space.default, *list(space.points())[:3]]
+    told: list[Measured] = []
+    found = measurer.measure(TASK, space, points, told.append)
+    assert [each.point for each in found] == points
+    assert told == list(found)
+    for each in found:
+        assert each.status == "ok", each.message
+        assert len(each.times) == 3
+        assert each.cost == min(each.times) > 0
+        assert each.noise >= 0
+        assert set(each.stages) == set(STAGES)
+
+
+def test_finals_are_timed_in_turns(measurer: LocalMeasurer) -> None:
+    space = product_space()
+    found = measurer.finals(TASK, space, list(space.points())[:2], rounds=4)
+    assert [each.status for each in found] == ["ok", "ok"]
+    assert [len(each.times) for each in found] == [4, 4]
+
+
+def test_an_illegal_schedule_is_refused(measurer: LocalMeasurer) -> None:
+    space = product_space()
+    (found,) = measurer.measure(TASK, space, [Point(0, ((3, 5), (1, 16)))])
+    assert (found.status, found.cost) == ("refused", None)
+    assert "sample_perfect_tile" in found.message
+
+
+def test_failures_cost_one_trial_each(measurer: LocalMeasurer) -> None:
+    right, wrong = pretended(SHIFTED.format(shift=0)), pretended(SHIFTED.format(shift=-1))
+    outside, endless = pretended(SHIFTED.format(shift=16)), pretended(ENDLESS)
+    jobs = [right, wrong, outside, endless, right]
+    outcomes = list(measurer.outcomes(jobs))
+    assert [each.status for each in outcomes] == ["ok", "wrong", "crash", "timeout", "ok"]
+    _, differs, ended, late, _ = [each.message for each in outcomes]
+    assert "validate: Element" in differs
+    assert "run: SIGSEGV" in ended
+    assert "longer than it may" in late
+    assert all("compile" in each.stages for each in outcomes)
+
+
+def test_code_beyond_reason_is_refused(measurer: LocalMeasurer) -> None:
+    kernel = kernel_of(SHIFTED.format(shift=0))
+
+    @do
+    def written_out() -> Body:
+        (i,) = yield loops((yield block("out")))
+        _, inner = yield split(i, (1, 1024))
+        yield unroll(inner)
+
+    job = pretended(SHIFTED.format(shift=0), trace_of(written_out, kernel))
+    (found,) = measurer.outcomes([job])
+    assert found.status in ("ok", "refused")  # as long as it is, it comes to an end
+    assert copied() is job.function
+
+
+def test_a_worker_that_is_killed_is_started_again() -> None:
+    worker = Worker(LIMITS)
+    space = product_space()
+    asked = Frame({"do": "build", "job": job_of(TASK, space, space.default, TARGET).to_json()})
+    assert isinstance(worker.ask(asked, 30.0), Frame)
+    assert worker.number is not None
+    os.kill(worker.number, signal.SIGKILL)
+    lost = worker.ask(asked, 30.0)
+    assert lost == Lost(False, "SIGKILL: it took too long, or too much memory")
+    assert isinstance(worker.ask(asked, 30.0), Frame)
+    assert worker.started == 2
+    worker.close()
+    assert worker.number is None

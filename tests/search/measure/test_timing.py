@@ -1,0 +1,88 @@
+"""Timing on a clock of our own: how many runs make a repeat, and who goes first."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.search.measure import Limits, Measured, clearly_less, ranked
+from plica.search.measure.timing import FEW, Timing, interleaved
+from plica.search.space import Point
+
+
+class Machine:
+    """A kernel that takes so many nanoseconds, and the clock that shows it."""
+
+    def __init__(self, takes: int) -> None:
+        self.takes, self.now, self.runs = takes, 0, 0
+
+    def run(self, count: int) -> None:
+        self.now += self.takes * count
+        self.runs += count
+
+    def clock(self) -> int:
+        return self.now
+
+
+@given(st.integers(1, 10**9), st.integers(1, 12))
+def test_a_repeat_is_long_enough(takes: int, repeats: int) -> None:
+    machine = Machine(takes)
+    limits = Limits(repeats=repeats)
+    timing = Timing(machine.run, machine.clock, limits)
+    before = machine.now
+    times = timing.repeats()
+    assert len(times) == repeats
+    assert all(abs(each - takes / 1e9) < 1e-12 for each in times)
+    assert (machine.now - before) / 1e9 >= repeats * limits.least * 0.999
+
+
+def test_what_is_slow_beyond_hope_is_repeated_less() -> None:
+    machine = Machine(10_000_000)
+    timing = Timing(machine.run, machine.clock, Limits())
+    assert len(timing.repeats(bar=0.001)) == FEW
+    assert len(timing.repeats(bar=0.005)) == Limits().repeats
+
+
+def test_with_a_flush_each_repeat_is_one_run() -> None:
+    machine = Machine(1000)
+    flushed: list[int] = []
+    timing = Timing(machine.run, machine.clock, Limits(), lambda: flushed.append(machine.runs))
+    flushed.clear()
+    assert timing.repeats() == (1e-6,) * 10
+    assert [b - a for a, b in zip(flushed, flushed[1:], strict=False)] == [1] * 9
+
+
+def test_rounds_go_there_and_back() -> None:
+    order: list[int] = []
+    machine = Machine(10_000_000)
+    made = []
+    for number in range(3):
+
+        def run(count: int, number: int = number) -> None:
+            order.append(number)
+            machine.run(count)
+
+        made.append(Timing(run, machine.clock, Limits()))
+    order.clear()
+    rounds = list(interleaved(made, 2))
+    assert order == [0, 1, 2, 2, 1, 0]
+    assert rounds == [(0.01, 0.01, 0.01)] * 2
+
+
+near = st.floats(0.9, 1.1)
+
+
+@given(st.lists(near, min_size=2, max_size=12))
+def test_nothing_is_clearly_less_than_itself(times: list[float]) -> None:
+    assert not clearly_less(times, times)
+    assert clearly_less(times, [each + 1.0 for each in times])
+    assert not clearly_less([each + 1.0 for each in times], times)
+
+
+def test_a_tournament_keeps_the_order_of_equals() -> None:
+    def made(number: int, times: tuple[float, ...]) -> Measured:
+        return Measured(Point(0, ((number,),)), "ok", times)
+
+    first, same = made(0, (2.0, 2.1, 2.0, 2.1)), made(1, (2.1, 2.0, 2.1, 2.0))
+    fast, broken = made(2, (1.0, 1.1, 1.0, 1.1)), Measured(Point(0, ((3,),)), "crash")
+    assert ranked([first, same, broken, fast]) == (fast, first, same)

@@ -1,0 +1,121 @@
+"""Work for the tests of measuring: a small product of matrices, its space, and jobs gone wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from plica import op
+from plica.codegen.llvm import toolchain
+from plica.core.name import Name
+from plica.ir.graph import Function, Var
+from plica.ir.infer import type_of
+from plica.ir.loop import Kernel
+from plica.ir.script import from_text
+from plica.ir.type import tensor
+from plica.schedule import (
+    block,
+    do,
+    loops,
+    reorder,
+    sample_tile,
+    split,
+    trace_of,
+    vectorize,
+)
+from plica.schedule.do import Body
+from plica.schedule.trace import Trace
+from plica.search.measure import Job
+from plica.search.space import Space, sketch
+
+TARGET: Final = evolve(toolchain.host(), cores=1)
+
+
+@frozen
+class Task:
+    """As much of a task as measuring asks for."""
+
+    function: Function
+    constant: tuple[bool, ...]
+    reassociates: bool
+
+
+def product(size: int = 16) -> Function:
+    """x @ w."""
+    x = Var(Name("x"), tensor((size, size), "f32"))
+    w = Var(Name("w"), tensor((size, size), "f32"))
+    body = op.matmul(x, w)
+    return Function((), (), (x, w), type_of(body), body)
+
+
+@do
+def tiled() -> Body:
+    i, j, k = yield loops((yield block("out")))
+    i0, i1 = yield split(i, sample_tile(2, max_inner=8))
+    j0, j1 = yield split(j, sample_tile(2, max_inner=16))
+    yield reorder(i0, j0, k, i1, j1)
+    yield vectorize(j1)
+
+
+TASK: Final = Task(product(), (False, False), True)
+
+HEAD: Final = """
+import plica
+from plica.script import Buffer, block, f32, grid, init
+"""
+
+PRODUCT: Final = """
+@plica.kernel
+def product(x: Buffer[(16, 16), f32], w: Buffer[(16, 16), f32], y: Buffer[(16, 16), f32]):
+    for i, j, k in grid(16, 16, 16):
+        with block("out", spatial=(i, j), reduce=(k,)):
+            with init():
+                y[i, j] = 0.0
+            y[i, j] += x[i, k] * w[k, j]
+"""
+
+
+def product_space() -> Space:
+    """Schedules of the product."""
+    kernel = kernel_of(PRODUCT)
+    return Space((sketch("tiled", kernel, trace_of(tiled, kernel)),))
+
+
+SHIFTED: Final = """
+@plica.kernel
+def shifted(x: Buffer[(1024,), f32], y: Buffer[(1024,), f32]):
+    for i in grid(1024):
+        with block("out", spatial=(i,)):
+            y[i] = x[i + {shift}]
+"""
+
+ENDLESS: Final = """
+@plica.kernel
+def endless(x: Buffer[(1024,), f32], y: Buffer[(1024,), f32]):
+    for i, k in grid(1024, 1099511627776):
+        with block("out", spatial=(i,), reduce=(k,)):
+            with init():
+                y[i] = 0.0
+            y[i] = y[i] * x[i]
+"""
+
+
+def kernel_of(text: str) -> Kernel:
+    """The kernel of a script."""
+    (found,) = from_text(HEAD + text).values
+    assert isinstance(found, Kernel)
+    return found
+
+
+def copied() -> Function:
+    """x + 0 over 1024 elements: what the kernels above are said to compute."""
+    x = Var(Name("x"), tensor((1024,), "f32"))
+    body = x + 0.0
+    return Function((), (), (x,), type_of(body), body)
+
+
+def pretended(text: str, trace: Trace | None = None) -> Job:
+    """A job whose kernel does something else than its work."""
+    steps = trace or Trace(())
+    return Job(copied(), (False,), True, kernel_of(text), (), steps, TARGET.describe())

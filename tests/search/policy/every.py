@@ -1,0 +1,33 @@
+"""Every policy, small: what the laws of policies are tested on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plica.search.policy.annealing import Annealing
+from plica.search.policy.breed import Breeding
+from plica.search.policy.descent import Descent
+from plica.search.policy.evolution import Evolution
+from plica.search.policy.fold import Policy
+from plica.search.policy.genetic import Genetic
+from plica.search.policy.grid import Grid
+from plica.search.policy.guided import Guided
+from plica.search.policy.judge import Judge, knobs
+from plica.search.policy.ridge import Ridge
+from plica.search.policy.uniform import Uniform
+
+JUDGE = Judge("ridge", Ridge(), knobs)
+SMALL = Breeding(population=32, generations=2, fresh=8)
+
+# fmt: off
+POLICIES: dict[str, Policy[Any]] = {
+    "random":    Policy(Uniform(batch=5)),
+    "grid":      Policy(Grid(batch=5)),
+    "genetic":   Policy(Genetic(population=6)),
+    "annealing": Policy(Annealing(JUDGE, batch=5, chains=8, steps=12)),
+    "evolution": Policy(Evolution(JUDGE, batch=5, breeding=SMALL)),
+    "descent":   Policy(Descent(batch=5)),
+    "guided":    Policy(Guided(JUDGE, first=6, batch=5, breeding=SMALL)),
+    "analysed":  Policy(Guided(JUDGE, analyst=JUDGE, first=6, batch=5, breeding=SMALL)),
+}
+# fmt: on

@@ -1,0 +1,112 @@
+"""Tuning without measuring: tasks whose costs are functions, and a program that tunes them.
+
+    python -m tests.search.synthetic DATABASE TRIALS SEED PAUSE [policy]
+
+The pause is slept before every trial, so that whoever wants to kill the program has the time.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from attrs import evolve, frozen
+
+from plica.core.name import Name
+from plica.ir.graph import Function, Var
+from plica.ir.type import tensor
+from plica.search.measure import Measured, Work
+from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.fold import index_of
+from plica.search.record.database import Database
+from plica.search.space import Point, Space
+from plica.search.tune_loop import Run, Subject, tuned
+from tests.search.policy.every import POLICIES
+
+_X = Var(Name("x"), tensor((64, 64), "f32"))
+NOTHING = Function((), (), (_X,), None, _X)
+
+
+@frozen(eq=False)
+class Task:
+    """Work that nobody does."""
+
+    name: str
+    weight: int
+    function: Function = NOTHING
+    constant: tuple[bool, ...] = (False,)
+    reassociates: bool = True
+
+    @property
+    def key(self) -> str:
+        return f"synthetic-{self.name}"
+
+
+class Synthetic:
+    """A measurer that reckons; some points are refused, some crash."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.pause = pause
+        self.measured = list[tuple[str, Point]]()
+
+    def measure(
+        self,
+        task: Work,
+        space: Space,
+        points: Sequence[Point],
+        arrived: Callable[[Measured], None] | None = None,
+    ) -> tuple[Measured, ...]:
+        """What comes of points; they arrive in another order than they were asked for."""
+        assert isinstance(task, Task)
+        found = dict[Point, Measured]()
+        for each in reversed(points):
+            time.sleep(self.pause)
+            self.measured.append((task.name, each))
+            found[each] = came_of(task, each)
+            if arrived is not None:
+                arrived(found[each])
+        return tuple([found[each] for each in points])
+
+
+class Judged(Synthetic):
+    """A measurer that can compare, too; there the last one wins."""
+
+    def finals(
+        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+    ) -> tuple[Measured, ...]:
+        """The points with other times than before."""
+        return tuple([Measured(e, "ok", (1.0 / (n + 1),) * 5) for n, e in enumerate(points)])
+
+
+def came_of(task: Task, point: Point) -> Measured:
+    """What comes of a point."""
+    number = index_of(SQUARE, point)
+    stages = {"compile": 0.1, "time": 0.2}
+    if number % 11 == 0:
+        return Measured(point, "refused", message="replay: no")
+    if number % 13 == 0:
+        return Measured(point, "crash", stages=stages, message="run: signal 11")
+    time_ = task.weight * 1e-3 * cost(point)
+    return Measured(point, "ok", (time_, 1.01 * time_), 0.01, stages)
+
+
+SUBJECTS = tuple([Subject(Task(name, weight), SQUARE) for name, weight in (("a", 1), ("b", 4))])
+RUN = Run(POLICIES["guided"], Synthetic(), Database(), "nowhere", versions=(("plica", "0"),))
+
+
+def main(path: str, trials: str, seed: str, pause: str, policy: str = "guided") -> None:
+    """Tune both tasks."""
+    with Database(path) as database:
+        run = evolve(
+            RUN,
+            policy=POLICIES[policy],
+            measurer=Synthetic(float(pause)),
+            database=database,
+            seed=int(seed),
+        )
+        tuned(SUBJECTS, run, int(trials))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,230 @@
+"""The tuning loop: nothing is lost, nothing is measured twice, and going on is beginning again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from plica.search.measure import Measured, Work
+from plica.search.policy.fold import Policy
+from plica.search.policy.grid import Grid
+from plica.search.progress import shown
+from plica.search.record.database import Database
+from plica.search.record.record import Record
+from plica.search.report import page, plot, without_search
+from plica.search.space import Point, Space
+from plica.search.tune_loop import BARREN, FINAL, Course, Run, tuned
+from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
+
+FEW = settings(max_examples=max(3, settings().max_examples // 5))
+
+
+def new(seed: int = 0, database: Database | None = None) -> tuple[Run, Synthetic]:
+    measurer = Synthetic()
+    made = evolve(RUN, measurer=measurer, database=database or Database(), seed=seed)
+    return made, measurer
+
+
+def proposed(courses: Sequence[Course]) -> list[list[Point]]:
+    return [[seen.point for seen in each.observations] for each in courses]
+
+
+def plain(database: Database) -> list[Record]:
+    return sorted(database.all(), key=lambda each: each.identity)
+
+
+def test_every_trial_is_recorded() -> None:
+    run, measurer = new()
+    courses = tuned(SUBJECTS, run, 40)
+    seen = sum(len(each.observations) for each in courses)
+    assert len(run.database) == len(measurer.measured) == seen
+    assert sum(each.trials for each in courses) == 40
+    for each in courses:
+        assert each.best is not None
+        best = run.database.best(each.subject.task.key, "nowhere")
+        assert best is not None
+        assert best.cost == each.best.cost == each.curve[-1]
+        assert set(each.errors) <= {"refused", "crash"}
+
+
+def test_the_same_seed_gives_the_same_records_and_another_seed_others() -> None:
+    found = []
+    for seed in (0, 0, 1):
+        run, _ = new(seed)
+        found.append(proposed(tuned(SUBJECTS, run, 40)))
+    assert found[0] == found[1] != found[2]
+
+
+@FEW
+@given(first=st.integers(1, 39), seed=st.integers(0, 5))
+def test_a_run_that_goes_on_measures_only_what_is_missing(first: int, seed: int) -> None:
+    whole, _ = new(seed)
+    wanted = tuned(SUBJECTS, whole, 40)
+    run, one = new(seed)
+    tuned(SUBJECTS, run, first)
+    run, other = new(seed, run.database)
+    found = tuned(SUBJECTS, run, 40)
+    assert [each.observations for each in found] == [each.observations for each in wanted]
+    assert not set(one.measured) & set(other.measured)
+    assert {each.identity for each in run.database} >= {e.identity for e in whole.database}
+
+
+@FEW
+@given(lost=st.integers(1, 39))
+def test_a_run_whose_measurer_fails_goes_on_from_there(lost: int) -> None:
+    class Fails(Synthetic):
+        def measure(self, *given: object, **named: object) -> tuple[Measured, ...]:
+            raise ConnectionError
+
+    class After(Synthetic):
+        def measure(
+            self,
+            task: Work,
+            space: Space,
+            points: Sequence[Point],
+            arrived: object = None,
+        ) -> tuple[Measured, ...]:
+            assert callable(arrived)
+
+            def counted(of: Measured) -> None:
+                arrived(of)
+                if len(self.measured) == lost:
+                    raise ConnectionError
+
+            return super().measure(task, space, points, counted)
+
+    run, _ = new()
+    with pytest.raises(ConnectionError):
+        tuned(SUBJECTS, evolve(run, measurer=After()), 40)
+    assert len(run.database) == lost
+    tuned(SUBJECTS, run, 40)
+    whole, _ = new()
+    tuned(SUBJECTS, whole, 40)
+    assert plain(run.database) == plain(whole.database)
+    with pytest.raises(ConnectionError):
+        tuned(SUBJECTS, evolve(whole, measurer=Fails()), 41)
+
+
+def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "killed.db"
+    command = [sys.executable, "-m", "tests.search.synthetic", str(path), "60", "7"]
+    with subprocess.Popen([*command, "0.02"], stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and not (path.exists() and _count(path) >= 20):
+            time.sleep(0.01)
+        assert running.poll() is None, "it was over before it could be killed"
+        running.send_signal(signal.SIGKILL)
+    with Database(path) as database:
+        left = plain(database)
+    assert 20 <= len(left) < 60
+    subprocess.run([*command, "0"], check=True, timeout=120)
+    run, _ = new(seed=7)
+    tuned(SUBJECTS, run, 60)
+    with Database(path) as database:
+        assert plain(database) == plain(run.database)
+        assert set(left) <= set(database.all())
+
+
+def _count(path: Path) -> int:
+    with Database(path) as database:
+        return len(database)
+
+
+def test_records_of_other_runs_are_not_taken_for_its_own() -> None:
+    run, _ = new()
+    tuned(SUBJECTS, run, 20)
+    for other in (
+        evolve(run, seed=3),
+        evolve(run, versions=(("plica", "1"),)),
+        evolve(run, target="elsewhere"),
+        evolve(run, policy=Policy(Grid(batch=4))),
+    ):
+        measurer = Synthetic()
+        courses = tuned(SUBJECTS, evolve(other, measurer=measurer), 8)
+        assert len(measurer.measured) == sum(len(each.observations) for each in courses)
+
+
+def test_time_is_a_budget_too() -> None:
+    run, _ = new()
+    ticks = iter(range(1000))
+    courses = tuned(SUBJECTS, run, 10**6, seconds=5, clock=lambda: float(next(ticks)))
+    assert 1 <= sum(len(each.batches) for each in courses) <= 5
+
+
+def test_small_spaces_are_exhausted() -> None:
+    run, measurer = new()
+    courses = tuned(SUBJECTS[:1], run, 10**6)
+    assert len(measurer.measured) == len(set(measurer.measured)) == SUBJECTS[0].space.size
+    assert courses[0].trials < len(courses[0].observations)
+
+
+def test_work_of_which_everything_is_refused_is_given_up() -> None:
+    class Refuses(Synthetic):
+        def measure(
+            self,
+            task: Work,
+            space: Space,
+            points: Sequence[Point],
+            arrived: object = None,
+        ) -> tuple[Measured, ...]:
+            assert callable(arrived)
+            found = tuple([Measured(each, "refused", message="no") for each in points])
+            for each in found:
+                arrived(each)
+            return found
+
+    run, _ = new()
+    courses = tuned(SUBJECTS, evolve(run, measurer=Refuses()), 10)
+    assert all(each.best is None and each.trials == 0 for each in courses)
+    assert all(len(each.observations) <= BARREN + 16 for each in courses)
+    assert "nothing" not in page(courses)
+
+
+def test_the_last_comparison_decides_and_does_not_disturb_the_run() -> None:
+    run, _ = new()
+    run = evolve(run, measurer=Judged())
+    courses = tuned(SUBJECTS, run, 40)
+    assert [each.winner is not None for each in courses] == [True, True]
+    for each in courses:
+        fourth = sorted([seen.cost for seen in each.observations if seen.cost is not None])[3]
+        by_point = {seen.point: seen.cost for seen in each.observations}
+        assert each.best is not None
+        assert by_point[each.best.point] == fourth
+    finals = [each for each in run.database if each.policy.endswith(FINAL)]
+    assert len(finals) == 8
+    assert proposed(tuned(SUBJECTS, run, 40)) == proposed(courses)
+    assert all(each.winner is None for each in tuned(SUBJECTS, run, 40, finals=False))
+
+
+def test_progress_is_shown_or_not() -> None:
+    run, _ = new()
+    text = StringIO()
+    with shown(True, 20, Console(file=text, force_terminal=True, width=120)) as listener:
+        tuned(SUBJECTS, run, 20, listener=listener)
+    assert "20/20" in text.getvalue()
+    assert "(2 of 2)" in text.getvalue()
+    with shown(False, 20) as silent:
+        assert silent is None
+
+
+def test_a_report_shows_what_was_found() -> None:
+    run, _ = new()
+    courses = tuned(SUBJECTS, run, 40)
+    text = page(courses, "Tuning <a & b>", ["two tasks"])
+    assert "<a & b>" not in text
+    assert text.count("<polyline") == 2
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "compile" in text
+    assert "two tasks" in text
+    assert all(without_search(each) for each in courses)
+    assert plot({}) == "" == plot({"none": (None, None)})
