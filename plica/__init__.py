@@ -39,6 +39,7 @@ _FACE: Final[dict[str, str]] = {
     "load": "plica.runtime.load:load",
     "op": "plica.op",
     "script": "plica.script",
+    "tune": "plica.tuning:tune",
 }
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "load",
     "op",
     "script",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from plica.runtime.error import ArtefactError, InputError, PlicaError, UnsupportedError
     from plica.runtime.load import load
     from plica.search.pool.remote import connect
+    from plica.tuning import tune
 else:
 
     def __getattr__(name: str) -> object:

@@ -1,8 +1,8 @@
 """The pipeline: from a module to something one can call.
 
-First the graph is optimised (`plica.rewrite.optimise`), with the rules a user asks for.  `PASSES`
-is data: what is then done to a module before it is sequenced into a program, in order.  Then come
-the memory plan, the fold into LLVM, the toolchain.
+First the graph is optimised, with the rules a user asks for, and its operators are grouped into
+kernels (`plica.codegen.lower.prepare`).  Each kernel takes its schedule from a tuning database or
+from rules of thumb.  Then come the memory plan, the fold into LLVM, the toolchain.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -35,8 +36,7 @@ from plica.codegen.cuda.unit import cubin, unit
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.llvm.unit import fingerprint, units
-from plica.codegen.lower.decompose import decompose
-from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.prepare import grouped, prepared
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
@@ -47,22 +47,16 @@ from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.frontend.specialised import Specialised, at_call
-from plica.ir.dtype import f32
 from plica.ir.graph import Const, Function, attr
-from plica.ir.infer import infer
 from plica.ir.module import Module
-from plica.ir.passes import Pass, Pipeline
 from plica.ir.script import Scripted
 from plica.ir.type import TupleType, Type
-from plica.rewrite.contract import KNOWN, Contract, exact, fused, named, reassociates
+from plica.rewrite.contract import KNOWN, Contract, exact, fused, named, reassociates, signless_zero
 from plica.rewrite.derivation import Derivation
-from plica.rewrite.fuse import fuse
-from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History
-from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
+from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.runtime import archive
 from plica.runtime.artefact import (
     ALIGNMENT,
@@ -76,7 +70,7 @@ from plica.runtime.artefact import (
 )
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.cuda.program import arranged as arranged_on_device
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.host import cores
 from plica.runtime.link import can_link
@@ -86,39 +80,13 @@ from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
 from plica.schedule.default import Machine as ScheduleMachine
 from plica.schedule.default.gpu import Gpu
+from plica.search.choice import Choices, Records, Row, choices, records_of, table
+from plica.search.record import Database
+from plica.search.record import fingerprint as machine_name
+from plica.search.task import tasks_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-PASSES: Final = Pipeline(
-    (
-        Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
-        Pass(
-            "resolve",
-            "Calls, lets and tuples are known before the program runs.",
-            resolve,
-            before=("inferred",),
-            after=("resolved",),
-        ),
-        Pass(
-            "decompose",
-            "Only operators with a tensor definition become kernels.",
-            decompose,
-            requires=("resolve",),
-            before=("resolved",),
-            after=("resolved", "primitive"),
-        ),
-        Pass(
-            "fuse",
-            "What can be computed together costs one kernel and no memory between.",
-            fuse,
-            requires=("decompose",),
-            before=("resolved", "primitive"),
-            after=("primitive", "fused"),
-        ),
-    )
-)
-"""What is done to a module, in order."""
 
 _compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 
@@ -135,17 +103,21 @@ class Lowered:
     """The module that was sequenced."""
     fused: bool = False
     """Whether `a * b + c` may be rounded once."""
+    signless: bool = False
+    """Whether a zero may have another sign."""
     asked: str = ""
     """The contract within which rules were used."""
     packs: tuple[str, ...] = ()
     """The names of the packs that were asked for."""
+    tuning: tuple[Row, ...] = ()
+    """Which kernels have a schedule of a tuning database, and why others have none."""
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
     target: str | Target | GpuTarget = "cpu",
     threads: int | None = None,
-    database: object = None,
+    database: Database | str | PathLike[str] | None = None,
     cache: bool = True,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
@@ -159,8 +131,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
     by name or as they are, rewrite the module first, then Plica's own; only rules within the
     `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
-    are added unless it is `fused` or looser.  A tuning `database` is refused until there is
-    something it would change.
+    are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
+    takes the best schedule that was found for this machine; `exe.tuning` says which and why.
     """
     _check_options(threads, database)
     machine = find_target(target)
@@ -168,31 +140,43 @@ def compile(  # noqa: PLR0917  # the public surface says so
     kept = contract_of(contract)
     chosen = packs_of(wanted, kept)
     later_on = partial(
-        compile, target=machine, threads=threads, cache=cache, packs=packs, contract=contract
+        compile,
+        target=machine,
+        threads=threads,
+        database=database,
+        cache=cache,
+        packs=packs,
+        contract=contract,
     )
     module = at_call(mod, later_on)
     if isinstance(module, Specialised):
         return module
     if isinstance(machine, GpuTarget):
+        if database is not None:
+            message = "Schedules for a GPU are not tuned, so no database changes them."
+            raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
         return on_gpu(lower(module, kept, chosen, machine), machine)
     count = cores() if threads is None else threads
-    key = (module, machine, kept, chosen, count)
+    machine_ = evolve(machine, cores=count)
+    records = None if database is None else read_records(database, machine_)
+    found = "" if records is None else records.digest
+    key = (module, machine, kept, chosen, count, found)
     known = _compiled.get(key) if cache else None
     if known is not None:
         return known
     store = user_store() if cache and can_link() and module.main is not None else None
-    later = lru_cache(maxsize=1)(partial(lower, module, kept, chosen, evolve(machine, cores=count)))
+    later = lru_cache(maxsize=1)(partial(lower, module, kept, chosen, machine_, records))
     # What a user's own rules are made of has no digest.
     named_ = store is not None and all(isinstance(each, str) for each in wanted)
     names = [str(each.name) for each in module.main_function().params] if named_ else []
-    where = f"{names} {wanted} {kept} {count} {machine!r}"
+    where = f"{names} {wanted} {kept} {count} {machine!r} {found}"
     entry = key_of("module", digest(module), where, fingerprint()) if named_ else ""
     stored = store.get(entry) if store is not None and entry else None
     with paused():  # nothing the compiler makes is cyclic
         if stored is not None:
             members = archive.unpack(stored, checked=True)  # the store has compared digests
             artefact = from_members(members, lambda: record(later()), checked=True)
-            made = executable(artefact, texts=_texts(later, machine))
+            made = executable(artefact, texts=_texts(later, machine, tuned=records is not None))
         else:
             made = build(later(), machine, count, store)
             if store is not None and entry:
@@ -236,46 +220,54 @@ def lower(
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
     target: Target | GpuTarget | None = None,
+    records: Records | None = None,
 ) -> Lowered:
-    """The program of a module and its memory plan; with a target, scheduled for it."""
-    history = optimise(infer(module), contract, packs)
-    if isinstance(target, Target):
-        history = faster(history, machine_of(target), contract)
+    """The program of a module and its memory plan; with a target, scheduled for it.
+
+    Where there are records of tuning, they come before rules of thumb.
+    """
+    machine = machine_of(target) if isinstance(target, Target) else None
+    history = grouped(prepared(module, contract, packs, machine))
     return evolve(
-        sequenced(history, target, contract),
+        arranged(history, target, contract, records),
         fused=contract >= fused,
+        signless=contract >= signless_zero,
         asked=str(contract),
         packs=tuple([each.name for each in packs]),
     )
-
-
-def faster(history: History, machine: ScheduleMachine, contract: Contract) -> History:
-    """The history after rules that pay on a machine; what they made of constants is computed."""
-    costs = Costs(machine.lanes(f32), machine.cache(2))
-    after = history.under(winograd_for(costs), contract)
-    return history if after is history else after.through(find_pass("fold-constants"))
 
 
 def sequenced(
     history: History, target: Target | GpuTarget | None = None, contract: Contract = exact
 ) -> Lowered:
     """The program of an inferred module, as it is, and its memory plan."""
-    for each in PASSES:
-        history = history.through(each)
-    return arranged(history, target, contract)
+    return arranged(grouped(history), target, contract)
 
 
 def arranged(
-    history: History, target: Target | GpuTarget | None, contract: Contract
+    history: History,
+    target: Target | GpuTarget | None,
+    contract: Contract,
+    records: Records | None = None,
 ) -> Lowered:
     """The program of a module that went through all passes, and its memory plan."""
     machine: ScheduleMachine | Gpu | None = None
     if target is not None:
         machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
-    program = sequence(history.module, machine, reassociates=contract >= reassociates)
+    found = Choices({}, ())
+    if records is not None and isinstance(machine, ScheduleMachine):
+        found = choices(tasks_of(history.module, machine, contract), records, machine)
+    program = sequence(
+        history.module,
+        machine,
+        reassociates=contract >= reassociates,
+        approximates=contract > reassociates,
+        chosen=found.chosen,
+    )
     source = history.derivation.source
     assert isinstance(source, Module)
-    return Lowered(source, history.derivation, program, place(program), history.module)
+    whole = Lowered(source, history.derivation, program, place(program), history.module)
+    return evolve(whole, tuning=found.rows)
 
 
 def build(
@@ -283,11 +275,11 @@ def build(
 ) -> Executable:
     """Native code for a lowered module, loaded into this process."""
     program, plan = lowered.program, lowered.plan
-    texts = _texts(lambda: lowered, target)
+    texts = _texts(lambda: lowered, target, tuned=bool(lowered.tuning))
     toolchain.check_host(target)
     if can_link():
         return executable(assemble(lowered, target, threads, store), texts=texts)
-    native = toolchain.build(fold(program, plan, target, lowered.fused), target)
+    native = toolchain.build(fold(program, plan, target, lowered.fused, lowered.signless), target)
     return Executable(
         native.address,
         interface(lowered.module.main_function(), program),
@@ -309,7 +301,7 @@ def assemble(
         interface(lowered.module.main_function(), program),
         Machine(target.triple, target.cpu, target.features),
         threads,
-        units(program, plan, target, lowered.fused, store).objects,
+        units(program, plan, target, lowered.fused, store, lowered.signless).objects,
         tuple([_bytes(each) for each in program.constants]),
         plan.size,
         tuple([launch.source for launch in launches(program)]),
@@ -334,18 +326,23 @@ def assemble(
     )
 
 
-def _texts(lowered: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:
+def _texts(
+    lowered: Callable[[], Lowered], target: Target, *, tuned: bool = False
+) -> dict[str, Callable[[], str]]:
     """The code at each stage, made when somebody asks for it."""
 
     def llvm() -> str:
         of = lowered()
-        return fold(of.program, of.plan, target, of.fused)
+        return fold(of.program, of.plan, target, of.fused, of.signless)
 
-    return {
+    found = {
         "kernel": lambda: kernels(lowered().program),
         "llvm": llvm,
         "asm": lambda: toolchain.assembly(llvm(), target),
     }
+    if tuned:
+        found["tuning"] = lambda: table(lowered().tuning)
+    return found
 
 
 def record(lowered: Lowered) -> Record:
@@ -424,14 +421,26 @@ def _bytes(of: Const) -> Array:
     return copy
 
 
+def read_records(database: Database | str | PathLike[str], target: Target) -> Records:
+    """What a tuning database knows of a machine."""
+    name = machine_name(target)
+    if isinstance(database, Database):
+        return records_of(database, name)
+    with Database(database) as found:
+        return records_of(found, name)
+
+
 def _check_options(threads: int | None, database: object) -> None:
     wrong = []
     if threads is not None and (type(threads) is not int or threads < 1):
         message = "The number of threads must be at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
-    if database is not None:
-        message = "compile() cannot use the option 'database' yet."
-        hint = "Leave it out: the code is the same without it."
-        wrong.append(Diagnostic("unsupported", message, None, "None", repr(database), hint))
+    if isinstance(database, str | PathLike) and not Path(database).is_file():
+        message = "There is no tuning database at this path."
+        hint = "plica.tune makes one."
+        wrong.append(Diagnostic("no-source", message, Place(file=str(database)), None, None, hint))
+    elif not isinstance(database, Database | str | PathLike | None):
+        message, expected = "This is no tuning database.", "a path, or a Database"
+        wrong.append(Diagnostic("unsupported", message, None, expected, repr(database)))
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])

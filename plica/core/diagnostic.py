@@ -97,6 +97,7 @@ CODES: Final[dict[str, str]] = {
     # tuning
     "bad-record": "A tuning record is damaged, or says what no trial can.",
     "bad-database": "A file of tuning records is damaged, or is something else.",
+    "unknown-policy": "No search policy has this name.",
     "insecure-pool": "A device pool would be reached over a network without encryption.",
     "pool-failed": "A device pool cannot be reached, has no such device, or lost the work.",
     # placing
@@ -109,6 +110,9 @@ CODES: Final[dict[str, str]] = {
     "device-memory": "A GPU has not enough memory.",
     "device-fault": "A kernel failed on a GPU, which ends all work on it in this process.",
     "device-error": "The driver of a GPU refused a request.",
+    "bad-accelerator": "The declaration of an accelerator contradicts itself.",
+    "bad-instruction": "An instruction of an accelerator has a bit, a field or a word it cannot.",
+    "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
     "unknown-pass": "No pass or normal form has this name.",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from plica.core.binding import substitute
@@ -95,6 +96,11 @@ def normal_dim(value: Term) -> Scalar:
 
 def polynomial(value: Term) -> Polynomial:
     """An index term as a sum of products; what is no sum or product is an atom."""
+    return dict(_polynomial(value))
+
+
+@lru_cache(maxsize=8192)
+def _polynomial(value: Term) -> Polynomial:
     memo: dict[Term, Polynomial] = {}
     for node in post_order(value):
         match node:

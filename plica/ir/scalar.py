@@ -26,6 +26,7 @@ True
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import frozen
@@ -416,7 +417,15 @@ def lit(value: Number, dtype: DType) -> Scalar:
 
 def index(value: Like) -> Scalar:
     """An index or a dim: integers become i64 literals."""
+    if value.__class__ is int:
+        return _whole(value)  # type: ignore[arg-type]  # an int: its class says so
     return value if isinstance(value, Scalar) else Lit(value, i64)
+
+
+@lru_cache(maxsize=4096)
+def _whole(number: int) -> Scalar:
+    """The literal of a number, of which indices have few."""
+    return Lit(number, i64)
 
 
 def like(value: Like, other: Scalar) -> Scalar:

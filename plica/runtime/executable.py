@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,15 @@ _WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
+_START: Final = (ctypes.c_char * 0).from_buffer
+_SHARED: Final = frozenset("?bBhHiIlLqQefd")
+"""The dtypes whose memory numpy shares with others, by its letters for them."""
+
+# Note [Words of an interface]
+# Numpy makes the words of an array's interface anew each time, and Python keeps all such words in
+# one table while they live.  Were they not kept here, every call would enter and remove some, and
+# every thread that then happens to rebuild the table would keep a megabyte of its own for it.
+_WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typestr", "version")))
 
 
 class Executable:
@@ -105,6 +115,11 @@ class Executable:
                 )
             )
         return self._texts[kind]()
+
+    @property
+    def tuning(self) -> str:
+        """Which kernels have a tuned schedule and which the default, and why; a table."""
+        return self.source("tuning")
 
     def trace(self, kernel: str) -> Traced:
         """How a kernel was scheduled, by its name as a profile shows it; it prints as Python."""
@@ -185,7 +200,7 @@ class Executable:
         """Run the model; inputs by position or by name."""
         arrays = self._arrays(args, named)
         outputs = [port.empty() for port in self._interface.outputs]
-        addresses = [each.__array_interface__["data"][0] for each in (*arrays, *outputs)]
+        addresses = [_address(each) for each in (*arrays, *outputs)]
         workspace = self._borrow()
         table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
@@ -299,5 +314,8 @@ class Executable:
 
 
 def _address(array: Array) -> int:
+    """Where the elements of a contiguous array begin."""
+    if array.dtype.char in _SHARED and array.flags.writeable:
+        return ctypes.addressof(_START(array))  # several times as fast as what follows
     address: int = array.__array_interface__["data"][0]
     return address

@@ -69,6 +69,8 @@ def _row(of: Course) -> str:
 
 def without_search(of: Course) -> float | None:
     """The cost of the point that needs no search, where it was tried."""
+    if not of.subject.space.sketches:
+        return None
     default = of.subject.space.default
     return next((each.cost for each in of.observations if each.point == default), None)
 

@@ -5,8 +5,8 @@ most seconds for the whole model:
 
     gain = weight * (a * backward + (1 - a) * forward)
     backward   what the last few batches gained, per batch
-    forward    the lesser of two hopes: that the best falls by its share of one batch, and that the
-               work becomes as fast as work of its kind is known to be, and no faster than twice that
+    forward    the lesser of two hopes: that the best falls by its share of one batch, and that
+               the work becomes twice as fast as the fastest work of its kind
 
 Every piece has its first batch before any has a second.  All of it is a function of what is known:
 a search that is killed chooses the same again.

@@ -22,7 +22,7 @@ from attrs import evolve, field, frozen
 
 from plica.search.measure import Measured, Measurer, Work, ranked
 from plica.search.observation import Observation
-from plica.search.policy.fold import Policy, State
+from plica.search.policy.fold import Known, Policy, State
 from plica.search.record.database import Database
 from plica.search.record.record import Record, record
 from plica.search.schedule_tasks import Standing, next_task
@@ -160,6 +160,10 @@ class Run:
 
     def begun(self, subject: Subject) -> _Search:
         """The search for one piece of work before anything is observed."""
+        if not subject.space.sketches:
+            # Nothing about this work can be decided.
+            over = State(Known(subject.space), self.seed, None, finished=True)
+            return _Search(Course(subject), over, (), {})
         state, points = self.policy.step(self.policy.begin(subject.space, self.seed))
         return _Search(Course(subject), state, points, self.known(subject))
 

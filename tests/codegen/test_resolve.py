@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plica.codegen.lower.resolve
+from plica.codegen.lower.prepare import PASSES
 from plica.codegen.lower.resolve import is_resolved, resolve
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -20,7 +21,6 @@ from plica.ir.module import Module, module
 from plica.ir.passes import run
 from plica.ir.script import from_text
 from plica.ir.type import tensor
-from plica.pipeline import PASSES
 from plica.runtime.error import UnsupportedError
 from tests.codegen.native import assert_close
 from tests.conftest import Golden

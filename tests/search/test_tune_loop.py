@@ -24,7 +24,7 @@ from plica.search.record.database import Database
 from plica.search.record.record import Record
 from plica.search.report import page, plot, without_search
 from plica.search.space import Point, Space
-from plica.search.tune_loop import BARREN, FINAL, Course, Run, tuned
+from plica.search.tune_loop import BARREN, FINAL, Course, Run, Subject, tuned
 from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
 
 FEW = settings(max_examples=max(3, settings().max_examples // 5))
@@ -188,6 +188,15 @@ def test_work_of_which_everything_is_refused_is_given_up() -> None:
     assert all(each.best is None and each.trials == 0 for each in courses)
     assert all(len(each.observations) <= BARREN + 16 for each in courses)
     assert "nothing" not in page(courses)
+
+
+def test_work_about_which_nothing_can_be_decided_is_passed_over() -> None:
+    run, measurer = new()
+    fixed = Subject(SUBJECTS[1].task, Space(()))
+    courses = tuned((fixed, SUBJECTS[0]), run, 12)
+    assert [each.trials for each in courses] == [0, 12]
+    assert {name for name, _ in measurer.measured} == {"a"}
+    assert page(courses).count("<polyline") == 1
 
 
 def test_the_last_comparison_decides_and_does_not_disturb_the_run() -> None:

@@ -12,13 +12,15 @@ from attrs import frozen
 
 from plica.codegen.lower.fused import fused
 from plica.codegen.lower.passes import lower
+from plica.codegen.lower.scheduled import work_of
 from plica.codegen.program import Origin
 from plica.core.digest import digest
 from plica.ir.graph import Function
 from plica.ir.loop import Kernel
 from plica.ir.staged import kernel_of
 from plica.runtime.error import UnsupportedError
-from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default import Packing
+from plica.schedule.default.gpu import Gpu, contracted, gpu_schedule
 
 
 @frozen(eq=False)
@@ -29,18 +31,26 @@ class ForThreads:
     digest: str
     reads: tuple[int, ...]
     origin: Origin | None
+    packings: tuple[Packing, ...] = ()
 
 
 @lru_cache(maxsize=1024)
-def for_threads(function: Function, gpu: Gpu) -> ForThreads:
-    """The kernel of a primitive function."""
+def for_threads(function: Function, constant: tuple[bool, ...], gpu: Gpu) -> ForThreads:
+    """The kernel of a primitive function; `constant` says which of its parameters are known."""
+    plain = fused(function)
+    if not plain.stages:
+        told = tuple([constant[each] for each in plain.reads])
+        tiled = contracted(work_of(plain), told, gpu)
+        if tiled is not None:
+            kernel = lower(tiled.kernel, "gpu")
+            origin = Origin(tiled.form.kernel, tiled.trace)
+            return ForThreads(kernel, digest(kernel), plain.reads, origin, tiled.form.packings)
     try:
         whole = kernel_of(function)
     except UnsupportedError:
         whole = None
     made = None if whole is None else gpu_schedule(whole, gpu)
     if whole is None or made is None:
-        plain = fused(function)
         return ForThreads(plain.kernel, plain.digest, plain.reads, None)
     kernel = lower(made[1], "gpu")
     reads = tuple(range(len(function.params)))

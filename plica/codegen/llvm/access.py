@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
+from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, wrapped
 from plica.codegen.llvm.scalar import pack, unpack
 from plica.codegen.llvm.turn import Turner
 from plica.codegen.llvm.word import literal, memory
@@ -79,10 +79,17 @@ class Access:
 
     def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
         """How many elements a place is from the first."""
-        found = constant(0)
+        lanes, found = self.lanes, _FIRST
+        step = plus = 0  # of what is known now: no instruction
         for index, stride in zip(indices, self.places[buffer].strides, strict=True):
-            found = self.lanes.add(found, self.lanes.mul(index, constant(stride), "nsw "), "nsw ")
-        return found
+            if index.step is None or index.text:
+                found = lanes.add(found, lanes.mul(index, constant(stride), "nsw "), "nsw ")
+            else:
+                step += index.step * stride
+                plus += index.plus * stride
+        if found.step is None:
+            return lanes.add(found, Value("", step, wrapped(plus))) if step or plus else found
+        return Value(found.text, found.step + step, wrapped(found.plus + plus))
 
     def address(self, buffer: Buffer, at: Value, sound: bool) -> str:
         """The address of the first lane; `sound` says that without `plus` it is inside as well."""
@@ -203,7 +210,7 @@ class Access:
             return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
 
         pointer, key = self.places[buffer].pointer, f"{first} {step} {n}"
-        return self.turner.column(pointer, key, number, (kind, width), row)
+        return self.turner.column(pointer, key, number, (kind, size, width), row)
 
     def _gathered(self, buffer: Buffer, at: Value) -> str:
         w, n = self.lanes.w, self.lanes.count
@@ -303,6 +310,8 @@ class Access:
             name = f"@llvm.masked.scatter.v{n}{short}.v{n}p0"
         w.do(f"call void {name}({kind} {stored}, {place}, <{n} x i1> {mask})")
 
+
+_FIRST: Final = constant(0)
 
 _SHORT: Final = {"float": "f32", "double": "f64"}
 """How the types that have another name are called in the names of LLVM's functions."""

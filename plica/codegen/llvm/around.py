@@ -24,7 +24,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
 from plica.codegen.llvm.writer import Writer
-from plica.codegen.lower.bound import Interval, interval
+from plica.codegen.lower.bound import Bounds, Interval, fill, interval
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.dim import Polynomial, polynomial
@@ -127,7 +127,12 @@ class Around:
 
     def interval(self, term: Scalar) -> Interval:
         """The least and greatest value an integer may have here."""
-        return interval(term, self._ranges, self._intervals)
+        found = self._intervals.get(term)
+        return interval(term, self._ranges, self._intervals) if found is None else found
+
+    def prepare(self, of: Bounds) -> None:
+        """Find the intervals of terms that will be asked for."""
+        fill(of, self._ranges, self._intervals)
 
     def is_near(self, term: Scalar, found: Sequence[Value]) -> bool:
         """Whether the parts of an index are so small that no sum of them overflows."""
@@ -140,6 +145,8 @@ class Around:
         An index whose interval is inside needs no condition.
         """
         low, high = self.interval(term)
+        if low >= 0 and high < count:
+            return True
         facts = [*self.facts, *more]
         if not facts and (low < 0 or high >= count):
             return False

@@ -45,11 +45,18 @@ class Callee:
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
-def fold(program: Program, plan: Plan, target: Target, contract: bool = False) -> str:
-    """The LLVM text of a program; `contract` allows `a * b + c` to be rounded once."""
+def fold(
+    program: Program, plan: Plan, target: Target, contract: bool = False, signless: bool = False
+) -> str:
+    """The LLVM text of a program.
+
+    `contract` allows `a * b + c` to be rounded once, `signless` a zero to have another sign.
+    """
     used = variants(program, plan)
     names = {each: _variant(*each, program) for each in used}
-    texts = {each: kernel_text(program, each, names[each], target, contract) for each in used}
+    texts = {
+        each: kernel_text(program, each, names[each], target, contract, signless) for each in used
+    }
     functions = {name: signature for each in texts.values() for name, signature in each.functions}
     helpers = {each for text in texts.values() for each in text.helpers}
     callees = {each: Callee(names[each], texts[each].can_fail) for each in used}
@@ -73,14 +80,20 @@ def variants(program: Program, plan: Plan) -> list[Variant]:
     )
 
 
-def kernel_text(
-    program: Program, variant: Variant, name: str, target: Target, contract: bool = False
+def kernel_text(  # noqa: PLR0917  # as `emit`
+    program: Program,
+    variant: Variant,
+    name: str,
+    target: Target,
+    contract: bool = False,
+    signless: bool = False,
 ) -> Text:
     """The function of a kernel."""
     number, over = variant
     fused = contract and target.has_fma
     shared = pool.has_pool(target.triple)
-    return emit(program.kernels[number], name, over, fused, target.vector_bits, shared)
+    width = target.vector_bits
+    return emit(program.kernels[number], name, over, fused, width, shared, signless)
 
 
 def alone(text: Text, name: str, target: Target) -> str:

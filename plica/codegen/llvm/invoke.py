@@ -34,8 +34,10 @@ def invoke(call: Invoke, values: Values) -> None:
         left = w.let(f"bitcast {total} {left} to {kind}")
     right = w.let(f"load {kind}, ptr {own}, align 1")
     before = w.let(f"load {total}, ptr {result}, align 4")
-    args = [(total, before), (kind, left), (kind, right)]
-    after = w.call(str(hints["llvm"]), total, args)
+    name, args = str(hints["llvm"]), [(total, before), (kind, left), (kind, right)]
+    # Declared, LLVM takes operands of 32 bits for those of 8 that later versions of it ask for.
+    w.functions[name] = (total, (total, kind, kind))
+    after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
 
 

@@ -22,6 +22,7 @@ from attrs import frozen
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.around import within
 from plica.codegen.llvm.fetch import fetch, fetch_next
+from plica.codegen.llvm.invoke import invoke
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
 from plica.codegen.llvm.parallel import can_share, share
 from plica.codegen.llvm.scope import negated
@@ -54,6 +55,9 @@ from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
 
+FENCED: Final = 256
+"""From so many bits on turning a tile takes more than two rounds (`plica.codegen.llvm.turn`)."""
+
 STRAIGHT: Final = 64
 """As many lanes are written out, though no register holds so many."""
 
@@ -81,17 +85,19 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     fused: bool = False,
     width: int = 0,
     shared: bool = False,
+    signless: bool = False,
 ) -> Text:
     """The function of a kernel without symbolic dims.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
     is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
     `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
-    `shared` gives the iterations of parallel loops to the pool.
+    `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
+    zero to be another.
     """
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
-    w = Writer()
+    w = Writer(signless=signless)
     values = Values(w, fused)
     places = values.access.places
     params = []
@@ -103,6 +109,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
+    values.access.turner.fenced = width >= FENCED
     statements_ = _Statements(values, width or WIDTH, name if shared else None)
     statements_.write(kernel.body)
     if values.fails is not None:
@@ -153,6 +160,7 @@ class _Statements:
         self.around = values.around
         self.width = values.access.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
+        self.asked: dict[Store, bool] = {}
         self.stack: list[Step] = []
         self.own: dict[Buffer, str] = {}
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
@@ -166,7 +174,7 @@ class _Statements:
                 case For():
                     self._loop(item)
                 case Store(buffer, indices, value):
-                    self.plain = self.plain or _accumulates(item)
+                    self.plain = self.plain or self._accumulates(item)
                     values.store(buffer, indices, value)
                 case Seq(stmts):
                     stack.extend(reversed(stmts))
@@ -182,7 +190,9 @@ class _Statements:
                     stack += [partial(around.unbind, var), inside]
                 case Branch():
                     self._branch(item)
-                case Block() | While() | Invoke() | Barrier():
+                case Invoke():
+                    invoke(item, values)
+                case Block() | While() | Barrier():
                     raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
                 case _:
                     item()
@@ -215,8 +225,15 @@ class _Statements:
                 var = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
 
+    def _accumulates(self, store: Store) -> bool:
+        """The answer of `_accumulates`, which copies of an unrolled loop ask for again."""
+        if store not in self.asked:
+            self.asked[store] = _accumulates(store)
+        return self.asked[store]
+
     def _fill(self, loop: For, inner: Values) -> str:
         """Write the body of a parallel loop into a function of its own."""
+        inner.access.turner.fenced = self.values.access.turner.fenced
         inside = _Statements(inner, self.width)
         inside.plain = not _has_loops(loop.body)
         inside._known(loop.body, within(loop.var, loop.extent))

@@ -46,7 +46,7 @@ FALSE: Final = Value("false")
 
 def constant(number: int) -> Value:
     """An i64, modulo 2^64."""
-    return Value("", 0, _wrapped(number))
+    return Value("", 0, wrapped(number))
 
 
 class Lanes:
@@ -136,7 +136,7 @@ class Lanes:
         text = a.text or b.text
         if a.text and b.text:
             text = self.pure(f"add {facts}i64 {a.text}, {b.text}")
-        return Value(text, a.step + b.step, _wrapped(a.plus + b.plus))
+        return Value(text, a.step + b.step, wrapped(a.plus + b.plus))
 
     def sub(self, a: Value, b: Value, facts: str = "") -> Value:
         """`a - b`."""
@@ -145,7 +145,7 @@ class Lanes:
         text = a.text
         if b.text:
             text = self.pure(f"sub {facts}i64 {a.text or 0}, {b.text}") if a.text != b.text else ""
-        return Value(text, a.step - b.step, _wrapped(a.plus - b.plus))
+        return Value(text, a.step - b.step, wrapped(a.plus - b.plus))
 
     def mul(self, a: Value, b: Value, facts: str = "") -> Value:
         """`a * b`."""
@@ -158,7 +158,7 @@ class Lanes:
             text = a.text
             if text and times != 1:
                 text = self.pure(f"mul {facts}i64 {text}, {times}")
-            return Value(text, a.step * times, _wrapped(a.plus * times))
+            return Value(text, a.step * times, wrapped(a.plus * times))
         if a.is_uniform and b.is_uniform:
             return Value(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
         return self._wide("mul", a, b)
@@ -202,5 +202,9 @@ class Lanes:
         return Value(self.w.let(f"{word} {flag(self.count)} {left}, {right}"), None)
 
 
-def _wrapped(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
+def wrapped(number: int) -> int:
+    """A number modulo 2^64, as an i64."""
+    return number if -_HALF <= number < _HALF else (number + _HALF) % (2 * _HALF) - _HALF
+
+
+_HALF: Final = 2**63

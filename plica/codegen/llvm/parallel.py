@@ -43,7 +43,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
     LLVM is to be told of that function.
     """
     pointers, scalars = _captured(loop, outer)
-    inner = Values(Writer(), outer.fused)
+    inner = Values(Writer(signless=outer.w.signless), outer.fused)
     w = inner.w
     params: list[tuple[str, str, str]] = []  # type in the environment, with facts, text outside
     for number, (pointer, buffers) in enumerate(pointers.items()):

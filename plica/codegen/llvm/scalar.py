@@ -192,7 +192,8 @@ def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int =
     kind = register(of, n)
     if of.is_float:
         name = f"llvm.{'maximum' if greatest else 'minimum'}.{suffix(of, n)}"
-        return w.call(name, kind, [(kind, a), (kind, b)])
+        # A machine's own instruction seldom tells 0 from -0.
+        return w.call(name, f"nsz {kind}" if w.signless else kind, [(kind, a), (kind, b)])
     if of is bool_:
         return w.let(f"{'or' if greatest else 'and'} {flag(n)} {a}, {b}")
     sign = "s" if of.kind == "int" else "u"

@@ -34,15 +34,20 @@ class Units:
     compiled: tuple[str, ...]
 
 
-def units(
-    program: Program, plan: Plan, target: Target, contract: bool = False, store: Store | None = None
+def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
+    program: Program,
+    plan: Plan,
+    target: Target,
+    contract: bool = False,
+    store: Store | None = None,
+    signless: bool = False,
 ) -> Units:
     """The objects of a program, from the store where it has them.
 
     For another machine all is one object: each is made in a process of its own.
     """
     if target.triple != toolchain.host().triple:
-        whole = fold(program, plan, target, contract)
+        whole = fold(program, plan, target, contract, signless)
         return Units((_made(whole, target, store),), program.names)
     callees: dict[tuple[int, int | None], Callee] = {}
     objects: dict[str, bytes] = {}
@@ -50,13 +55,13 @@ def units(
     shares = False
     for variant in variants(program, plan):
         number, over = variant
-        options = f"{over} {contract and target.has_fma}"
+        options = f"{over} {contract and target.has_fma} {signless}"
         key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
         name = f"k.{key[:24]}"
         entry = store.get(key) if store is not None else None
         if entry is None:
             compiled.append(program.names[number])
-            text = kernel_text(program, variant, name, target, contract)
+            text = kernel_text(program, variant, name, target, contract, signless)
             flags = _FAILS * text.can_fail | _SHARES * text.shares
             entry = bytes([flags]) + toolchain.emit(alone(text, name, target), target)
             if store is not None:

@@ -11,13 +11,15 @@ In a vectorized loop a term that depends on its variable becomes a vector of all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plica.codegen.llvm.access import Access, nothing
 from plica.codegen.llvm.around import Around, Loop
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant
+from plica.codegen.llvm.easy import easy, is_natural, summed
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, wrapped
+from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
-from plica.codegen.llvm.scope import Scope, find, more_than_inside, operands, outside, value_of
+from plica.codegen.llvm.scope import Scope, find, outside, value_of
 from plica.codegen.llvm.word import flag as flag_of
 from plica.codegen.llvm.word import literal, register
 from plica.codegen.llvm.writer import Writer
@@ -25,33 +27,24 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known
-from plica.ir.dtype import bool_, f32, f64, i64
+from plica.ir.dtype import DType, bool_, f32, f64, i64
 from plica.ir.scalar import (
-    Add,
-    And,
     Buffer,
-    Eq,
     FloorDiv,
     FloorMod,
-    Le,
     Lit,
     Load,
-    Lt,
-    Max,
-    Min,
     Mul,
-    Ne,
-    Not,
-    Or,
     Reduce,
     Scalar,
     ScalarVar,
-    Select,
     Sub,
     dtype_of,
 )
 
 Action: TypeAlias = tuple[str, Scalar]
+
+_UNKNOWN: Final = ""
 
 
 class Values:
@@ -69,6 +62,7 @@ class Values:
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
+        self._recipes: dict[tuple[Scalar, ...], Recipe | None] = {}
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -82,16 +76,19 @@ class Values:
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
         lanes, around = self.lanes, self.around
+        found = self.evaluate((value, *indices))
         sizes = [max(1, size) for size in self.access.places[buffer].shape]
         pairs = list(zip(indices, sizes, strict=True))
         unsure = [pair for pair in pairs if not around.is_inside(*pair)]
         if unsure and not around.facts:
             raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
-        found = self.evaluate([value, *indices])
+        sound = self._sound(indices, found[1:])
+        if not unsure:
+            self.access.store(buffer, found[1:], found[0], around.mask, sound)
+            return
         where = dict(zip(indices, found[1:], strict=True))
         fits = self._fit([(where[index], size) for index, size in unsure])
         self._note(lanes.negated(fits))
-        sound = self._sound(indices, found[1:])
         if not fits.is_uniform:
             self.access.store(buffer, found[1:], found[0], lanes.both(around.mask, fits), sound)
             return
@@ -119,6 +116,67 @@ class Values:
 
     def evaluate(self, roots: Sequence[Scalar]) -> list[Value]:
         """The values of terms here and now; loads are made again each time."""
+        key = tuple(roots)
+        known_ = self._recipes.get(key, _UNKNOWN)
+        if isinstance(known_, str):
+            known_ = self._recipes[key] = recipe(key, self.fused)
+        return self._walk(roots) if known_ is None else self._follow(known_)
+
+    def _follow(self, of: Recipe) -> list[Value]:
+        """The values of terms by their recipe."""
+        around, lanes = self.around, self.lanes
+        around.prepare(of.bounds)
+        found = list(of.start)
+        checked: dict[Scalar, Value] = {}
+        for word, number, node, kids, dtypes in of.steps:
+            if word == "var":
+                if node not in around.vars:
+                    raise CompilerBug(f"{node!r} is not bound.")
+                found[number] = around.vars[node]
+            elif word == "add":
+                a, b = found[kids[0]], found[kids[1]]
+                if a.step is None or b.step is None or (a.text and b.text):
+                    found[number] = summed(node, a, b, around)
+                else:
+                    found[number] = Value(a.text or b.text, a.step + b.step, wrapped(a.plus + b.plus))
+            elif word == "mul":
+                a, b = found[kids[0]], found[kids[1]]
+                if a.text or b.text or a.step != 0 or b.step != 0:
+                    found[number] = summed(node, a, b, around)
+                else:
+                    found[number] = Value("", 0, wrapped(a.plus * b.plus))
+            elif word == "sub":
+                found[number] = summed(node, found[kids[0]], found[kids[1]], around)
+            elif word == "load":
+                assert isinstance(node, Load)
+                places = [found[kid] for kid in kids]
+                found[number], failed = self._load(node.buffer, node.indices, places)
+                if failed is not None:
+                    checked[node] = failed
+            else:
+                values = [found[kid] for kid in kids]
+                value = easy(node, values, around) if word == "easy" else None
+                found[number] = self._instruction(node, dtypes, values) if value is None else value
+        if checked:
+            scope = self._scope(of, found, checked)
+            for root in of.roots:
+                self._note(outside(scope, of.nodes[root], around, self._operands))
+        return [found[root] for root in of.roots]
+
+    def _scope(self, of: Recipe, found: Sequence[Value], checked: dict[Scalar, Value]) -> Scope:
+        """What was written by a recipe, as if walked through."""
+        scope = Scope()
+        scope.values = dict(zip(of.nodes, found, strict=True))
+        scope.outside = checked
+        for _, _, node, kids, _ in of.steps:
+            if node in checked or not scope.unsafe.isdisjoint([of.nodes[kid] for kid in kids]):
+                scope.unsafe.add(node)
+            if not isinstance(node, ScalarVar):
+                scope.order.append(node)
+        return scope
+
+    def _walk(self, roots: Sequence[Scalar]) -> list[Value]:
+        """The values of terms in which there are loops."""
         scopes = [Scope()]
         opened: list[tuple[list[Loop], str, str]] = []
         stack: list[Action] = [("visit", root) for root in reversed(roots)]
@@ -157,10 +215,8 @@ class Values:
         kids = self._operands(node)
         value: Value
         match node:
-            case Lit(number, of):
-                scope.values[node] = (
-                    constant(int(number)) if of is i64 else Value(literal(number, of))
-                )
+            case Lit():
+                scope.values[node] = of_literal(node)
                 return
             case ScalarVar():
                 if node not in self.around.vars:
@@ -180,19 +236,7 @@ class Values:
         scope.order.append(node)
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
-        """The terms whose values an operation takes; three where it multiplies and adds at once."""
-        product = self._product(node)
-        return operands(node) if product is None else product
-
-    def _product(self, node: Scalar) -> tuple[Scalar, Scalar, Scalar] | None:
-        """The factors and the other side of a sum or difference that may be rounded once."""
-        if not self.fused or not isinstance(node, Add | Sub) or dtype_of(node) not in (f32, f64):
-            return None
-        if isinstance(node.right, Mul):
-            return node.right.left, node.right.right, node.left
-        if isinstance(node.left, Mul):
-            return node.left.left, node.left.right, node.right
-        return None
+        return parts(node, self.fused)
 
     def _added(self, node: Reduce) -> tuple[Scalar, ...]:
         """What is evaluated in each step of a reduction: the body, or the factors of it."""
@@ -202,19 +246,28 @@ class Values:
         return (body,)
 
     def _operation(self, node: Scalar, kids: Sequence[Scalar], found: Sequence[Value]) -> Value:
-        easy = self._easy(node, found)
-        if easy is not None:
-            return easy
+        value = easy(node, found, self.around)
+        if value is not None:
+            return value
+        return self._instruction(node, [dtype_of(kid) for kid in kids], found)
+
+    def _instruction(
+        self, node: Scalar, dtypes: Sequence[DType], found: Sequence[Value]
+    ) -> Value:
+        """The value of a node that takes an instruction."""
         lanes = self.lanes
-        n = 0 if all(each.is_uniform for each in found) else lanes.count
+        n = 0
+        for each in found:
+            if each.step != 0:
+                n = lanes.count
         texts = [
-            lanes.vector(value, dtype_of(kid)) if n else lanes.scalar(value)
-            for kid, value in zip(kids, found, strict=True)
+            lanes.vector(value, of) if n else lanes.scalar(value)
+            for of, value in zip(dtypes, found, strict=True)
         ]
-        if self._product(node) is not None:
+        if factors(node, self.fused) is not None:
             text = self._multiplied(node, texts, n)
         else:
-            natural = isinstance(node, FloorDiv | FloorMod) and self._natural(node)
+            natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
             text = operate(self.w, node, texts, natural, n)
         return Value(text, None if n else 0)
 
@@ -229,73 +282,18 @@ class Values:
                 c = self.w.let(f"fneg {kind} {c}")
         return multiply_add(self.w, (a, b, c), of, n)
 
-    def _easy(self, node: Scalar, found: Sequence[Value]) -> Value | None:
-        """The value of what needs no instruction, or only those of addresses."""
-        lanes = self.lanes
-        match node:
-            case Add() | Sub() | Mul() if dtype_of(node) is i64:
-                word = {Add: lanes.add, Sub: lanes.sub, Mul: lanes.mul}[type(node)]
-                a, b = found
-                return word(a, b, "nsw " if self.around.is_near(node, found) else "")
-            case And():
-                return lanes.both(*found)
-            case Or():
-                return lanes.either(*found)
-            case Not():
-                return lanes.negated(*found)
-            case Select() if found[0] in (TRUE, FALSE):
-                return found[1] if found[0] == TRUE else found[2]
-            case Select(_, Load(), Lit(value)) if value == 0 and str(value) != "-0.0":
-                return found[1] if self._says_inside(node) else None
-            case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
-                return self._decided(node, left, right)
-            case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
-                x, y = found[0].number, found[1].number
-                return None if x is None or y is None else _folded(node, x, y)
-            case _:
-                return None
-
-    def _says_inside(self, choice: Select) -> bool:
-        """Whether a condition says no more than that a load is inside: elsewhere that gives 0."""
-        return all(
-            isinstance(each, Lt | Le) and self._decided(each, each.left, each.right) == TRUE
-            for each in more_than_inside(choice)
-        )
-
-    def _decided(self, node: Scalar, left: Scalar, right: Scalar) -> Value | None:
-        """A comparison of integers whose outcome the loops around it tell."""
-        if not dtype_of(left).is_integer:
-            return None
-        a, b = self.around.interval(left)
-        c, d = self.around.interval(right)
-        match node:
-            case Lt():
-                yes, no = b < c, a >= d
-            case Le():
-                yes, no = b <= c, a > d
-            case Eq():
-                yes, no = a == b == c == d, b < c or d < a
-            case _:
-                yes, no = b < c or d < a, a == b == c == d
-        return TRUE if yes else FALSE if no else None
-
-    def _natural(self, node: FloorDiv | FloorMod) -> bool:
-        if not dtype_of(node).is_integer:
-            return False
-        low, _ = self.around.interval(node.left)
-        least, _ = self.around.interval(node.right)
-        return low >= 0 and least > 0
-
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]
     ) -> tuple[Value, Value | None]:
         """The element, and whether an index was outside; None where that cannot be."""
         lanes, around = self.lanes, self.around
         unsure: list[tuple[Value, int]] = []
-        needed = TRUE
+        needed, sound = TRUE, True
         shape = self.access.places[buffer].shape
         for index, value, count in zip(indices, found, shape, strict=True):
             low, high = around.interval(index)
+            if not 0 <= value.plus <= low:
+                sound = False
             if count == 0:
                 return nothing(buffer), TRUE
             if low >= 0 and high < count:
@@ -304,10 +302,11 @@ class Values:
                 needed = around.mask  # it is inside in the lanes that take part
             else:
                 unsure.append((value, count))
+        if not unsure:
+            return self.access.load(buffer, found, needed, sound), None
         fits = self._fit(unsure)
-        inside = lanes.both(fits, needed)
-        loaded = self.access.load(buffer, found, inside, self._sound(indices, found))
-        return loaded, lanes.negated(fits) if unsure else None
+        loaded = self.access.load(buffer, found, lanes.both(fits, needed), sound)
+        return loaded, lanes.negated(fits)
 
     # --- reductions ----------------------------------------------------------------------------
 
@@ -384,26 +383,9 @@ class Values:
         self.w.do(f"store i1 {now}, ptr {self.fails}")
 
 
-def _folded(node: FloorDiv | FloorMod | Min | Max, x: int, y: int) -> Value:
-    """An operation on two numbers that are known."""
-    match node:
-        case Min():
-            return constant(min(x, y))
-        case Max():
-            return constant(max(x, y))
-        case _ if y == 0:
-            return constant(0)
-        case _:
-            return constant(x // y if isinstance(node, FloorDiv) else x % y)
-
-
 def _start(node: Reduce) -> Value:
     """What a reduction begins with."""
     start, _ = MEANING[node.combiner]
     first = start(dtype_of(node))
     assert isinstance(first, Lit)
-    return (
-        constant(int(first.value))
-        if first.dtype is i64
-        else Value(literal(first.value, first.dtype))
-    )
+    return of_literal(first)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -34,6 +35,7 @@ def flag(lanes: int = 0) -> str:
     return wide("i1", lanes)
 
 
+@lru_cache(maxsize=512)
 def register(of: DType, lanes: int = 0) -> str:
     """The LLVM type of a value."""
     if of.is_float:
@@ -41,6 +43,7 @@ def register(of: DType, lanes: int = 0) -> str:
     return wide("i1" if of is bool_ else f"i{of.bits}", lanes)
 
 
+@lru_cache(maxsize=512)
 def memory(of: DType, lanes: int = 0) -> str:
     """The LLVM type of an element in memory."""
     if of.is_float:
@@ -48,6 +51,7 @@ def memory(of: DType, lanes: int = 0) -> str:
     return wide(f"i{max(8, of.bits)}", lanes)
 
 
+@lru_cache(maxsize=512)
 def suffix(of: DType, lanes: int = 0) -> str:
     """How the names of LLVM's functions on such values end."""
     if of.is_float:

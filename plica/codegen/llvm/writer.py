@@ -17,9 +17,13 @@ from collections.abc import Mapping, Sequence
 
 
 class Writer:
-    """Lines of one function; `block` is the label the next line stands under."""
+    """Lines of one function; `block` is the label the next line stands under.
 
-    def __init__(self, block: str = "entry") -> None:
+    Where it is `signless`, the sign of a zero does not matter.
+    """
+
+    def __init__(self, block: str = "entry", *, signless: bool = False) -> None:
+        self.signless = signless
         self.lines: list[str] = []
         self.block = block
         self.helpers: set[tuple[str, int]] = set()

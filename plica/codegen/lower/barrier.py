@@ -16,7 +16,7 @@ would stand where not all threads come.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
@@ -71,7 +71,8 @@ def barriers(kernel: Kernel) -> Kernel:
     new, _ = _run(_Inserting(variables).walk(body, (), here))
     if new is body:
         return kernel
-    _check_extents(body, lanes)
+    for each in launches(body):
+        _check_extents(each, lanes)
     return with_body(kernel, new)
 
 
@@ -237,6 +238,17 @@ def _before(access: Access, var: ScalarVar) -> Access:
     context = substitute(access.context, moved)
     assert isinstance(context, Context)
     return evolve(access, indices=indices, context=context, origin=access.origin or access)
+
+
+def launches(root: Stmt) -> Iterator[For]:
+    """The outermost loops over threads."""
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For) and stmt.kind in THREADS:
+            yield stmt
+        else:
+            stack.extend(reversed(substatements(stmt)))
 
 
 def _check_extents(body: Stmt, lanes: Sequence[str]) -> None:

@@ -18,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from attrs import frozen
+
 from plica.core.term import Term
 from plica.ir.dim import Polynomial, polynomial
-from plica.ir.dtype import DType
+from plica.ir.dtype import DType, i64
 from plica.ir.scalar import (
     Add,
     And,
@@ -63,6 +65,68 @@ def interval(root: Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Int
         memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
         stack.pop()
     return memo[root]
+
+
+@frozen(eq=False)
+class Bounds:
+    """How the intervals of terms are found: what each is made from comes before it.
+
+    Those of literals are always the same.
+    """
+
+    steps: tuple[tuple[Scalar, str, tuple[Scalar, ...]], ...]
+    literals: Mapping[Term, Interval]
+
+
+def bounds(roots: Iterable[Scalar]) -> Bounds:
+    """How the intervals of terms are found, to be gone through again for each of many ranges."""
+    found: list[tuple[Scalar, str, tuple[Scalar, ...]]] = []
+    done: set[Scalar] = set()
+    stack = [(root, False) for root in roots]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            word = _WORDS.get(type(node), "") if _is_index(node) else ""
+            found.append((node, word, _operands(node)))
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack += [(kid, False) for kid in _operands(node) if kid not in done]
+    steps = tuple([step for step in found if not isinstance(step[0], Lit)])
+    literals = {node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)}
+    return Bounds(steps, literals)
+
+
+def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> None:
+    """Find the intervals of terms that are not known yet, as `interval` would."""
+    memo.update(of.literals)
+    for node, word, kids in of.steps:
+        if node in memo:
+            continue
+        if word == "add":
+            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
+            low, high = a + c, b + d
+        elif word == "sub":
+            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
+            low, high = a - d, b - c
+        elif word == "mul":
+            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
+            if c == d >= 0:
+                low, high = a * c, b * c
+            else:
+                corners = (a * c, a * d, b * c, b * d)
+                low, high = min(corners), max(corners)
+        elif word == "var":
+            memo[node] = ranges.get(node, _WHOLE)
+            continue
+        else:
+            memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
+            continue
+        memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
+
+
+_WORDS: Final[dict[type, str]] = {Add: "add", Sub: "sub", Mul: "mul", ScalarVar: "var"}
+_WHOLE: Final = i64.bounds
 
 
 def _operands(node: Scalar) -> tuple[Scalar, ...]:

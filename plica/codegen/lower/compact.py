@@ -25,7 +25,7 @@ from plica.codegen.lower.statement import contexts, outermost, walked, with_body
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import Polynomial, from_polynomial, known, polynomial
+from plica.ir.dim import Polynomial, from_polynomial, known
 from plica.ir.loop import Alloc, Bind, Block, For, Kernel, Region, Stmt, Store, substatements
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
@@ -131,19 +131,19 @@ def _spans(
     places = _places(body, buffer, context)
     if not places:
         return None
-    inner = {each.var for each in _all_statements(body) if isinstance(each, For | Bind)} | lanes
+    loops = [each.var for each in _all_statements(body) if isinstance(each, For | Bind)]
+    inner = lanes.union(loops)
     context = context.without(lanes)
     spans: list[Span | None] = []
     for at, size in enumerate(buffer.shape):
-        spans.append(
-            _span([(p.first[at], p.last[at], p.context) for p in places], inner, size, context)
-        )
+        along = dict.fromkeys([(p.first[at], p.last[at], p.context) for p in places])
+        spans.append(_span(list(along), inner, size, context))
     return spans
 
 
 def _span(
     places: Sequence[tuple[Scalar, Scalar, Context]],
-    inner: set[ScalarVar],
+    inner: frozenset[ScalarVar],
     size: Scalar,
     context: Context,
 ) -> Span | None:
@@ -176,11 +176,16 @@ def _span(
 
 def _extreme(a: Polynomial, b: Polynomial, upper: bool) -> Polynomial | None:
     """The lesser or greater of two places that differ by a number."""
-    apart = polynomial(from_polynomial(a) - from_polynomial(b))
-    if any(atoms for atoms, _ in apart.values()):
+    if {key: count for key, (_, count) in a.items() if key} != {
+        key: count for key, (_, count) in b.items() if key
+    }:
         return None
-    difference = sum(factor for _, factor in apart.values())
+    difference = _constant(a) - _constant(b)
     return a if (difference >= 0) == upper else b
+
+
+def _constant(of: Polynomial) -> int:
+    return sum([count for key, (_, count) in of.items() if not key])
 
 
 def _moved(body: Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | None]) -> Stmt:

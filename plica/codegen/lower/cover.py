@@ -18,8 +18,9 @@ from attrs import frozen
 from plica.codegen.lower.statement import direct_scalars
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
+from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import from_polynomial, polynomial
+from plica.ir.dim import from_polynomial, known, polynomial
 from plica.ir.dtype import i64
 from plica.ir.loop import (
     TRUE,
@@ -28,6 +29,7 @@ from plica.ir.loop import (
     Branch,
     For,
     Invoke,
+    Region,
     Seq,
     Stmt,
     Store,
@@ -99,7 +101,11 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[Touch | None]:
         match stmt:
             case Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
-            case Invoke() | While():
+            case Invoke(_, operands):
+                for each in operands:
+                    if isinstance(each, Region) and each.buffer is buffer:
+                        yield _read_whole(each, stmt, way, values)
+            case While():
                 yield None
             case _:
                 pass
@@ -119,6 +125,18 @@ def _touch(
     if any(has_vectors(each) or _opaque(each) for each in indices):
         return None
     return Touch(tuple([_in_loops(each, values) for each in indices]), written, way)
+
+
+def _read_whole(
+    of: Region, call: Invoke, way: tuple[Step, ...], values: Mapping[Term, Scalar]
+) -> Touch | None:
+    """An intrinsic may read all of a region, and may have written none of it."""
+    places: list[Scalar] = []
+    for at, (start, extent) in enumerate(zip(of.starts, of.extents, strict=True)):
+        var = ScalarVar(Name("an element", at), i64)
+        way = (*way, Step(call, 0, (var, _in_loops(extent, values))))
+        places.append(start + var)
+    return _touch(places, False, way, values)
 
 
 def _opaque(term: Scalar) -> bool:
@@ -198,21 +216,32 @@ def _reaches(write: Touch, read: Touch, way: Sequence[Step], context: Context) -
     found: dict[Term, Scalar] = {}
     for place, wanted in zip(write.indices, read.indices, strict=True):
         _solve(place, wanted, loops, found, context)
+    guesses = [found]
     if len(found) < len(loops):
-        found |= _told(write, read, loops, context)
-    for var, _ in loops:
-        found.setdefault(var, Lit(0, i64))
-    conditions = [
-        Eq(_in_loops(place, found), wanted)
-        for place, wanted in zip(write.indices, read.indices, strict=True)
-    ]
-    for var, extent in loops:
-        value = found[var]
-        conditions += [Le(index(0), value), Lt(value, _in_loops(extent, found))]  # type: ignore[list-item]  # a term keeps its sort
-    conditions += [_in_loops(step.guard, found) for step in way if step.guard is not None]  # type: ignore[misc]  # a term keeps its sort
-    return not any(_is_unclear(step) for step in way) and all(
-        _proved(each, context) for each in conditions
+        guesses.append(_told(write, read, loops, context))
+    return not any(_is_unclear(step) for step in way) and any(
+        all(_proved(each, context) for each in _conditions(write, read, way, loops, guess))
+        for guess in guesses
     )
+
+
+def _conditions(
+    write: Touch,
+    read: Touch,
+    way: Sequence[Step],
+    loops: Sequence[tuple[ScalarVar, Scalar]],
+    guess: Mapping[Term, Scalar],
+) -> Iterator[Scalar]:
+    """What must hold for a guess of the variables to be the iteration that writes what is read."""
+    found: dict[Term, Scalar] = {var: guess.get(var, Lit(0, i64)) for var, _ in loops}
+    for place, wanted in zip(write.indices, read.indices, strict=True):
+        yield Eq(_in_loops(place, found), wanted)
+    for var, extent in loops:
+        yield Le(index(0), found[var])
+        yield Lt(found[var], _in_loops(extent, found))
+    for step in way:
+        if step.guard is not None:
+            yield _in_loops(step.guard, found)
 
 
 def _is_unclear(step: Step) -> bool:
@@ -242,7 +271,8 @@ def _solve(
             digits.append((factor, var))
             del rest[key]
     target = wanted - from_polynomial(rest)
-    digits.sort(key=lambda each: each[0])
+    # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
+    digits.sort(key=lambda each: (each[0], known(extents[each[1]]) != 1))
     for at, (factor, var) in enumerate(digits):
         value = target if factor == 1 else target // factor
         if at + 1 < len(digits):

@@ -11,10 +11,11 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import reduce
 
 from plica.core.binding import free_vars
 from plica.ir.dim import Polynomial, from_polynomial, polynomial
-from plica.ir.scalar import Buffer, Scalar, ScalarVar, index
+from plica.ir.scalar import Add, Buffer, Lit, Scalar, ScalarVar, index
 from plica.ir.vector import has_vectors
 from plica.rewrite.index import Context, bounds
 from plica.schedule.around import simple
@@ -33,26 +34,40 @@ def reach(
     if has_vectors(term):
         return None
     extents = {each.var: (each.start, each.stop) for each in context.ranges}
-    total = index(0)
+    whole = 0
+    rest: list[Scalar] = []
     for atoms, factor in polynomial(term).values():
+        if not atoms:
+            whole += factor
+            continue
         part: Scalar = index(factor)
         for atom in atoms:
             part = part * atom
         if all(hidden.isdisjoint(free_vars(atom)) for atom in atoms):
             if any(isinstance(each, Buffer) for each in free_vars(part)):
                 return None  # what is in memory may change
-            total = total + part
+            rest.append(part)
             continue
         var = atoms[0]
         if len(atoms) == 1 and isinstance(var, ScalarVar) and var in extents:
             start, stop = extents[var]
             if hidden.isdisjoint(free_vars(start)) and hidden.isdisjoint(free_vars(stop)):
-                ends = stop - 1 if upper == (factor > 0) else start
-                total = total + ends * factor
+                ends = _last(stop) if upper == (factor > 0) else start
+                if isinstance(ends, Lit):
+                    whole += int(ends.value) * factor
+                else:
+                    rest.append(ends * factor)
                 continue
         span = bounds(part, context)
         number = span.high if upper else span.low
         if number is None:
             return None
-        total = total + number
+        whole += number
+    if not rest:
+        return polynomial(index(whole))
+    total = reduce(Add, rest, index(whole))
     return polynomial(simple(total, context.without(hidden)))
+
+
+def _last(stop: Scalar) -> Scalar:
+    return index(int(stop.value) - 1) if isinstance(stop, Lit) else stop - 1

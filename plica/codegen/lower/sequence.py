@@ -8,16 +8,17 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
-from plica.codegen.lower.scheduled import Scheduled, packed, scheduled
+from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
+from plica.codegen.lower.workload import workload
 from plica.codegen.program import (
     Choose,
     Copy,
@@ -41,21 +42,32 @@ from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default import Machine
+from plica.schedule.default.constant import Cut, Derived
 from plica.schedule.default.gpu import Gpu
+
+NOTHING: Final[Mapping[str, Chosen]] = {}
+"""No schedules that were found by tuning."""
 
 Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
 
 def sequence(
-    of: Module, machine: Machine | Gpu | None = None, *, reassociates: bool = False
+    of: Module,
+    machine: Machine | Gpu | None = None,
+    *,
+    reassociates: bool = False,
+    approximates: bool = False,
+    chosen: Mapping[str, Chosen] = NOTHING,
 ) -> Program:
     """The program of a resolved and decomposed module.
 
     With a machine, kernels for which there are rules of thumb are scheduled for it, some of which
-    reassociate sums; for a GPU all are kernels for threads.
+    reassociate sums, or divide by multiplying; for a GPU all are kernels for threads.  Schedules
+    that were `chosen` by tuning, by the key of the workload, come before rules of thumb.
     """
     function = of.main_function()
-    return _Maker(machine, reassociates).program(function.params, function.body)
+    maker = _Maker(machine, reassociates, approximates, chosen)
+    return maker.program(function.params, function.body)
 
 
 def leaves(value: Expr) -> Iterator[Expr]:
@@ -149,8 +161,15 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self, machine: Machine | Gpu | None, reassociates: bool) -> None:
-        self.machine, self.reassociates = machine, reassociates
+    def __init__(
+        self,
+        machine: Machine | Gpu | None,
+        reassociates: bool,
+        approximates: bool,
+        chosen: Mapping[str, Chosen],
+    ) -> None:
+        self.machine, self.chosen = machine, chosen
+        self.reassociates, self.approximates = reassociates, approximates
         self.tree = Tree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -229,11 +248,16 @@ class _Maker:
         targets = [target]
         made = None
         if isinstance(self.machine, Gpu):
-            found_ = for_threads(function, self.machine)
-            kernel, key = found_.kernel, found_.digest
-            reads = [args[read] for read in found_.reads]
-            if found_.origin is not None:
-                self.origins.setdefault(key, found_.origin)
+            known_now = tuple([isinstance(each, Const) for each in args])
+            threads = for_threads(function, known_now, self.machine)
+            kernel, key = threads.kernel, threads.digest
+            reads = [args[read] for read in threads.reads]
+            for each in threads.packings:
+                of = reads[each.input]
+                assert isinstance(of, Const)
+                reads[each.input] = packed(of, each)
+            if threads.origin is not None:
+                self.origins.setdefault(key, threads.origin)
         else:
             made = self.scheduled(function, reads)
         if made is not None:
@@ -243,6 +267,12 @@ class _Maker:
                 of = shown(reads[each.input])
                 assert isinstance(of, Const)
                 reads[each.input] = packed(of, each)
+            more = [self.derived(reads[each.input], each) for each in made.derived]
+            for each, new in zip(made.derived, more, strict=True):
+                if isinstance(each, Cut):
+                    reads[each.input] = new
+                else:
+                    reads.append(new)
             targets = [*[self.scratch(each) for each in made.scratch], target]
         for read in reads:
             self.need(read, region)
@@ -253,9 +283,18 @@ class _Maker:
         """The kernel by rules of thumb, if there is a machine to make one for."""
         if not isinstance(self.machine, Machine):
             return None
-        # A view of a constant has another shape than the kernel would be told.
-        constant = tuple([isinstance(each, Const) for each in reads])
-        return scheduled(function, constant, self.machine, self.reassociates)
+        constant, small = facts(reads, self.machine)
+        free, loose = self.reassociates, self.approximates
+        tuned: Chosen | None = None
+        if self.chosen:
+            tuned = self.chosen.get(workload(function, constant, free, small, loose))
+        return scheduled(function, constant, self.machine, free, small, loose, tuned)
+
+    def derived(self, of: Expr, how: Derived) -> Const:
+        """What a kernel reads that is made of a constant."""
+        whole = shown(of)
+        assert isinstance(whole, Const)
+        return derived(whole, how)
 
     def scratch(self, of: Buffer) -> int:
         """A slot for what a kernel keeps to itself."""

@@ -33,9 +33,12 @@ from attrs import frozen
 from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.dim import known, same_dim
+from plica.ir.dtype import i8, i32, u8
 from plica.ir.graph import Expr, Function, attr
+from plica.ir.infer import type_of
 from plica.ir.kind import Kind
 from plica.ir.scalar import Scalar, ScalarVar
+from plica.ir.type import TensorType
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 
@@ -200,7 +203,12 @@ def _judge(
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None
-    no = _epilogue(of, spot, group) if of.reduces else _inlined(of, spot, group)
+    if of.reduces:
+        no = _epilogue(of, spot, group)
+    elif spot.inner and is_widened(value):
+        no = None  # products of bytes are made of bytes: an instruction does many of them
+    else:
+        no = _inlined(of, spot, group)
     if no is not None:
         return Verdict(no, group.anchor if no != "repeated" else group.sink), None
     return Verdict("epilogue" if of.reduces else "inlined"), spot
@@ -282,6 +290,33 @@ def _inlined(of: Reading, spot: Spot, group: Group) -> Reason | None:
     if here is not None and there is not None and there <= here:
         return None
     return None if of.is_cheap else "repeated"
+
+
+def is_widened(value: Expr) -> bool:
+    """Whether integers of 8 bits are read as wider ones, each moved by the same number or not."""
+    seen = 0
+    while seen < 2 and operator(value) in ("add", "subtract"):
+        left, right = parts(value) or (value, value)
+        one = [each for each in (left, right) if not _is_one(each)]
+        if len(one) != 1 or parts(one[0]) is None:
+            return False
+        value, seen = one[0], seen + 1
+    args = parts(value)
+    if operator(value) != "cast" or args is None:
+        return False
+    (of,) = args
+    before, after = type_of(of), type_of(value)
+    return (
+        isinstance(before, TensorType)
+        and isinstance(after, TensorType)
+        and before.dtype in (i8, u8)
+        and after.dtype is i32
+    )
+
+
+def _is_one(value: Expr) -> bool:
+    of = type_of(value)
+    return isinstance(of, TensorType) and count(of.shape) == 1
 
 
 def inside(node: Expr) -> tuple[Expr, ...]:

@@ -19,6 +19,7 @@ bits has no memory to address.  Values loaded from data may be anything of their
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -64,10 +65,7 @@ class Context(Term):
 
     def loop(self, var: ScalarVar, extent: Like, start: Like = 0) -> Context:
         """Inside a loop: `start <= var < start + extent`.  What was known of `var` is another's."""
-        begin, size = index(start), index(extent)
-        stop = size if begin is ZERO else begin + size
-        inner = self.without((var,))
-        return Context((*inner.ranges, Range(var, begin, stop)), inner.facts)
+        return _looped(self, var, index(start), index(extent))
 
     def within(self, var: ScalarVar, low: Like, high: Like) -> Context:
         """`low <= var <= high`."""
@@ -93,8 +91,10 @@ class Context(Term):
     def without(self, variables: Iterable[Term]) -> Context:
         """The context where these names mean something else."""
         hidden = frozenset(variables)
-        ranges = tuple(each for each in self.ranges if free_vars(each).isdisjoint(hidden))
-        facts = tuple(each for each in self.facts if free_vars(each).isdisjoint(hidden))
+        if hidden.isdisjoint(free_vars(self)):
+            return self
+        ranges = tuple([each for each in self.ranges if free_vars(each).isdisjoint(hidden)])
+        facts = tuple([each for each in self.facts if free_vars(each).isdisjoint(hidden)])
         return Context(ranges, facts)
 
     def conditions(self) -> tuple[Scalar, ...]:
@@ -103,6 +103,14 @@ class Context(Term):
         for each in self.ranges:
             said += [Le(each.start, each.var), Lt(each.var, each.stop)]
         return (*said, *self.facts)
+
+
+@lru_cache(maxsize=1024)
+def _looped(around: Context, var: ScalarVar, begin: Scalar, size: Scalar) -> Context:
+    """The context in a loop: passes over a kernel come to the same ones again and again."""
+    stop = size if begin is ZERO else begin + size
+    inner = around.without((var,))
+    return Context((*inner.ranges, Range(var, begin, stop)), inner.facts)
 
 
 EMPTY: Final = Context()

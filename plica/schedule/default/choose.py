@@ -25,6 +25,7 @@ from plica.ir.scalar import Select
 from plica.ir.stage import Each
 from plica.schedule.default.contraction import Contraction, Work, bared, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
+from plica.schedule.default.dot_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import Choice, over_outputs, over_rows, panels
 from plica.schedule.default.form import Formed, blocked, rowed
@@ -50,11 +51,19 @@ FEWEST = 2048
 
 
 def formed(
-    of: Work, constant: tuple[bool, ...], machine: Machine, *, reassociates: bool = False
+    of: Work,
+    constant: tuple[bool, ...],
+    machine: Machine,
+    *,
+    reassociates: bool = False,
+    bytes_: tuple[int, ...] = (),
+    form: str | None = None,
 ) -> Formed | None:
     """The kernel to schedule for some work; `constant` says which inputs are known now.
 
-    Terms of sums are joined in the order in which they come, unless it `reassociates`.
+    Terms of sums are joined in the order in which they come, unless it `reassociates`.  `bytes_`
+    are the inputs that are constants of i32 between -128 and 127.  Of contractions, a `form` that
+    is given is the only one.
     """
     of = bared(of)
     by_element = turned(of, machine) or joined_form(of, machine) or elementwise_form(of, machine)
@@ -63,9 +72,12 @@ def formed(
     by_tiles = tiled(of, constant, machine)
     if by_tiles is not None:
         return by_tiles
+    in_fours = dot_form(of, constant, bytes_, machine)
+    if in_fours is not None:
+        return in_fours
     apart = by_group(of)
     if apart is not None:
-        of_one = formed(apart.work, constant, machine, reassociates=reassociates)
+        of_one = formed(apart.work, constant, machine, reassociates=reassociates, form=form)
         return None if of_one is None else apart.seen(of_one)
     found = contraction(of)
     along_rows = row_form(of, machine) if reassociates else None
@@ -91,6 +103,7 @@ def formed(
         *_shapes(flat or found, machine),
         *[(each, columns) for each in panels(columns, machine, sampled=bool(before))],
     ]
+    choices = [each for each in choices if form in (None, each[0].form)]
     if not choices:
         return None
     best, chosen = min(choices, key=lambda each: each[0].cycles)
@@ -127,6 +140,9 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     by_kind = window_schedule(kernel, machine) or joined_schedule(kernel, machine)
     if by_kind is not None:
         return _recorded(by_kind, kernel)
+    in_fours = dot_schedule(kernel, machine)
+    if in_fours is not None:
+        return _recorded(in_fours, kernel)
     panel = panel_of(kernel, machine)
     if panel is not None:
         return _recorded(panel_schedule(kernel, panel, machine), kernel)

@@ -17,17 +17,13 @@ Where lanes do not divide the outputs, sums are kept as a whole before `out` rea
 >>> form = dotted(found, Dot("some.dot", 16, u8), Tile(2, 4))
 >>> [[known(size) for size in each.shape] for each in form.kernel.params]
 [[4, 8], [2, 2, 16, 4], [4, 2, 16]]
->>> form.packings[0].apply(np.zeros((8, 32))).shape
+>>> form.derived[0].apply(np.zeros((8, 32))).shape
 (2, 2, 16, 4)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
@@ -53,52 +49,17 @@ from plica.ir.scalar import (
 )
 from plica.ir.stage import Each
 from plica.schedule.around import simple
+from plica.schedule.default.constant import Cut, Sums
 from plica.schedule.default.contraction import Contraction, Work
 from plica.schedule.default.form import Formed, Names
 from plica.schedule.default.machine import QUAD, Dot
 from plica.schedule.default.quantised import Quantised, quantised, stored
 from plica.schedule.default.tile import Tile
 
-__all__ = ["Cut", "Sums", "Work", "dotted", "quantised"]
+__all__ = ["Dot", "Work", "dotted", "quantised"]
 
-Array = np.ndarray[Any, Any]
-
-
-@frozen
-class Cut:
-    """How a constant is laid out in bytes: some axes cut in two, then all put in an order."""
-
-    input: int
-    cuts: tuple[tuple[int, int], ...]
-    order: tuple[int, ...]
-    dtype: DType
-
-    def apply(self, array: Array) -> Array:
-        """The array as the kernel reads it, 0 where it has no more elements."""
-        parts = dict(self.cuts)
-        pad = [(0, -size % parts.get(at, 1)) for at, size in enumerate(array.shape)]
-        array = np.pad(array, pad)
-        shape: list[int] = []
-        for at, size in enumerate(array.shape):
-            shape += [size // parts[at], parts[at]] if at in parts else [size]
-        moved = array.reshape(shape).transpose(self.order)
-        return np.ascontiguousarray(moved).astype(self.dtype.numpy)
-
-
-@frozen
-class Sums:
-    """What a kernel reads besides: the sums of a constant over all axes but one, which is cut."""
-
-    input: int
-    axis: int
-    lanes: int
-    dtype: DType = i32
-
-    def apply(self, array: Array) -> Array:
-        """The sums modulo 2**32, 0 where there are no more elements."""
-        others = tuple([at for at in range(array.ndim) if at != self.axis])
-        total = array.astype(np.int64).sum(axis=others).astype(np.uint32).view(np.int32)
-        return np.pad(total, (0, -total.size % self.lanes)).reshape(-1, self.lanes)
+NEAR = 64 * 1024
+"""Bytes of the data of a tile that is copied to where it is read in order, at most."""
 
 
 def dotted(of: Quantised, dot: Dot, tile: Tile) -> Formed:
@@ -110,7 +71,7 @@ class _Form:
     """What the stages of a kernel share."""
 
     def __init__(self, of: Quantised, dot: Dot, tile: Tile) -> None:
-        self.of, self.dot = of, dot
+        self.of, self.dot, self.steps = of, dot, tile.steps
         self.whole: Contraction = of.whole
         whole = self.whole
         names = self.names = Names(whole)
@@ -119,7 +80,7 @@ class _Form:
         lane, quad = of.lane, of.quad
         self.column = whole.pixels[-1] if whole.pixels else None
         sizes = self.sizes = dict(whole.sizes)
-        sizes[self.outer] = -(-sizes[lane] // (tile.vectors * dot.lanes)) * tile.vectors
+        sizes[self.outer] = -(-sizes[lane] // dot.lanes)
         sizes[self.inner] = dot.lanes
         sizes[self.quads], sizes[self.part] = -(-sizes[quad] // QUAD), QUAD
         if self.column is not None:
@@ -130,22 +91,23 @@ class _Form:
         rest = tuple([each for each in whole.terms if each is not quad])
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
+        self.near: Buffer | None = None  # what is copied for each tile anew
         self.more: list[Buffer] = []  # inputs besides
-        self.extra: tuple[Sums, ...] = ()
+        self.derived: tuple[Cut | Sums, ...] = ()
 
     def formed(self) -> Formed:
         of, whole = self.of, self.whole
         assert whole.weight is not None
         data = self.data()
-        weight, packing = self.weight()
+        weight = self.weight()
         product = Mul(Cast(data, i32), Cast(weight, i32))
         extents = tuple([index(self.sizes[each]) for each in self.terms])
         total = self.buffer("sum", self.axes, i32)
         correction = self.correction(weight)
-        scratch = [each.out for each in self.stages]
+        scratch = [each.out for each in self.stages if each.out is not self.near]
         self.stages.append(Each(total, self.axes, Reduce("sum", self.terms, extents, product)))
         views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
-        if packing is not None:
+        if of.known:
             views[whole.weight.buffer] = weight.buffer
         cut = self.cut(total, correction, views)
         if cut is None:
@@ -158,8 +120,7 @@ class _Form:
         self.stages.append(Each(out, tuple(places), value))
         inputs = [*[views.get(each, each) for each in whole.inputs], *self.more]
         kernel = define(*self.stages, inputs=inputs, outputs=(*scratch, out))
-        packings = () if packing is None else (packing,)
-        return Formed(kernel, packings, tuple(scratch), self.extra)
+        return Formed(kernel, (), tuple(scratch), self.derived)
 
     def buffer(self, name: str, axes: Sequence[ScalarVar], dtype: DType) -> Buffer:
         shape = tuple([index(self.sizes[each]) for each in axes])
@@ -208,12 +169,23 @@ class _Form:
                 condition = And(condition, each)
             value = Select(condition, value, of.fill)
         self.stages.append(Each(room, (*axes, last), value))
+        if self.is_apart():
+            self.near = room
         return Load(room, (*read, self.part))
+
+    def is_apart(self) -> bool:
+        """Whether tiles read different data, each of them little."""
+        places = self.whole.data.indices
+        plain = all(isinstance(place, ScalarVar | Lit) for place in places)
+        depth = self.sizes[self.quads] * QUAD
+        for each in self.terms[1:-1]:
+            depth *= self.sizes[each]
+        return plain and self.column in places and depth * self.steps <= NEAR
 
     # --- weights ---------------------------------------------------------------------------------
 
-    def weight(self) -> tuple[Load, Cut | None]:
-        """What is read of the weight, and how that is made of a constant."""
+    def weight(self) -> Load:
+        """What is read of the weight, once it is packed."""
         of, whole = self.of, self.whole
         assert whole.weight is not None
         places = whole.weight.indices
@@ -232,12 +204,12 @@ class _Form:
         buffer = Buffer(name, tuple(shape), i8)
         packed = Load(buffer, inside)
         if of.known:
-            # Whole tiles of vectors: lanes that nobody reads are 0.
-            vectors = self.sizes[self.outer] * self.dot.lanes
             number = whole.inputs.index(whole.weight.buffer)
-            return packed, Cut(number, ((lane, self.dot.lanes), (quad, QUAD)), order, i8)
-        self.stages.append(self.packer(packed, lane, quad, rest))
-        return packed, None
+            cuts = ((lane, self.dot.lanes), (quad, QUAD))
+            self.derived = (*self.derived, Cut(number, cuts, order, i8))
+        else:
+            self.stages.append(self.packer(packed, lane, quad, rest))
+        return packed
 
     def packer(self, packed: Load, lane: int, quad: int, rest: list[int]) -> Each:
         """The stage that packs a weight which is known only when the program runs."""
@@ -269,7 +241,7 @@ class _Form:
             assert whole.weight is not None
             number = whole.inputs.index(whole.weight.buffer)
             axis = whole.weight.indices.index(self.of.lane)
-            self.extra = (Sums(number, axis, self.dot.lanes),)
+            self.derived = (*self.derived, Sums(number, axis, self.dot.lanes))
             self.more.append(sums)
         else:
             extents = tuple([index(self.sizes[each]) for each in self.terms])

@@ -56,6 +56,7 @@ from plica.ir.scalar import (
 )
 from plica.ir.stage import Each
 from plica.schedule.around import simple
+from plica.schedule.default.constant import Derived
 from plica.schedule.default.contraction import Contraction
 
 
@@ -80,11 +81,15 @@ class Packing:
 
 @frozen(eq=False)
 class Formed:
-    """A kernel over inputs, some packed, and so many scratch buffers before its result."""
+    """A kernel over inputs, some packed, and so many scratch buffers before its result.
+
+    What is derived from constants takes their places, or follows after all inputs.
+    """
 
     kernel: Kernel
     packings: tuple[Packing, ...]
     scratch: tuple[Buffer, ...]
+    derived: tuple[Derived, ...] = ()
 
 
 class Names:

@@ -76,15 +76,16 @@ SHORTEST = 2
 """A row of fewer vectors is not worth them."""
 
 
-def row_form(of: Work, machine: Machine) -> Formed | None:
-    """The kernel of a reduction along rows, None where it is none."""
+def row_form(of: Work, machine: Machine, most: int = AT_ONCE) -> Formed | None:
+    """The kernel of a reduction along rows, at most so many vectors at once; None where it is
+    none."""
     of = flattened(of)
     compute, body = of.compute, of.compute.body
     if not isinstance(body, Reduce) or not compute.axes:
         return None
     if any(not known(size) for size in compute.shape):
         return None
-    cut = in_parts(body, machine)
+    cut = in_parts(body, machine, most)
     if cut is None or (of.value is not None and not stored_in_place(of)):
         return None
     used = {each.name for each in (*compute.inputs, *([] if of.reduced is None else [of.reduced]))}
@@ -171,7 +172,7 @@ class Cut:
     length: int
 
 
-def in_parts(body: Reduce, machine: Machine) -> Cut | None:
+def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> Cut | None:
     """How a reduction along a row is cut, None where vectors do not help."""
     if dtype_of(body) not in (f32, f64) or any(not known(size) for size in body.extents):
         return None
@@ -180,9 +181,9 @@ def in_parts(body: Reduce, machine: Machine) -> Cut | None:
     if lanes < SHORTEST or count < SHORTEST or not _is_row(body):
         return None
     if len(body.axes) > 1:
-        many = next(each for each in range(AT_ONCE, 0, -1) if count % each == 0)
+        many = next(each for each in range(most, 0, -1) if count % each == 0)
         return Cut(count, many, lanes, length)
-    many = min(AT_ONCE, count)
+    many = min(most, count)
     return Cut(count // many * many, many, lanes, length)
 
 

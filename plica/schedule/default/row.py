@@ -51,7 +51,13 @@ from plica.ir.stage import Each
 from plica.schedule.default.contraction import Work, bared, stored_in_place
 from plica.schedule.default.form import Formed
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import Names, in_parts, reduced_in_parts, with_element
+from plica.schedule.default.reduction import (
+    AT_ONCE,
+    Names,
+    in_parts,
+    reduced_in_parts,
+    with_element,
+)
 
 CHEAP = 8
 """How many nodes the expression of an element has at most that is computed again."""
@@ -74,8 +80,14 @@ class _Known:
     value: Scalar
 
 
-def chain_form(of: Chain, machine: Machine) -> Formed | None:
-    """The kernel of a chain of stages, None where vectors do not help."""
+def chain_form(
+    of: Chain, machine: Machine, most: int = AT_ONCE, *, approximates: bool = False
+) -> Formed | None:
+    """The kernel of a chain of stages, in which at most so many vectors are reduced at once; None
+    where vectors do not help.
+
+    Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by.
+    """
     used = {each.name for each in of.inputs}
     for work, result in of.stages:
         nodes = [*post_order(work.compute), *([] if work.value is None else post_order(work.value))]
@@ -84,7 +96,7 @@ def chain_form(of: Chain, machine: Machine) -> Formed | None:
     known_: dict[Buffer, _Known] = {}
     stages: list[Each] = []
     for work, result in of.stages:
-        made = _stage(bared(work), result, of, known_, names, machine)
+        made = _stage(bared(work), result, of, known_, names, machine, most, approximates)
         if made is None:
             return None
         stages += made
@@ -100,6 +112,8 @@ def _stage(  # noqa: PLR0917  # a stage is these things
     known_: dict[Buffer, _Known],
     names: Names,
     machine: Machine,
+    most: int,
+    approximates: bool,
 ) -> list[Each] | None:
     """What is to be done for a stage; how it is read from then on is added to what is known."""
     compute = work.compute
@@ -111,7 +125,7 @@ def _stage(  # noqa: PLR0917  # a stage is these things
     stages: list[Each] = []
     axes, shape = compute.axes, compute.shape
     if isinstance(body, Reduce):
-        cut = in_parts(body, machine)
+        cut = in_parts(body, machine, most)
         if cut is None or any(known(size) != 1 for size in compute.shape[of.rows :]):
             return None
         stages, value = reduced_in_parts(body, cut, rows, sizes, names)
@@ -123,7 +137,7 @@ def _stage(  # noqa: PLR0917  # a stage is these things
         value = body
     if work.value is not None:
         value = with_element(_filled(work.value, known_), work.reduced, value)
-    if not isinstance(body, Reduce):
+    if approximates and not isinstance(body, Reduce):
         value, more = _without_division(value, rows, sizes, compute.axes, names)
         stages += more
     if not last and not isinstance(body, Reduce) and _is_cheap(value):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from plica.ir.op.winograd import Matrix
 from plica.ir.scalar import Add, Lit, Mul, Scalar, Sub, dtype_of
@@ -41,6 +42,7 @@ def products(matrix: Matrix, values: Sequence[Scalar]) -> list[Scalar]:
     return [made[number] for number in range(len(matrix))]
 
 
+@lru_cache(maxsize=64)
 def _pairs(rows: Matrix) -> list[tuple[int, int]]:
     """Rows that differ in some signs, and only in these."""
     found_: list[tuple[int, int]] = []

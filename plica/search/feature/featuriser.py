@@ -42,7 +42,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.instruction import Decision
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
 from plica.schedule.replay import scheduled
-from plica.search.feature.formula import Formula, formula_of
+from plica.search.feature.formula import Basis, Column, Formula
 from plica.search.feature.layout import Floats, Layout, Nests, aligned
 from plica.search.feature.nest import nests_of
 from plica.search.feature.store import WIDTH, rows
@@ -82,7 +82,11 @@ class Report:
 
 
 EXAMPLES: Final = 14
-"""Points replayed for the first class of a sketch; a third of them only to try the formulas."""
+"""Points replayed for the first class of a sketch."""
+MORE: Final = 5
+"""Points replayed to try its formulas on."""
+AGAIN: Final = 4
+"""How often formulas are made, each time from more points."""
 FEWER: Final = 4
 """Points replayed for a class that is tried with the formulas of another."""
 ATTEMPTS: Final = 4
@@ -162,17 +166,16 @@ class Featuriser:
         """The decided sizes, a row for each member."""
         numbers = [[size for at in self._sized for size in each[at]] for each in members]
         sizes = np.array(numbers, dtype=np.float64).reshape(len(members), -1)
-        # A tile's sizes are quotients by the others; a number alone has no others.
-        alone = [n for n, at in enumerate(self._groups()) if len(self.sketch.default[at]) == 1]
-        return np.concatenate([sizes, 1.0 / sizes[:, alone]], axis=1)
+        return np.concatenate([sizes, 1.0 / sizes[:, self._alone()]], axis=1)
 
-    def _groups(self) -> tuple[int, ...]:
-        """Of which decision each size is."""
-        return tuple([at for at in self._sized for _ in self.sketch.default[at]])
+    def _alone(self) -> list[int]:
+        """Sizes of which the quotients are needed: sizes of a tile are quotients by each other."""
+        supports, groups = self.sketch.supports, [at for at, _ in self._columns()]
+        return [n for n, at in enumerate(groups) if not isinstance(supports[at], Tiles)]
 
-    def _all_groups(self) -> tuple[int, ...]:
-        groups = self._groups()
-        return (*groups, *[at for at in groups if len(self.sketch.default[at]) == 1])
+    def _columns(self) -> list[Column]:
+        """Of which decision each size is, and which of its sizes."""
+        return [(at, n) for at in self._sized for n in range(len(self.sketch.default[at]))]
 
     def _nests(self, decisions: Decisions) -> Nests | None:
         """The nests of a point, None where it is illegal or cannot be lowered."""
@@ -198,9 +201,11 @@ class Featuriser:
             )
         return self._classes[which]
 
-    def _examples(self, which: Class, wanted: int) -> tuple[list[Decisions], list[Nests]]:
+    def _examples(
+        self, which: Class, wanted: int, seed: int = 0
+    ) -> tuple[list[Decisions], list[Nests]]:
         """Legal points of a class, by turns any, and one that has few sizes of 1."""
-        random = Random(0)
+        random = Random(seed)
         supports = self.sketch.supports
         chosen: dict[Decisions, Nests] = {}
         tried: set[Decisions] = set()
@@ -234,37 +239,52 @@ class Featuriser:
         if not points:
             return None
         for other in others:
-            if all(other.layout.fits(each) for each in nests) and self._agree(other, points, nests):
+            if self._agree(other, points, nests):
                 return other
         return None
 
     def _agree(self, with_: Compiled, points: list[Decisions], nests: list[Nests]) -> bool:
+        if not points:
+            return True
+        if not all(with_.layout.fits(each) for each in nests):
+            return False
         found = with_.numbers(self._decided(points))
         given = np.stack([with_.layout.numbers(each) for each in nests])
         return bool(np.all(np.isnan(given) | (np.abs(found - given) <= 1e-9 * np.abs(given))))
 
     def _made(self, which: Class) -> Compiled | None:
+        """Formulas from examples; points at which they are wrong are examples the next time."""
         points, nests = self._examples(which, EXAMPLES)
+        for number in range(1, AGAIN + 1):
+            made = self._from_examples(points, nests)
+            if made is None:
+                return None
+            others, found = self._examples(which, MORE, number)
+            if self._agree(made, others, found):
+                return made
+            points, nests = [*points, *others], [*nests, *found]
+        return None
+
+    def _from_examples(self, points: list[Decisions], nests: list[Nests]) -> Compiled | None:
         layout = aligned(nests) if nests else None
         if layout is None:
             return None
-        decided = self._decided(points)
+        columns = self._columns()
+        columns += [columns[each] for each in self._alone()]
+        basis = Basis(self._decided(points), columns)
         given = np.stack([layout.numbers(each) for each in nests])
-        groups = self._all_groups()
-        memo: dict[bytes, Formula | None] = {}
-        formulas: list[Formula] = []
+        memo: dict[bytes, Formula] = {}
         # Sizes first: strides are products of them.
         for number in np.argsort(np.nanmax(given, axis=0, initial=0.0), kind="stable"):
             column = given[:, number]
             key = column.tobytes()
             if key not in memo:
-                memo[key] = formula_of(decided, groups, column, formulas)
-            found = memo[key]
-            if found is None:
-                return None
-            formulas.append(found)
-        ordered = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
-        made = Compiled(layout, tuple([each for each in ordered if each is not None]))
+                found = basis.formula(column, tuple(memo.values()))
+                if found is None:
+                    return None
+                memo[key] = found
+        formulas = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
+        made = Compiled(layout, tuple(formulas))
         return made if self._agree(made, points, nests) else None
 
 
@@ -275,7 +295,7 @@ def _ways(sketch: Sketch) -> list[list[int]]:
     numbers = [
         at
         for at, each in enumerate(supports)
-        if isinstance(each, Tiles) or min(each.numbers) > 0
+        if isinstance(each, Tiles) or min([min(numbers) for numbers in each.members]) > 0
     ]
     steps = [sketch.trace.steps[number].instruction for number in sketch.steps]
     no_places = [at for at in numbers if not isinstance(steps[at], SampleComputeLocation)]

@@ -4,11 +4,11 @@
     Factor  ::= Factor(entries, scale, shift)     scale * (product of some decided numbers) + shift
 
 Extents of loops are products of tile sizes or quotients by them, and quotients are products of the
-other sizes; borders of tiles add something; a stride is a product of such extents.  `formula_of`
-finds a formula that gives all examples exactly, or none.
+other sizes; borders of tiles add something; a stride is a product of such extents.  `Basis.formula`
+finds one that gives all examples exactly, or none.
 
 >>> entries = np.array([[2.0, 8], [4, 4], [8, 2], [16, 1]])
->>> found = formula_of(entries, (0, 1), np.array([17.0, 33, 65, 129]))
+>>> found = Basis(entries, [(0, 0), (0, 1)]).formula(np.array([17.0, 33, 65, 129]))
 >>> found
 Formula(factors=(Factor(entries=(0,), scale=8.0, shift=1.0),))
 >>> found.of(np.array([[1.0, 16]]))
@@ -19,12 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
+from typing import Final, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from plica.search.feature.layout import Floats
+
+
+Column: TypeAlias = tuple[int, int]
+"""A decision, and one of its sizes; a size and what divides by it are two entries of one column."""
 
 
 @frozen
@@ -61,102 +66,132 @@ def constant(value: float) -> Formula:
     return Formula((Factor((), value),))
 
 
-def formula_of(
-    decided: Floats, groups: Sequence[int], values: Floats, known: Sequence[Formula] = ()
-) -> Formula | None:
-    """A formula for the values of some rows of decided numbers; `groups` says which entries are of
-    one decision; formulas that are `known` may be factors of it.  Rows without a value are left
-    out.
+class Basis:
+    """Rows of decided numbers, and the products of them of which formulas are made.
+
+    `columns` says of which decision each entry is.
     """
-    given = ~np.isnan(values)
-    if not given.any():
-        return constant(0.0)
-    decided, values = decided[given], values[given]
-    if (values == values[0]).all():
-        return constant(float(values[0]))
-    found = _line(decided, tuple(groups), values)
-    if found is not None:
-        return Formula((found,))
-    for each in known:
-        part = each.of(decided)
-        if len(each.factors) != 1 or not each.factors[0].shift or not part.all():
-            continue
-        rest = values / part
-        other = _line(decided, tuple(groups), rest)
-        if other is not None:
-            return Formula((*each.factors, other))
-    return None
 
+    def __init__(self, decided: Floats, columns: Sequence[Column]) -> None:
+        self.decided = decided
+        self.choices = _choices(tuple(columns))
+        made = [decided[:, list(each)].prod(axis=1) for each in self.choices]
+        self.products = np.stack(made, axis=1) if made else np.zeros((len(decided), 0))
+        self.logs = np.log(self.products)
 
-def _line(decided: Floats, groups: tuple[int, ...], values: Floats) -> Factor | None:
-    """One factor, of few entries if it can be; a shift only where there is no other way."""
-    if (values == values[0]).all():
-        return Factor((), float(values[0]))
-    choices, products = _products(decided, groups)
-    logs = np.log(products)
-    if (values > 0).all():
-        apart = np.log(values)[:, None] - logs
-        good = np.flatnonzero(np.ptp(apart, axis=0) < 1e-9)
-        if len(good):
-            at = int(good[0])
-            return Factor(choices[at], _near(float(values[0] / products[0, at])))
-    centred = products - products.mean(axis=0)
-    spread = (centred**2).sum(axis=0)
-    slope = (centred * (values - values.mean())[:, None]).sum(axis=0)
-    scale = np.divide(slope, spread, out=np.zeros_like(slope), where=spread > 0)
-    shift = values.mean() - scale * products.mean(axis=0)
-    off = np.abs(scale * products + shift - values[:, None]).max(axis=0)
-    good = np.flatnonzero((off < 1e-7 * np.abs(values).max()) & (spread > 0))
-    # Two rows are on a line whatever they mean.
-    if not len(good) or len(np.unique(values)) < 3:
+    def formula(self, values: Floats, known: Sequence[Formula] = ()) -> Formula | None:
+        """A formula for the values of the rows; formulas that are `known` may be factors of it.
+        Rows without a value are left out.
+        """
+        given = ~np.isnan(values)
+        if not given.any():
+            return constant(0.0)
+        if (values[given] == values[given][0]).all():
+            return constant(float(values[given][0]))
+        found = self._line(given, values)
+        if found is not None:
+            return Formula((found,))
+        for each in dict.fromkeys(known):
+            if len(each.factors) != 1 or not each.factors[0].shift:
+                continue
+            part = each.of(self.decided)
+            other = self._line(given, values / part) if part.all() else None
+            if other is not None:
+                return Formula((*each.factors, other))
         return None
-    at = int(good[0])
-    return Factor(choices[at], _near(float(scale[at])), _near(float(shift[at])))
+
+    def _line(self, given: np.ndarray[tuple[int], np.dtype[np.bool_]], all_: Floats) -> Factor | None:
+        """One factor, of few entries if it can be; a shift only where there is no other way."""
+        values, products = all_[given], self.products[given]
+        if (values == values[0]).all():
+            return Factor((), float(values[0]))
+        if (values > 0).all():
+            apart = np.log(values)[:, None] - self.logs[given]
+            good = np.flatnonzero(np.ptp(apart, axis=0) < CLOSE)
+            if len(good):
+                at = int(good[0])
+                return Factor(self.choices[at], _near(float(values[0] / products[0, at])))
+        if len(np.unique(values)) < LEAST:
+            return None
+        centred = products - products.mean(axis=0)
+        spread = (centred**2).sum(axis=0)
+        slope = (centred * (values - values.mean())[:, None]).sum(axis=0)
+        scale = np.divide(slope, spread, out=np.zeros_like(slope), where=spread > 0)
+        shift = values.mean() - scale * products.mean(axis=0)
+        off = np.abs(scale * products + shift - values[:, None]).max(axis=0)
+        good = np.flatnonzero((off < CLOSE * np.abs(values).max()) & (spread > 0))
+        if not len(good):
+            return None
+        at = int(good[0])
+        return Factor(self.choices[at], _near(float(scale[at])), _near(float(shift[at])))
+
+
+CLOSE: Final = 1e-9
+"""What is nearer is the same but for rounding."""
+
+LEAST: Final = 3
+"""Two values are on a line whatever they mean."""
+
+MOST: Final = 8000
+"""How many products are tried."""
 
 
 def _near(value: float) -> float:
-    """The whole number, or the half, quarter … of one, that a value is but for rounding."""
+    """The whole number, or the half, third … of one, that a value is but for rounding."""
     for parts in (1, 2, 3, 4, 5, 6, 7, 8, 12, 16):
         whole = round(value * parts)
-        if abs(value * parts - whole) < 1e-9 * max(1.0, abs(value)):
+        if abs(value * parts - whole) < CLOSE * max(1.0, abs(value)):
             return whole / parts
     return value
 
 
-def _products(decided: Floats, groups: tuple[int, ...]) -> tuple[list[tuple[int, ...]], Floats]:
-    choices = _choices(groups)
-    return choices, np.stack([decided[:, list(each)].prod(axis=1) for each in choices], axis=1)
-
-
 @lru_cache(maxsize=64)
-def _choices(groups: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Sets of entries whose product a number may be: parts of one decision, of two, of three."""
+def _choices(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], ...]:
+    """Sets of entries whose product a number may be: parts of one decision, of two; the same part
+    of several, as loops of one level are fused; then parts of three."""
     own: dict[int, list[int]] = {}
-    for entry, group in enumerate(groups):
-        own.setdefault(group, []).append(entry)
-    parts = {group: list(_parts(entries)) for group, entries in own.items()}
-    found = [part for each in parts.values() for part in each]
+    for entry, (decision, _) in enumerate(columns):
+        own.setdefault(decision, []).append(entry)
+    parts = {each: list(_parts(entries, columns)) for each, entries in own.items()}
+    found = dict.fromkeys([part for each in parts.values() for part in each])
     for one, two in combinations(parts, 2):
-        found += [(*a, *b) for a in parts[one] for b in parts[two]]
-    few = {group: [part for part in each if _is_run(part)] for group, each in parts.items()}
-    for three in combinations(few, 3):
-        found += [
-            (*a, *b, *c) for a in few[three[0]] for b in few[three[1]] for c in few[three[2]]
-        ]
+        found |= dict.fromkeys([(*a, *b) for a in parts[one] for b in parts[two]])
+    runs = {each: [part for part in parts[each] if _is_run(part)] for each in parts}
+    for count in range(3, len(own) + 1):
+        for some in combinations(own, count):
+            found |= dict.fromkeys(_levels([own[each] for each in some]))
         if len(found) > MOST:
             break
-    return found[:MOST]
+    for three in combinations(runs, 3):
+        if len(found) > MOST:
+            break
+        every = product(*[runs[each] for each in three])
+        found |= dict.fromkeys([(*a, *b, *c) for a, b, c in every])
+    return tuple(found)[:MOST]
 
 
-MOST = 6000
-"""How many products are tried."""
+def _levels(decisions: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """The same run of sizes of each decision, counted from the first, and from the last."""
+    longest = max(len(each) for each in decisions)
+    for first in range(longest):
+        for last in range(first + 1, longest + 1):
+            yield tuple([entry for each in decisions for entry in each[first:last]])
+            yield tuple(
+                [n for each in decisions for n in each[max(0, len(each) - last) : len(each) - first]]
+            )
 
 
-def _parts(entries: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Parts of a decision, the smaller first; of all its entries the product is always the same."""
-    most = len(entries) - (len(entries) > 1)
+def _parts(entries: Sequence[int], columns: Sequence[Column]) -> Iterator[tuple[int, ...]]:
+    """Parts of a decision, the smaller first; no part has a size and what divides by it.
+
+    The sizes of a tile have one product, whatever they are, so a part is never all of them.
+    """
+    sizes = len({columns[each] for each in entries})
+    most = sizes - (len(entries) == sizes > 1)
     for count in range(1, most + 1):
-        yield from combinations(entries, count)
+        for part in combinations(entries, count):
+            if len({columns[each] for each in part}) == count:
+                yield part
 
 
 def _is_run(part: tuple[int, ...]) -> bool:

@@ -31,6 +31,7 @@ from attrs import frozen
 
 from plica.ir.loop import THREADS
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import AT_ONCE, LATENCY, READS
 from plica.search.feature.layout import Floats, Layout, Place
 from plica.search.feature.operation import KINDS
 
@@ -311,8 +312,6 @@ def _rooms(of: _Store) -> list[Floats]:
     return [_log(of.room_bytes), _log(outside), _log(inside), _log(outside * of.room_bytes)]
 
 
-ISSUED: Final = 2.0
-"""Vectors multiplied and added, or read, in one cycle."""
 LINE_CYCLES: Final = (4.0, 10.0, 30.0)
 """Cycles for a line that is in the second cache, the third, and in none."""
 
@@ -347,11 +346,8 @@ def _machine(of: _Store, buffers: list[_Buffer], touched: Floats) -> list[Floats
         memory = memory + lines * LINE_CYCLES[number]
     shares = _product(of, ("parallel",))
     turns = np.ceil(shares / machine.cores) * machine.cores
-    work = max(1.0, sum(of.place.operations[:14]))
     inner = _at(of.steps, body, 1.0)
-    cycles = work * inner / (used * lanes) / ISSUED
-    cycles = np.maximum(cycles, reads / ISSUED) + np.maximum(registers - 1, 0.0) * cycles
-    total = cycles * of.steps[0] / inner
+    total = _cycles(of, sums, reads, inner, body) * of.steps[0] / inner
     active = np.minimum(shares, machine.cores) * (shares / turns) ** (shares > 1)
     return [
         used,
@@ -367,6 +363,23 @@ def _machine(of: _Store, buffers: list[_Buffer], touched: Floats) -> list[Floats
         np.log2(total / np.maximum(active, 1.0) + 1.0),
         np.log2(memory / np.maximum(active, 1.0) + 1.0),
     ]
+
+
+def _cycles(of: _Store, sums: Floats, reads: Floats, inner: Floats, body: Floats) -> Floats:
+    """What one run of the body costs, by the rules by which register tiles are chosen."""
+    lanes = max(1.0, of.machine.vector / 8 / (of.bytes[0] if len(of.bytes) else 4.0))
+    vector = _product(of, ("vectorized",))
+    work = max(1.0, sum(of.place.operations[:14]))
+    done = work * inner / vector * np.ceil(vector / lanes)
+    chain = _at(_inward(np.where(of.reduces, of.extents, 1.0), np.cumprod, 1.0), body, 1.0)
+    updates = any(
+        not each.written and each.buffer == of.place.touches[0].buffer
+        for each in of.place.touches
+    )
+    waits = LATENCY * chain if updates else 0.0 * chain
+    # Sums that are in no register are read and written again for each term.
+    spilled = np.maximum(sums + 2 - of.machine.registers, 0.0) * chain * 2 / READS
+    return np.maximum(np.maximum(done / AT_ONCE, reads / READS), waits) + spilled
 
 
 def _stride_one(of: _Store, buffer: _Buffer) -> Floats:

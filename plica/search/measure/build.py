@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import alone
@@ -48,7 +48,8 @@ class Built:
 
 def target_of(job: Job) -> Target:
     """The machine a job is for, which must be this one."""
-    found = parse(job.target, toolchain.host())
+    # A line that does not speak of cores means one.
+    found = parse(job.target, evolve(toolchain.host(), cores=1))
     toolchain.check_host(found)
     return found
 
@@ -77,9 +78,7 @@ def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]
     if len(whole) > LONGEST_TEXT:
         message = "The code of the kernel is too long to be compiled in reasonable time."
         expected = f"at most {LONGEST_TEXT} characters"
-        raise UnsupportedError(
-            Diagnostic("target-limit", message, None, expected, str(len(whole)))
-        )
+        raise UnsupportedError(Diagnostic("target-limit", message, None, expected, str(len(whole))))
     made = [toolchain.emit(whole, target), _loop(len(kernel.params), text.can_fail, target)]
     if text.shares:
         made.append(_pool(target))

@@ -1,8 +1,9 @@
 """Jobs: all that is needed to measure one candidate somewhere else, as one text.
 
-A job names the work (a function, and which of what it reads is constant), the kernel that the
-schedule begins with and how it wants its constants packed, the schedule, and the machine.  It is
-pure data: the same job means the same code in any process, so it may be done again.
+A job names the work (a function and which of what it reads is constant, or a kernel that somebody
+wrote), the kernel that the schedule begins with and how it wants its constants packed, the
+schedule, and the machine.  It is pure data: the same job means the same code in any process, so it
+may be done again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from attrs import frozen
 
 from plica.codegen.target import Target
 from plica.core import encode
-from plica.core.diagnostic import Malformed
+from plica.core.diagnostic import CompilerBug, Malformed
 from plica.core.term import Term
 from plica.ir.graph import Function
 from plica.ir.loop import Kernel
@@ -35,7 +36,7 @@ class Work(Protocol):
     """What is to be computed: a task, as far as measuring goes."""
 
     @property
-    def function(self) -> Function: ...
+    def function(self) -> Function | Kernel: ...
 
     @property
     def constant(self) -> tuple[bool, ...]: ...
@@ -48,7 +49,7 @@ class Work(Protocol):
 class Job:
     """One candidate."""
 
-    function: Function
+    function: Function | Kernel
     constant: tuple[bool, ...]
     reassociates: bool
     kernel: Kernel
@@ -104,7 +105,7 @@ class Job:
             case _:
                 _refuse("It does not have the parts of one.")
         whole, begun = _term(function), _term(kernel)
-        if not isinstance(whole, Function) or not isinstance(begun, Kernel):
+        if not isinstance(whole, Function | Kernel) or not isinstance(begun, Kernel):
             _refuse("Its function or its kernel is another term.")
         packed = tuple([_packing(each) for each in packings])
         steps = Trace.from_json(trace)
@@ -114,7 +115,9 @@ class Job:
 def job_of(work: Work, space: Space, point: Point, target: Target) -> Job:
     """The job of a point of a space."""
     sketch = space.sketches[point.sketch]
-    form = getattr(sketch, "form", None)
+    form = sketch.form
+    if form is not None and form.derived:
+        raise CompilerBug(f"The sketch {sketch.name} reads what is derived from constants.")
     packings = () if form is None else form.packings
     return Job(
         work.function,
@@ -132,10 +135,10 @@ def _packing(given: object) -> Packing:
         case [int(number), int(axis), int(lanes), [*order]] if (
             min(number, axis) >= 0
             and 0 < lanes < 1 << 16
-            and all(type(e) is int for e in order)
-            and sorted(order) == list(range(len(order)))
+            and (places := [e for e in order if type(e) is int])
+            and sorted(places) == list(range(len(order)))
         ):
-            return Packing(number, axis, lanes, tuple(order))
+            return Packing(number, axis, lanes, tuple(places))
         case _:
             _refuse("It packs a constant in a way that does not exist.")
 

@@ -1,17 +1,17 @@
 """The local measurer: candidates are built in some processes and timed in one other.
 
-While one candidate is timed the next ones are built.  Several threads may ask at once.  Whatever a candidate does to its process
-costs one trial; the process is started again.  No server is needed.
+While one candidate is timed the next ones are built.  What a candidate does to its process costs
+one trial; the process is started again.  Several threads may ask at once.  No server is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import evolve, frozen
 
@@ -33,6 +33,8 @@ from plica.search.measure.process import Lost, Worker
 from plica.search.measure.slot import slot
 from plica.search.space import Point, Space
 
+MOST_BUILDERS: Final = 8
+
 Arrived = Callable[[Measured], None]
 """What is told of each outcome as soon as there is one."""
 
@@ -46,7 +48,7 @@ class Measurer(Protocol):
 
 
 @frozen(eq=False)
-class _Ready:
+class Ready:
     """Objects, and how long they took."""
 
     objects: tuple[bytes, ...]
@@ -62,9 +64,10 @@ class LocalMeasurer:
         self.limits = limits or Limits()
         self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
         toolchain.check_host(self.target)
-        self._count = builders or max(1, cores() - 1)
+        # As many as there are cores: what is built gives way to what is timed.
+        self._count = builders or min(MOST_BUILDERS, cores())
         self._runner = Worker(self.limits)
-        self._builders = [Worker(self.limits) for _ in range(self._count)]
+        self._builders = [Worker(self.limits, patient=True) for _ in range(self._count)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
         for each in self._builders:
             self._idle.put(each)
@@ -84,9 +87,10 @@ class LocalMeasurer:
                     arrived(found[-1])
         return tuple(found)
 
-    def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def outcomes(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """What comes of jobs, in their order, each as soon as it is known."""
         pending = [self._ahead.submit(self._build, job) for job in jobs]
+        self._runner.begin()
         try:
             for job, future in zip(jobs, pending, strict=True):
                 ready = future.result()
@@ -101,7 +105,7 @@ class LocalMeasurer:
         jobs = [job_of(task, space, each, self.target) for each in points]
         pending = [self._ahead.submit(self._build, job) for job in jobs]
         made = [each.result() for each in pending]
-        ready = [(job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, _Ready)]
+        ready = [(job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, Ready)]
         timed = iter(self._final(ready, rounds) if ready else ())
         outcomes = [each if isinstance(each, Outcome) else next(timed) for each in made]
         return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
@@ -125,7 +129,7 @@ class LocalMeasurer:
     ) -> None:
         self.close()
 
-    def _build(self, job: Job) -> _Ready | Outcome:
+    def _build(self, job: Job) -> Ready | Outcome:
         builder = self._idle.get()
         try:
             asked = Frame({"do": "build", "job": job.to_json()})
@@ -136,9 +140,9 @@ class LocalMeasurer:
             return _lost(answer, "build", "build", {})
         if "outcome" in answer.head:
             return Outcome.from_json(answer.head["outcome"])
-        return _Ready(answer.blobs, answer.head["stages"])
+        return Ready(answer.blobs, answer.head["stages"])
 
-    def _run(self, job: Job, ready: _Ready) -> Outcome:
+    def _run(self, job: Job, ready: Ready) -> Outcome:
         bar = self._bars.get(job.work)
         asked = Frame({"do": "run", "job": job.to_json(), "bar": bar}, ready.objects)
         with slot():
@@ -150,7 +154,7 @@ class LocalMeasurer:
             self._bars[job.work] = outcome.cost if bar is None else min(bar, outcome.cost)
         return outcome
 
-    def _final(self, of: Sequence[tuple[Job, _Ready]], rounds: int) -> list[Outcome]:
+    def _final(self, of: Sequence[tuple[Job, Ready]], rounds: int) -> list[Outcome]:
         head = {
             "do": "final",
             "jobs": [job.to_json() for job, _ in of],
@@ -171,7 +175,7 @@ def _lost(how: Lost, status: Status, stage: str, stages: dict[str, float]) -> Ou
     return failed("timeout" if how.late else status, stage, how.how, stages)
 
 
-def _forget(pending: Sequence[Future[_Ready | Outcome]]) -> None:
+def _forget(pending: Sequence[Future[Ready | Outcome]]) -> None:
     """Let nobody build what nobody waits for."""
     for each in pending:
         each.cancel()

@@ -31,6 +31,9 @@ MAIN: Final = "from plica.search.measure.worker import main; main()"
 GRACE: Final = 30.0
 """Seconds beyond those a worker has for itself: it may have to start first."""
 
+PATIENT: Final = 10
+"""By how much a worker that is not timed lets others go first."""
+
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -43,10 +46,11 @@ class Lost:
 
 
 class Worker:
-    """A process that answers, or is lost and started again."""
+    """A process that answers, or is lost and started again; a patient one lets others go first."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, patient: bool = False) -> None:
         self._limits = limits
+        self._nice = PATIENT if patient else 0
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
         self._asking = threading.Lock()
@@ -57,6 +61,12 @@ class Worker:
     def number(self) -> int | None:
         """The system's number of the process, if there is one."""
         return None if self._process is None else self._process.pid
+
+    def begin(self) -> None:
+        """Start the process if there is none, and do not wait for it."""
+        with self._asking:
+            if self._process is None:
+                self._start()
 
     def ask(self, what: Frame, seconds: float) -> Frame | Lost:
         """The answer to a frame, or how the worker was lost."""
@@ -91,7 +101,7 @@ class Worker:
         paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(ONE_THREAD, "1")}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, self._limits.to_json()],
+            [sys.executable, "-c", MAIN, self._limits.to_json(), str(self._nice)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -126,7 +136,7 @@ def _close(stream: IO[bytes]) -> None:
         return  # what was still to be sent goes nowhere
 
 
-class _Until(RawIOBase, IO[bytes]):  # type: ignore[misc]  # a stream that only reads
+class _Until(RawIOBase, IO[bytes]):
     """A stream that ends when its time is over."""
 
     def __init__(self, file: int, end: float) -> None:

@@ -1,6 +1,7 @@
 """References: what a candidate must compute, on small integers, into memory that is poisoned.
 
-The reference of some work is its plain nest, compiled without a schedule.  Its inputs are small
+The reference of some work is its plain nest, compiled without a schedule (or the kernel as it was
+written).  Its inputs are small
 integers: sums of their products are exact in any order, so that a missing or doubled term is never
 taken for rounding.  Results and scratch memory begin as bytes that are no number; every array ends
 at a page that nobody may touch, and what is read cannot be written.
@@ -19,6 +20,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.lower.fused import fused
+from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType
@@ -66,15 +68,14 @@ def reference_of(job: Job) -> Reference:
 
 
 def _reference(job: Job) -> Reference:
-    kernel = fused(job.function).kernel
+    of = job.function
+    kernel = lower(of, "cpu") if isinstance(of, Kernel) else fused(of).kernel
     code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
     shapes = [(shape_of(each), each.dtype) for each in kernel.params]
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)
-        inputs = [
-            drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]
-        ]
+        inputs = [drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]]
         made = [poisoned(shape, dtype.numpy) for shape, dtype in shapes[kernel.inputs :]]
         code.run([*inputs, *made])
         finite = _finite(made[-1])

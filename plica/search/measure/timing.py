@@ -23,7 +23,10 @@ from plica.runtime.port import Array
 from plica.search.measure.outcome import Limits
 
 FEW: Final = 3
-"""How often a kernel is repeated that is slow beyond hope."""
+"""How often a kernel is repeated that is much slower than the best."""
+
+HOPELESS: Final = 10.0
+"""A kernel so many times slower than the best is run twice."""
 
 MOST: Final = 1 << 24
 """How many runs one repeat has at most."""
@@ -48,10 +51,15 @@ class Timing:
         clock: Clock,
         limits: Limits,
         flush: Callable[[], None] | None = None,
+        bar: float = math.inf,
     ) -> None:
         self._run, self._clock, self._limits, self._flush = run, clock, limits, flush
-        run(1)  # what is touched for the first time is not the kernel's time
-        self._count = 1
+        self._bar, self._count = bar, 1
+        self._known: tuple[float, ...] = ()
+        self.first = self.once()
+        if self.first > max(limits.least, bar * limits.slow):
+            self._known = (self.first,)  # so long that what is touched for the first time is little
+            return
         self.first = self.once()
         if flush is None:
             while self.first * self._count < limits.least and self._count < MOST:
@@ -67,12 +75,12 @@ class Timing:
         self._run(self._count)
         return (self._clock() - start) / 1e9 / self._count
 
-    def repeats(self, bar: float = math.inf) -> tuple[float, ...]:
+    def repeats(self) -> tuple[float, ...]:
         """The seconds of one run, repeat by repeat; few of them if it is far beyond the bar."""
         count = self._limits.repeats
-        if self.first > bar * self._limits.slow:
-            count = min(count, FEW)
-        return tuple([self.once() for _ in range(count)])
+        if self.first > self._bar * self._limits.slow:
+            count = min(count, 2 if self.first > self._bar * HOPELESS else FEW)
+        return (*self._known, *[self.once() for _ in range(count - len(self._known))])
 
 
 def interleaved(of: Sequence[Timing], rounds: int) -> Iterator[tuple[float, ...]]:

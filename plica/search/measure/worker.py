@@ -27,7 +27,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop import Kernel
 from plica.runtime.artefact import ALIGNMENT, aligned_array
-from plica.runtime.error import PlicaError
+from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.port import Array
 from plica.schedule.fuzz import CRASHES
 from plica.search.measure import frame
@@ -68,18 +68,22 @@ def run(asked: Frame, limits: Limits) -> Frame:
     start = perf_counter()
     job = Job.from_json(asked.head["job"])
     try:
+        expected = reference_of(job).expected
         code = Loaded(asked.blobs, limits.threads)
+    except PlicaError as error:  # the work itself has no value, or no code of it is loaded
+        return _failure("refused", "reference", error.diagnostics[0].message, start)
+    try:
         wrong = difference(job, code)
         if wrong:
             return _failure("wrong", "validate", wrong, start)
         validated = perf_counter()
-        timing, result = _timing(job, code, limits)
-        times = timing.repeats(asked.head["bar"] or math.inf)
-        wrong = disagreement(result, reference_of(job).expected)
+        timing, result = _timing(job, code, limits, asked.head["bar"] or math.inf)
+        times = timing.repeats()
+        wrong = disagreement(result, expected)
         if wrong:  # threads may meet only now and then
             return _failure("wrong", "time", wrong, start)
-    except PlicaError as error:
-        return _failure("refused", "validate", error.diagnostics[0].message, start)
+    except EvaluationError as error:  # the reference had no such complaint
+        return _failure("wrong", "validate", error.diagnostics[0].message, start)
     except CompilerBug as error:
         return _failure("wrong", "validate", str(error), start)
     except MemoryError:
@@ -105,7 +109,7 @@ def final(asked: Frame, limits: Limits) -> Frame:
     return Frame({"outcomes": [each.to_json() for each in outcomes]})
 
 
-def _timing(job: Job, code: Loaded, limits: Limits) -> tuple[Timing, Array]:
+def _timing(job: Job, code: Loaded, limits: Limits, bar: float = math.inf) -> tuple[Timing, Array]:
     """A candidate ready to be timed, and where its result will be."""
     reference = reference_of(job)
     arrays = _together(job.kernel, prepared(reference, job.kernel, job.packings))
@@ -118,7 +122,7 @@ def _timing(job: Job, code: Loaded, limits: Limits) -> tuple[Timing, Array]:
     def repeat(count: int) -> None:
         code.run_table(table, count)
 
-    return Timing(repeat, clock_for(limits.threads), limits, flush), arrays[-1]
+    return Timing(repeat, clock_for(limits.threads), limits, flush, bar), arrays[-1]
 
 
 def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
@@ -176,6 +180,7 @@ def main() -> None:
     if os.name == "posix":
         import resource
 
+        os.nice(int(sys.argv[2]))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

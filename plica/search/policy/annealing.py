@@ -15,7 +15,7 @@ them met are the batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp
+from math import exp, isfinite
 from random import Random
 
 from attrs import frozen
@@ -42,7 +42,8 @@ class Annealing:
 
     @property
     def name(self) -> str:
-        return f"annealing/{self.judge.name}/{self.batch}/{self.chains}/{self.steps}"
+        walk = f"{self.chains}x{self.steps}-{self.patience}"
+        return f"annealing/{self.judge.name}/{self.batch}/{walk}/{self.greed}"
 
     def start(self, space: Space) -> tuple[Point, ...]:
         """The chains are remembered; there are none at first."""
@@ -56,7 +57,8 @@ class Annealing:
             return memory, known.fresh(random, self.batch)
         chains = list(memory) or [known.space.drawn(random) for _ in range(self.chains)]
         chains, met = self._walked(known, chains, self.judge.after(known), random)
-        ranked = [each for each in sorted(met, key=lambda e: -met[e]) if each not in known.taken]
+        new = [each for each, of in met.items() if each not in known.taken and isfinite(of)]
+        ranked = sorted(new, key=lambda each: -met[each])
         return tuple(chains), mixed(known, ranked, self.batch, self.greed, random)
 
     def _walked(

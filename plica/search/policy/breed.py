@@ -17,8 +17,8 @@ more than one that repeats them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import exp
+from collections.abc import Container, Sequence
+from math import exp, isfinite
 from random import Random
 from typing import Final
 
@@ -41,6 +41,11 @@ class Breeding:
     fresh: int = 50
     """How many of it are drawn at random, at least."""
 
+    @property
+    def name(self) -> str:
+        """The numbers, for names of policies."""
+        return f"{self.population}x{self.generations}-{self.mutation}-{self.measured}-{self.fresh}"
+
 
 PRESSURE: Final = 4.0
 """How much likelier the best is to be a parent than the worst: this power of e."""
@@ -53,14 +58,21 @@ KINDRED: Final = 0.25
 
 
 def bred(
-    known: Known, score: Score, random: Random, settings: Breeding | None = None
+    known: Known,
+    score: Score,
+    random: Random,
+    settings: Breeding | None = None,
+    sketches: Container[int] | None = None,
 ) -> list[Point]:
-    """Points that have not been tried, the best thought of first."""
+    """Points that have not been tried, the best thought of first; of some sketches, if it is said
+    of which."""
     settings = settings or Breeding()
     space = known.space
     seeds = [each.point for each in known.ranked[: int(settings.measured * settings.population)]]
     strangers = max(settings.fresh, settings.population - len(seeds))
     population = [*seeds, *known.fresh(random, strangers, seeds)]
+    if sketches is not None:
+        population = [each for each in population if each.sketch in sketches]
     opinion = dict[Point, float]()
     for generation in range(settings.generations + 1):
         unknown = [each for each in dict.fromkeys(population) if each not in opinion]
@@ -75,7 +87,9 @@ def bred(
             changed(space, one, other, random) if random.random() < settings.mutation else one
             for one, other in pairs
         ]
-    found = [each for each in opinion if each not in known.taken]
+        if sketches is not None:
+            population = [each for each in population if each.sketch in sketches]
+    found = [each for each, of in opinion.items() if each not in known.taken and isfinite(of)]
     return sorted(found, key=lambda each: -opinion[each])
 
 

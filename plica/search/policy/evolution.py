@@ -38,7 +38,7 @@ class Evolution:
 
     @property
     def name(self) -> str:
-        return f"evolution/{self.judge.name}/{self.batch}/{self.breeding.population}"
+        return f"evolution/{self.judge.name}/{self.batch}/{self.breeding.name}/{self.greed}"
 
     def start(self, space: Space) -> None:
         """Nothing is remembered."""

@@ -123,7 +123,7 @@ class Explorer(Protocol[M]):
 
     @property
     def name(self) -> str:
-        """What it is called in records."""
+        """What it is called in records: explorers that choose differently have different names."""
         ...
 
     def start(self, space: Space) -> M:

@@ -1,7 +1,8 @@
 """Guided search: what is reckoned first, then what is learned, then what is next to the best.
 
     first    what each sketch decides by itself, and points near: what analysis alone proposes
-    learned  batches bred under a model of everything measured, part of each next to the incumbent
+    learned  batches bred under a model of everything measured, part of each next to the incumbent;
+             only of sketches that have not been seen to be slow
     near     when nothing better was found for a while: all that is next to the incumbent
 
 The stages follow from the log, so nothing is remembered but how long the best has been the best.
@@ -17,7 +18,10 @@ The stages follow from the log, so nothing is remembered but how long the best h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+from math import isfinite
 from random import Random
+from typing import Final
 
 from attrs import field, frozen
 
@@ -48,9 +52,9 @@ class Guided:
     analyst: Judge | None = None
     """Whose opinion counts before anything is measured; none: the order of the space."""
     first: int = 16
-    batch: int = 16
+    batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
-    near: float = 0.4
+    near: float = 0.5
     """The share of a batch that lies next to the incumbents."""
     greed: float = 0.95
     patience: int = 2
@@ -60,8 +64,10 @@ class Guided:
 
     @property
     def name(self) -> str:
-        settings = f"{self.first}/{self.batch}/{self.breeding.population}"
-        return f"guided/{self.judge.name}/{settings}" + ("/transfer" if self.transfers else "")
+        first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
+        batch = f"{self.batch}-{self.near}-{self.greed}-{self.patience}"
+        judge = self.judge.name + ("-transfer" if self.transfers else "")
+        return f"guided/{judge}/{first}/{batch}/{self.breeding.name}"
 
     def start(self, space: Space) -> Incumbent:
         """Nothing is known."""
@@ -80,11 +86,12 @@ class Guided:
         beside = _thought(score, _beside(known, 1 + memory.rounds))
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
-        found = beside[:count]
+        untried = _untried(known)[: self.batch // 8]
+        found = list(dict.fromkeys([*untried, *beside[:count]]))
         missing = self.batch - len(found)
-        if missing:
+        if missing > 0:
             met = set(found)
-            ranked = bred(known, score, random, self.breeding)
+            ranked = bred(known, score, random, self.breeding, promising(known))
             others = [each for each in ranked if each not in met]
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
         return memory, found
@@ -92,18 +99,37 @@ class Guided:
     def reckoned(self, known: Known, random: Random) -> list[Point]:
         """What analysis alone proposes: the defaults, then the best of what is near them."""
         space = known.space
-        defaults = list(dict.fromkeys(space.defaults()))[: max(1, self.first // 2)]
-        near = [next_to for each in defaults for next_to in space.neighbours(each)]
-        near = [each for each in dict.fromkeys(near) if each not in defaults]
+        defaults = list(dict.fromkeys(space.defaults()))[: self.first]
+        around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
+        turns = [each for row in zip_longest(*around_them) for each in row if each is not None]
+        near = [each for each in dict.fromkeys(turns) if each not in defaults]
         analyst = self.judge if self.transfers else self.analyst
-        if analyst is not None:
-            further = [next_to for each in near for next_to in space.neighbours(each)]
-            drawn = known.fresh(random, self.breeding.population, defaults)
-            wider = dict.fromkeys([*near, *further, *drawn])
-            score = analyst.before(space)
-            near = _thought(score, [each for each in wider if each not in defaults])
+        if analyst is not None and len(defaults) < self.first:
+            near = _thought(analyst.before(space), near)
         found = [*defaults, *near][: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
+
+
+FOREMOST: Final = 4
+"""The first sketches of a space are the best by rule of thumb; what is near these is tried."""
+
+SLOW: Final = 2.0
+"""A sketch whose best is so many times slower than the best is left alone."""
+
+
+def promising(known: Known) -> frozenset[int]:
+    """The sketches that have been seen to be fast enough."""
+    return frozenset(
+        each.point.sketch
+        for each in known.ranked
+        if (each.cost or 0.0) <= SLOW * (known.ranked[0].cost or 0.0)
+    )
+
+
+def _untried(known: Known) -> list[Point]:
+    """The defaults of sketches of which nothing has been tried."""
+    tried = {each.sketch for each in known.taken}
+    return [each for each in known.space.defaults() if each.sketch not in tried]
 
 
 def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
@@ -121,6 +147,7 @@ def _beside(known: Known, incumbents: int) -> list[Point]:
 
 
 def _thought(score: Score, points: Sequence[Point]) -> list[Point]:
-    """The points in the order of an opinion, the best first."""
-    order = sorted(zip(score(points), range(len(points)), strict=True), key=lambda e: (-e[0], e[1]))
-    return [points[n] for _, n in order]
+    """The points in the order of an opinion, the best first; what is no schedule is left out."""
+    opinion = score(points)
+    order = sorted(range(len(points)), key=lambda n: (-opinion[n], n))
+    return [points[n] for n in order if isfinite(opinion[n])]

@@ -3,45 +3,44 @@
 A judge is a model, and the numbers by which it tells points apart.  It learns from everything
 known, from the beginning at every round: so its opinion is a function of the log.
 
-    Features     (space, points) -> rows, and which rows belong to which point
-    Model        fitted(packs, costs) -> Model;  scores(packs) -> higher is faster
+    Features     (space, points) -> packs: the rows of features of each point
+    Learner      fitted(packs, costs) -> Learner;  scores(packs) -> higher is faster
 
-`knobs` are the plainest features: the sketch and the numbers that are decided, one row a point.
+A point without rows is known to be no schedule: nothing is worse.  `stores` are the features of the
+kernels that points stand for; `knobs` are the plainest ones, the sketch and the numbers that are
+decided, one row a point.
 
 >>> from plica.search.policy.example import SQUARE
->>> rows, of = knobs(SQUARE, (SQUARE.default,))
->>> rows.shape, of.tolist()
+>>> packs = knobs(SQUARE, (SQUARE.default,))
+>>> packs.rows.shape, packs.owner.tolist()
 ((1, 7), [0])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
+from plica.schedule.default.machine import Machine
+from plica.search.feature.packs import Packs, SpaceFeaturiser
 from plica.search.policy.fold import Known
 from plica.search.space import Point, Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Packs: TypeAlias = tuple[Array, Array]
-"""Rows of features, and the number of the point that each row belongs to."""
-
 Features: TypeAlias = Callable[[Space, Sequence[Point]], Packs]
 Score: TypeAlias = Callable[[Sequence[Point]], Array]
-"""Higher is faster."""
-
-FAILED = 4.0
-"""A trial that failed counts as so many times the slowest one."""
+"""Higher is faster; minus infinity is no schedule."""
 
 
-class Model(Protocol):
-    """What learns which points are fast; a value."""
+class Learner(Protocol):
+    """What learns which points are fast: any of the models of `plica.search.model`."""
 
-    def fitted(self, packs: Packs, costs: Array) -> Model:
-        """The model that has learned from these points."""
+    def fitted(self, packs: Packs, costs: Array) -> Learner:
+        """What has learned from these points; the cost of what failed is infinite."""
         ...
 
     def scores(self, packs: Packs) -> Array:
@@ -51,34 +50,38 @@ class Model(Protocol):
 
 @frozen(eq=False)
 class Judge:
-    """A model that learns from what is known."""
+    """A model that learns from what is known; judges that think differently have other names."""
 
     name: str
-    model: Model
+    model: Learner
     features: Features
 
     def after(self, known: Known) -> Score:
         """The opinion after everything known; what was refused teaches nothing, for it is no
         schedule."""
         tried = [each for each in known.taken.values() if each.is_trial]
-        worked = [each.cost for each in tried if each.cost is not None]
         model = self.model
-        if worked:
-            slow = FAILED * max(worked)
-            costs = [slow if each.cost is None else each.cost for each in tried]
+        if known.best is not None:
+            costs = [np.inf if each.cost is None else each.cost for each in tried]
             packs = self.features(known.space, [each.point for each in tried])
-            model = model.fitted(packs, np.array(costs))
+            legal = np.flatnonzero(packs.is_legal)
+            if len(legal):
+                model = model.fitted(packs[legal], np.array(costs)[legal])
         return self._score(known.space, model)
 
     def before(self, space: Space) -> Score:
         """The opinion of a model that has seen nothing here."""
         return self._score(space, self.model)
 
-    def _score(self, space: Space, model: Model) -> Score:
+    def _score(self, space: Space, model: Learner) -> Score:
         def score(points: Sequence[Point]) -> Array:
             if not points:
                 return np.zeros(0)
-            found: Array = model.scores(self.features(space, points))
+            packs = self.features(space, points)
+            legal = np.flatnonzero(packs.is_legal)
+            found = np.full(len(points), -np.inf)
+            if len(legal):
+                found[legal] = model.scores(packs[legal])
             return found
 
         return score
@@ -93,4 +96,30 @@ def knobs(space: Space, points: Sequence[Point]) -> Packs:
         row[point.sketch] = 1
         numbers = [number for decision in point.decisions for number in decision]
         row[sketches : sketches + len(numbers)] = np.log2(np.abs(np.array(numbers, float)) + 1)
-    return rows, np.arange(len(points))
+    return Packs(rows, np.arange(len(points)), len(points))
+
+
+def stores(machine: Machine) -> Features:
+    """The features of the stores of kernels; what was reckoned for a space is kept."""
+
+    @lru_cache(maxsize=64)
+    def reckoned(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:
+        return SpaceFeaturiser(space, machine), {}
+
+    def features(space: Space, points: Sequence[Point]) -> Packs:
+        featuriser, kept = reckoned(space)
+        missing = [each for each in dict.fromkeys(points) if each not in kept]
+        if missing:
+            if len(kept) > MOST_KEPT:
+                kept.clear()
+            packs = featuriser.of(missing)
+            starts = np.searchsorted(packs.owner, np.arange(len(missing) + 1))
+            for n, each in enumerate(missing):
+                kept[each] = packs.rows[starts[n] : starts[n + 1]]
+        return Packs.of([kept[each] for each in points])
+
+    return features
+
+
+MOST_KEPT: Final = 1 << 16
+"""Points of a space whose features are kept."""

@@ -4,7 +4,7 @@ It serves where no learned model is wanted: in tests, in examples, and as the li
 model has to beat.  A pack's features are summed, as its stores are in the larger models.
 
 >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
->>> packs = (x, np.arange(4))
+>>> packs = Packs(x, np.arange(4), 4)
 >>> scores = Ridge().fitted(packs, np.array([4.0, 2.0, 1.0, 2.0])).scores(packs)
 >>> int(scores.argmax())
 2
@@ -12,10 +12,16 @@ model has to beat.  A pack's features are summed, as its stores are in the large
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from attrs import frozen
 
-from plica.search.policy.judge import Array, Packs
+from plica.search.feature.packs import Packs
+from plica.search.policy.judge import Array
+
+FAILED: Final = 4.0
+"""A trial that failed counts as so many times the slowest one."""
 
 
 @frozen(eq=False)
@@ -28,7 +34,8 @@ class Ridge:
     def fitted(self, packs: Packs, costs: Array) -> Ridge:
         """The least squares of the logarithm of speed."""
         found = _squares(packs)
-        speed = -np.log(np.maximum(costs, 1e-30))
+        slow = FAILED * costs[np.isfinite(costs)].max(initial=0.0)
+        speed = -np.log(np.maximum(np.where(np.isfinite(costs), costs, slow), 1e-30))
         system = found.T @ found + self.hold * np.eye(found.shape[1])
         return Ridge(np.linalg.solve(system, found.T @ speed), self.hold)
 
@@ -43,10 +50,9 @@ class Ridge:
 
 def _squares(packs: Packs) -> Array:
     """Each pack as one row: a constant, the features, their products."""
-    rows, of = packs
-    count = int(of.max()) + 1 if len(of) else 0
-    summed = np.zeros((count, rows.shape[1]))
-    np.add.at(summed, of, rows)
+    rows = packs.rows
+    summed = np.zeros((packs.count, rows.shape[1]))
+    np.add.at(summed, packs.owner, rows)
     above = np.triu_indices(rows.shape[1])
     products = summed[:, above[0]] * summed[:, above[1]]
-    return np.concatenate([np.ones((count, 1)), summed, products], axis=1)
+    return np.concatenate([np.ones((packs.count, 1)), summed, products], axis=1)

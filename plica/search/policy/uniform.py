@@ -1,5 +1,8 @@
 """Uniform: points at random, none twice.
 
+Every point of the space is equally likely; or every sketch, and then every decision of it, which
+finds small sketches among large ones.
+
 >>> from plica.search.policy.example import SQUARE
 >>> policy = Policy(Uniform(batch=4))
 >>> _, points = policy.step(policy.begin(SQUARE, seed=0))
@@ -14,7 +17,7 @@ from random import Random
 
 from attrs import frozen
 
-from plica.search.policy.fold import Known, Policy
+from plica.search.policy.fold import Known, Policy, point_at
 from plica.search.space import Point, Space
 
 __all__ = ["Policy", "Uniform"]
@@ -22,17 +25,23 @@ __all__ = ["Policy", "Uniform"]
 
 @frozen
 class Uniform:
-    """Every sketch is equally likely, and every decision of it."""
+    """How many at once, and whether every sketch is equally likely."""
 
     batch: int = 16
+    by_sketch: bool = False
 
     @property
     def name(self) -> str:
-        return f"random/{self.batch}"
+        return f"random/{self.batch}" + ("/sketch" if self.by_sketch else "")
 
     def start(self, space: Space) -> None:
         """Nothing is remembered."""
 
     def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
         """Points that have not been tried."""
-        return None, known.fresh(random, self.batch)
+        size = known.space.size
+        found = dict[Point, None]()
+        if not self.by_sketch:
+            drawn = [point_at(known.space, random.randrange(size)) for _ in range(self.batch)]
+            found = dict.fromkeys([each for each in drawn if each not in known.taken])
+        return None, [*found, *known.fresh(random, self.batch - len(found), tuple(found))]

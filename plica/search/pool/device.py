@@ -13,13 +13,14 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.target import parse
+from plica.codegen.target import Target
 from plica.runtime import archive
 from plica.runtime.artefact import from_members
 from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.port import Array
+from plica.search.measure.build import target_of
 from plica.search.measure.job import Job
 from plica.search.measure.local import LocalMeasurer
 from plica.search.measure.outcome import Limits
@@ -40,11 +41,6 @@ class Device:
     busy: int
 
 
-def here() -> str:
-    """The fingerprint of this machine, for code on one thread."""
-    return fingerprint(evolve(toolchain.host(), cores=1))
-
-
 def resources() -> dict[str, float]:
     """What a worker on this machine offers: code for all of its cores, or for one."""
     whole = toolchain.host()
@@ -58,25 +54,25 @@ def devices_of(workers: dict[str, Any]) -> tuple[Device, ...]:  # Any: what a sc
     for address in sorted(workers):
         offers = workers[address].get("resources", {})
         targets = sorted(name for name in offers if name != PLACE)
-        busy = len(workers[address].get("metrics", {}).get("task_counts", {}).get("executing", ()))
+        counts = workers[address].get("metrics", {}).get("task_counts", {})
+        busy = int(counts.get("executing", 0))
         found += [Device(address, each, busy) for each in targets if PLACE in offers]
     return tuple(found)
 
 
 @lru_cache(maxsize=2)
-def _measurer(limits: str, target: str) -> LocalMeasurer:
-    machine = parse(target, toolchain.host())
-    return LocalMeasurer(machine, Limits.from_json(limits), builders=1)
+def _measurer(limits: str, target: Target) -> LocalMeasurer:
+    return LocalMeasurer(target, Limits.from_json(limits), builders=1)
 
 
 def perform(job: str, limits: str, target: str) -> str:
     """Measure a job on this machine, whose fingerprint must be the one meant."""
     given = Job.from_json(job)
-    machine = fingerprint(parse(given.target, toolchain.host()))
-    if machine != target:
+    machine = target_of(given)
+    if fingerprint(machine) != target:
         message = "A job for another kind of machine was sent here."
-        raise PoolError(Diagnostic("other-machine", message, None, machine, target))
-    (outcome,) = _measurer(limits, given.target).outcomes([given])
+        raise PoolError(Diagnostic("other-machine", message, None, target, str(machine)))
+    (outcome,) = _measurer(limits, machine).outcomes([given])
     return outcome.to_json()
 
 

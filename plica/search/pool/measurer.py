@@ -62,7 +62,7 @@ def devices(client: Client) -> tuple[Device, ...]:
 class PoolMeasurer:
     """A measurer on the devices of a pool."""
 
-    def __init__(  # noqa: PLR0917  # an address, and what is usual
+    def __init__(  # an address, and what is usual
         self,
         address: str,
         target: Target | None = None,

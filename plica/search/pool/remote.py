@@ -88,7 +88,7 @@ class Remote:
 class RemoteExecutable:
     """An artefact in a pool: `there(x, y)` or `there(name=x)`, like an executable."""
 
-    def __init__(  # noqa: PLR0917  # where it is and what it takes
+    def __init__(  # where it is and what it takes
         self,
         client: Client,
         held: Future[bytes],

@@ -80,8 +80,8 @@ async def _until_told(finished: Callable[[], Awaitable[Any]]) -> None:
     """Wait for an end of its own, or for a signal."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, told.set)
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(stop, told.set)
     waits = [asyncio.ensure_future(finished()), asyncio.ensure_future(told.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for each in waits:

@@ -72,7 +72,7 @@ class Record:
         return min(self.costs) if self.costs else None
 
 
-def record(  # noqa: PLR0917  # the first five are what every record has
+def record(  # the first five are what every record has
     key: str,
     target: str,
     trace_json: str,
@@ -133,12 +133,14 @@ def from_row(row: tuple[Any, ...]) -> Record:
 
 def _check(of: Record) -> None:
     """Illegal records cannot be built."""
-    texts = (of.key, of.target, of.form, of.error, of.policy, of.message)
+    # Any: a row of a file may hold anything.
+    texts: tuple[Any, ...] = (of.key, of.target, of.form, of.error, of.policy, of.message)
     if not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in texts):
         _refuse(f"A text in it is none, or longer than {LONGEST_TEXT} characters.", repr(texts))
     if not of.key or not of.target:
         _refuse("It does not say for which work or which machine it is.", repr(texts))
-    if not isinstance(of.trace_json, str) or len(of.trace_json) > LONGEST_TRACE:
+    trace: Any = of.trace_json
+    if not isinstance(trace, str) or len(trace) > LONGEST_TRACE:
         _refuse(f"Its trace is no text, or longer than {LONGEST_TRACE} characters.", of.key)
     if of.error not in ERRORS:
         _refuse("Its kind of failure is not known.", of.error)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
-from plica.codegen.llvm.turn import exchanged
+from plica.codegen.llvm.turn import network
 from plica.core.name import Name
 from plica.ir.dtype import DType, f32, f64, i32
 from plica.ir.loop import Alloc, For, Kernel, Store, seq
@@ -59,15 +59,24 @@ def test_a_tile_is_turned_once(rows: int) -> None:
     assert "insertelement" not in text
 
 
-@given(st.sampled_from((2, 4, 8, 16)), st.data())
-def test_rounds_turn_a_square(width: int, data: st.DataObject) -> None:
-    """Blocks of all sizes exchanged once: row and column have changed places."""
-    rows = [[(row, lane) for lane in range(width)] for row in range(width)]
-    sizes = [1 << at for at in range(width.bit_length() - 1)]
-    for apart in data.draw(st.permutations(sizes)):
-        for at in [each for each in range(width) if not each & apart]:
-            both = rows[at] + rows[at + apart]
-            rows[at], rows[at + apart] = (
-                [both[lane] for lane in exchanged(side, apart, width)] for side in (0, 1)
-            )
-    assert rows == [[(lane, row) for lane in range(width)] for row in range(width)]
+SIZES = st.sampled_from((1, 2, 4, 8, 16, 32))
+
+
+@given(SIZES, SIZES, st.sampled_from((1, 2, 4, 8)))
+def test_rounds_turn_rows(count: int, width: int, size: int) -> None:
+    """Rows exchange lanes round by round, after which each is a column and those further on."""
+    count = min(count, width)
+    how = network(count, width, size)
+    rows = [[(row, lane) for lane in range(width)] for row in range(count)]
+    for round_ in how.rounds:
+        rows = [[(rows[a] + rows[b])[lane] for lane in lanes] for a, b, lanes in round_]
+    assert sorted(how.columns) == list(range(count))
+    for column, at in enumerate(how.columns):
+        assert rows[at] == [(x % count, column + x // count * count) for x in range(width)]
+
+
+@pytest.mark.parametrize("width", [128, 256, 512])
+def test_a_fence_stands_between_many_rounds(width: int) -> None:
+    lanes = width // 32
+    text = "\n".join(emit(turned(lanes, lanes, f32), "k", width=width).lines)
+    assert text.count("llvm.arithmetic.fence") == (lanes if width >= 256 else 0)

@@ -152,7 +152,7 @@ def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
 
 def test_text_of_softmax(golden: Golden) -> None:
     x = rows(3, 128)
-    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE)
+    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE, approximates=True)
     assert form is not None
     made = default_schedule(form.kernel, WIDE)
     assert made is not None
@@ -166,6 +166,15 @@ def test_two_cores_share_rows() -> None:
     assert "parallel" in exe.source("kernel")
     values: Array = np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
     np.testing.assert_allclose(exe(values), plica.interpret(module, values), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("contract", "count"), [("reassociates", 0), ("approx(0.0001)", 1)])
+def test_only_an_approximation_multiplies_by_a_reciprocal(contract: str, count: int) -> None:
+    x = rows(6, 256)
+    module = whole([x], op.nn.softmax(x, axis=-1))
+    text = plica.compile(module, contract=contract, threads=1, cache=False).source("kernel")
+    assert text.count("1.0 / ") == count
+    assert text.count(" / ") == 1
 
 
 def test_a_row_is_divided_by_anything() -> None:

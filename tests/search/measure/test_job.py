@@ -12,7 +12,7 @@ from plica.core.diagnostic import Malformed
 from plica.schedule.default import Packing
 from plica.search.measure import Job, Limits, Outcome, job_of
 from plica.search.measure.outcome import STATUSES, ok
-from tests.search.measure.work import SHIFTED, TARGET, TASK, pretended, product_space
+from tests.search.measure.work import DOUBLED, TARGET, TASK, pretended, product_space
 
 
 def test_a_job_comes_back() -> None:
@@ -29,7 +29,7 @@ def test_a_job_comes_back() -> None:
 
 
 def test_packings_travel() -> None:
-    job = pretended(SHIFTED.format(shift=0))
+    job = pretended(DOUBLED)
     packed = Job(
         job.function, job.constant, True, job.kernel, (Packing(0, 0, 4, (1, 0)),), job.trace, "cpu"
     )
@@ -50,7 +50,7 @@ DAMAGED = (
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGED, ids=[name for name, _ in DAMAGED])
 def test_a_damaged_job_is_refused(name: str, damage: object) -> None:
-    given = json.loads(pretended(SHIFTED.format(shift=0)).to_json())
+    given = json.loads(pretended(DOUBLED).to_json())
     assert callable(damage)
     with pytest.raises(Malformed):
         Job.from_json(damage(given))

@@ -8,20 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from plica.schedule import block, do, loops, split, trace_of, unroll
-from plica.schedule.do import Body
-from plica.search.measure import Limits, LocalMeasurer, Measured, job_of
+from plica.codegen.llvm import toolchain
+from plica.runtime.error import UnsupportedError
+from plica.search.measure import Limits, LocalMeasurer, Measured, build, job_of, local
 from plica.search.measure.frame import Frame
 from plica.search.measure.outcome import STAGES
 from plica.search.measure.process import Lost, Worker
 from plica.search.space import Point
 from tests.search.measure.work import (
+    BEYOND,
+    DOUBLED,
     ENDLESS,
-    SHIFTED,
+    OUTSIDE,
+    SQUARED,
     TARGET,
     TASK,
-    copied,
-    kernel_of,
     pretended,
     product_space,
 )
@@ -65,31 +66,45 @@ def test_an_illegal_schedule_is_refused(measurer: LocalMeasurer) -> None:
 
 
 def test_failures_cost_one_trial_each(measurer: LocalMeasurer) -> None:
-    right, wrong = pretended(SHIFTED.format(shift=0)), pretended(SHIFTED.format(shift=-1))
-    outside, endless = pretended(SHIFTED.format(shift=16)), pretended(ENDLESS)
-    jobs = [right, wrong, outside, endless, right]
-    outcomes = list(measurer.outcomes(jobs))
-    assert [each.status for each in outcomes] == ["ok", "wrong", "crash", "timeout", "ok"]
-    _, differs, ended, late, _ = [each.message for each in outcomes]
+    kernels = (DOUBLED, SQUARED, BEYOND, OUTSIDE, ENDLESS, DOUBLED)
+    outcomes = list(measurer.outcomes([pretended(each) for each in kernels]))
+    found = ["ok", "wrong", "wrong", "build", "timeout", "ok"]
+    assert [each.status for each in outcomes] == found
+    _, differs, beyond, outside, late, _ = [each.message for each in outcomes]
     assert "validate: Element" in differs
-    assert "run: SIGSEGV" in ended
-    assert "longer than it may" in late
-    assert all("compile" in each.stages for each in outcomes)
+    assert "outside the buffer" in beyond
+    assert "build: CompilerBug" in outside
+    assert "run: It took longer than it may" in late
+    assert all("compile" in each.stages for each in outcomes if each.status != "build")
 
 
-def test_code_beyond_reason_is_refused(measurer: LocalMeasurer) -> None:
-    kernel = kernel_of(SHIFTED.format(shift=0))
+def test_code_that_crashes_costs_one_trial(
+    measurer: LocalMeasurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n".join(
+        (
+            f'target triple = "{TARGET.triple}"',
+            f"define i64 @{build.REPEAT}(ptr %table, i64 %count) {{",
+            "  store volatile i64 0, ptr inttoptr (i64 8 to ptr)",
+            "  ret i64 0",
+            "}",
+        )
+    )
+    ready = local.Ready((toolchain.emit(text, TARGET),), {"compile": 0.1})
+    with monkeypatch.context() as patched:
+        patched.setattr(measurer, "_build", lambda job: ready)
+        (found,) = measurer.outcomes([pretended(DOUBLED)])
+    assert (found.status, found.times, found.stages) == ("crash", (), {"compile": 0.1})
+    assert "run: SIGSEGV" in found.message
+    (after,) = measurer.outcomes([pretended(DOUBLED)])
+    assert after.status == "ok"
 
-    @do
-    def written_out() -> Body:
-        (i,) = yield loops((yield block("out")))
-        _, inner = yield split(i, (1, 1024))
-        yield unroll(inner)
 
-    job = pretended(SHIFTED.format(shift=0), trace_of(written_out, kernel))
-    (found,) = measurer.outcomes([job])
-    assert found.status in ("ok", "refused")  # as long as it is, it comes to an end
-    assert copied() is job.function
+def test_code_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "LONGEST_TEXT", 100)
+    with pytest.raises(UnsupportedError, match="too long") as refused:
+        build.built(pretended(DOUBLED))
+    assert refused.value.code == "target-limit"
 
 
 def test_a_worker_that_is_killed_is_started_again() -> None:

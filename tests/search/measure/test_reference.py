@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.ir.dtype import DType, f16, f32, f64, i32, u8
-from plica.ir.interpret import interpret
-from plica.ir.graph import Var
 from plica.core.name import Name
+from plica.ir.dtype import DType, f16, f32, f64, i32, u8
+from plica.ir.graph import Var
+from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.search.measure.job import job_of
 from plica.search.measure.reference import disagreement, drawn, far, poisoned, reference_of

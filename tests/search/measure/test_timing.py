@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.search.measure import Limits, Measured, clearly_less, ranked
-from plica.search.measure.timing import FEW, Timing, interleaved
+from plica.search.measure.timing import Timing, interleaved
 from plica.search.space import Point
 
 
@@ -37,10 +39,11 @@ def test_a_repeat_is_long_enough(takes: int, repeats: int) -> None:
 
 
 def test_what_is_slow_beyond_hope_is_repeated_less() -> None:
-    machine = Machine(10_000_000)
-    timing = Timing(machine.run, machine.clock, Limits())
-    assert len(timing.repeats(bar=0.001)) == FEW
-    assert len(timing.repeats(bar=0.005)) == Limits().repeats
+    for bar, runs in ((0.001, 3), (0.002, 3), (0.0009, 2), (0.005, 12)):
+        machine = Machine(10_000_000)
+        times = Timing(machine.run, machine.clock, Limits(), None, bar).repeats()
+        assert machine.runs == runs
+        assert len(times) == min(runs, Limits().repeats)
 
 
 def test_with_a_flush_each_repeat_is_one_run() -> None:
@@ -49,7 +52,7 @@ def test_with_a_flush_each_repeat_is_one_run() -> None:
     timing = Timing(machine.run, machine.clock, Limits(), lambda: flushed.append(machine.runs))
     flushed.clear()
     assert timing.repeats() == (1e-6,) * 10
-    assert [b - a for a, b in zip(flushed, flushed[1:], strict=False)] == [1] * 9
+    assert [b - a for a, b in pairwise(flushed)] == [1] * 9
 
 
 def test_rounds_go_there_and_back() -> None:

@@ -82,13 +82,18 @@ def product_space() -> Space:
     return Space((sketch("tiled", kernel, trace_of(tiled, kernel)),))
 
 
-SHIFTED: Final = """
+SAID: Final = """
 @plica.kernel
-def shifted(x: Buffer[(1024,), f32], y: Buffer[(1024,), f32]):
+def said(x: Buffer[(1024,), f32], y: Buffer[(1024,), f32]):
     for i in grid(1024):
         with block("out", spatial=(i,)):
-            y[i] = x[i + {shift}]
+            y[{place}] = {value}
 """
+
+DOUBLED: Final = SAID.format(place="i", value="x[i] + x[i]")
+SQUARED: Final = SAID.format(place="i", value="x[i] * x[i]")
+BEYOND: Final = SAID.format(place="i", value="x[i + 16] + x[i]")
+OUTSIDE: Final = SAID.format(place="i + 16", value="x[i] + x[i]")
 
 ENDLESS: Final = """
 @plica.kernel
@@ -108,14 +113,14 @@ def kernel_of(text: str) -> Kernel:
     return found
 
 
-def copied() -> Function:
-    """x + 0 over 1024 elements: what the kernels above are said to compute."""
+def doubled() -> Function:
+    """x + x over 1024 elements: what the kernels above are said to compute."""
     x = Var(Name("x"), tensor((1024,), "f32"))
-    body = x + 0.0
+    body = op.add(x, x)
     return Function((), (), (x,), type_of(body), body)
 
 
 def pretended(text: str, trace: Trace | None = None) -> Job:
     """A job whose kernel does something else than its work."""
     steps = trace or Trace(())
-    return Job(copied(), (False,), True, kernel_of(text), (), steps, TARGET.describe())
+    return Job(doubled(), (False,), True, kernel_of(text), (), steps, TARGET.describe())

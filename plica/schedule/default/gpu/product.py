@@ -1,27 +1,30 @@
 """Products of matrices on threads: tiles in shared memory, tiles of those in registers.
 
-    for by, bx in blocks:                   a tile of the result each
+    for z, by, bx in blocks:                a tile of a part of the result each
         for ty, tx in threads:
             for k0:                         a slice of both matrices, fetched by all threads
                 for k1:                     a column and a row of it, in registers
-                    for vi, vj, i, j: sum[…] += left[…] * right[…]
+                    for vi, vj, i, j: part[…] += weight[…] * data[…]
 
 A thread has several small squares of the result, far apart: threads that are neighbours read
-neighbours, so that no two meet in a bank of shared memory.
+neighbours, so that no two meet in a bank of shared memory.  What is gathered into `data` and
+`weight` is gathered where the slices are fetched.
 """
 
 from __future__ import annotations
 
+from typing import Final, TypeAlias
+
 from attrs import frozen
 
-from plica.ir.index_map import index_map
-from plica.ir.scalar import Scalar
 from plica.schedule.do import Body, do
+from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     annotate,
     bind,
     block,
     cache_write,
+    compute_inline,
     decompose_reduction,
     fuse,
     loops,
@@ -29,8 +32,6 @@ from plica.schedule.primitive import (
     reorder,
     reverse_compute_at,
     split,
-    transform_block_layout,
-    transform_layout,
     vectorize,
 )
 
@@ -38,10 +39,16 @@ WIDE = 4
 """Elements that one instruction moves."""
 
 
+Sizes: TypeAlias = tuple[int, int, int, int]
+"""Parts, rows, columns and terms of a part."""
+
+LABELS: Final = ("weight", "data", "part")
+
+
 @frozen
 class Tile:
-    """What blocks and threads have: rows, columns and terms of a tile; rows and columns of threads;
-    squares of a thread along both."""
+    """Rows, columns and terms of a tile; threads down and across it; whether slices are fetched
+    one step ahead."""
 
     rows: int = 128
     columns: int = 128
@@ -51,55 +58,64 @@ class Tile:
     ahead: bool = False
 
     @property
-    def squares(self) -> tuple[int, int]:
-        return self.rows // (self.down * WIDE), self.columns // (self.across * WIDE)
+    def steps(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Squares of a thread, threads, and places in a square, down and across."""
+        down, across = self.down * WIDE, self.across * WIDE
+        return (self.rows // down, self.down, WIDE), (self.columns // across, self.across, WIDE)
+
+    @property
+    def threads(self) -> int:
+        return self.down * self.across
 
 
 @do
-def product(label: str, tile: Tile) -> Body:
-    """The schedule of `sum[i, j] += left[i, k] * right[k, j]`, whose extents the tile divides."""
-    c = yield block(label)
+def product(tile: Tile, labels: tuple[str, ...] = LABELS) -> Body:
+    """The schedule of `part[z, m…, p…] += weight[z, k, m…] * data[z, k, p…]` in tiles.
+
+    The blocks `weight` and `data` gather what is multiplied.
+    """
+    weight, data = (yield block(labels[0])), (yield block(labels[1]))
+    c = yield block(labels[2])
     result = yield cache_write(c, 0, "local")
-    down, across = tile.squares
-
-    def cut(m: Scalar, count: int, threads: int) -> tuple[Scalar, ...]:
-        every = count * threads * WIDE
-        return m // every, m // (threads * WIDE) % count, m // WIDE % threads, m % WIDE
-
-    def squares(m: Scalar, n: Scalar) -> tuple[Scalar, ...]:
-        return (*cut(m, down, tile.down), *cut(n, across, tile.across))
-
-    yield transform_layout(c, "write", 0, index_map(squares))
-    yield transform_block_layout(result, index_map(squares))
-    yield transform_block_layout(c, index_map(lambda m, n, k: (*squares(m, n), k)))
-    by, vi, ty, i, bx, vj, tx, j, terms = yield loops(c)
-    k0, k1 = yield split(terms, (None, tile.terms))
-    yield reorder(by, bx, ty, tx, k0, k1, vi, i, vj, j)
+    z, by, vi, ty, i, bx, vj, tx, j, k = yield loops(c)
+    k0, k1 = yield split(k, (None, tile.terms))
+    yield reorder(z, by, bx, ty, tx, k0, k1, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
-    for loop, thread in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (ty, "threadIdx.y")):
+    for loop, thread in ((z, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x")):
         yield bind(loop, thread)
+    yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
-    for which in (0, 1):
+    for which, given in ((0, weight), (1, data)):
         copy = yield read_at(k0, c, which, "shared")
-        if which == 0:  # a column of the left matrix is read as it lies
-            there = index_map(lambda m, k: (k, *cut(m, down, tile.down)))
-        else:
-            there = index_map(lambda k, n: (k, *cut(n, across, tile.across)))
-        yield transform_layout(copy, "write", 0, there)
-        around = yield loops(copy)
-        whole = yield fuse(*around[-2:])
-        _, y, x, lanes = yield split(whole, (None, tile.down, tile.across, WIDE))
-        yield bind(y, "threadIdx.y")
-        yield bind(x, "threadIdx.x")
-        yield vectorize(lanes)
-        if tile.ahead:
-            yield annotate(copy, "double_buffer", True)
+        yield compute_inline(given)
+        yield fetched(copy, tile, tile.steps[which])
     for which in (0, 1):
         near = yield read_at(k1, c, which, "local")
         yield vectorize((yield loops(near))[-1])
-    around = yield loops(result)
-    yield vectorize(around[-1])
+    yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, k0)
 
 
-__all__ = ["Tile", "product"]
+@do
+def fetched(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
+    """A slice copied by all threads of a block together: terms, squares, threads, four at once.
+
+    Threads across are those of the slice, for as many terms as there are more of them; threads down
+    have a term each.  So every place follows from one thread, and neighbours from neighbours.
+    """
+    squares, threads, _ = steps
+    k, *between, t, lanes = (yield loops(copy))[-4 if squares > 1 else -3 :]
+    more = tile.across // threads
+    if more > 1:
+        k, few = yield split(k, (None, more))
+        yield reorder(k, *between, few, t)
+        t = yield fuse(few, t)
+    _, y = yield split(k, (None, tile.down))
+    yield bind(y, "threadIdx.y")
+    yield bind(t, "threadIdx.x")
+    yield vectorize(lanes)
+    if tile.ahead:
+        yield annotate(copy, "double_buffer", True)
+
+
+__all__ = ["WIDE", "Tile", "product"]

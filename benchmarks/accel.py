@@ -1,0 +1,123 @@
+"""Convolutions of ResNet-18 on an accelerator: utilisation without and with virtual threads.
+
+    python benchmarks/accel.py [--trials N] [--layers C2,C9] [--trace FOLDER]
+
+Streams are generated from tile sizes and thread counts; the best of the trials on the cycle simulator
+counts.  Each is checked (the checker is a proof), run on the functional simulator, and compared bit
+by bit with a convolution of whole numbers.  Utilisation is the share of cycles in which the matrix
+unit takes a turn.  Times of the simulators are of the best stream, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from plica.codegen.accel.check import check
+from plica.codegen.accel.conv import (
+    Convolution,
+    Tiling,
+    convolution,
+    pack_input,
+    pack_weight,
+    reference,
+    unpack_output,
+)
+from plica.codegen.accel.cycle import Timed, simulate
+from plica.codegen.accel.functional import run
+from plica.codegen.accel.instruction import Stream
+from plica.codegen.accel.stream import build
+from plica.codegen.accel.tiling import ranked
+from plica.codegen.accel.trace import chrome_trace, roofline
+from plica.codegen.accel.vta import osdi
+
+MACHINE = osdi()
+
+# fmt: off
+LAYERS = {
+    "C2":  Convolution( 64, 56, 56,  64, 3, 1, 1), "C3":  Convolution( 64, 56, 56,  64, 1, 1, 0),
+    "C4":  Convolution( 64, 56, 56, 128, 3, 2, 1), "C5":  Convolution( 64, 56, 56, 128, 1, 2, 0),
+    "C6":  Convolution(128, 28, 28, 128, 3, 1, 1), "C7":  Convolution(128, 28, 28, 256, 3, 2, 1),
+    "C8":  Convolution(128, 28, 28, 256, 1, 2, 0), "C9":  Convolution(256, 14, 14, 256, 3, 1, 1),
+    "C10": Convolution(256, 14, 14, 512, 3, 2, 1), "C11": Convolution(256, 14, 14, 512, 1, 2, 0),
+    "C12": Convolution(512,  7,  7, 512, 3, 1, 1),
+}
+# fmt: on
+
+
+def best(of: Convolution, threads: int, trials: int) -> tuple[Tiling, Stream, Timed]:
+    """The fastest of the tilings that are guessed to be fast."""
+    found: list[tuple[int, int, Tiling, Stream, Timed]] = []
+    for at, tiling in enumerate(ranked(MACHINE, of, threads, trials)):
+        stream = build(MACHINE, convolution(MACHINE, of, tiling), checked=False)
+        timed = simulate(MACHINE, stream)
+        found.append((timed.cycles, at, tiling, stream, timed))
+    return min(found, key=lambda each: each[:2])[2:]
+
+
+def is_exact(of: Convolution, stream: Stream) -> tuple[bool, float]:
+    """Whether the result is right, bit by bit, and the milliseconds of the functional simulator."""
+    random = np.random.default_rng(0)
+    x = random.integers(-128, 128, (of.channels, of.height, of.width)).astype(np.int8)
+    w = random.integers(-128, 128, (of.outputs, of.channels, of.kernel, of.kernel)).astype(np.int8)
+    given = {"x": pack_input(MACHINE, x), "w": pack_weight(MACHINE, w)}
+    start = perf_counter()
+    found = run(MACHINE, stream, given)["y"]
+    spent = (perf_counter() - start) * 1e3
+    return np.array_equal(unpack_output(MACHINE, of, found), reference(of, x, w)), spent
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--layers", default=",".join(LAYERS))
+    parser.add_argument("--trace", type=Path)
+    options = parser.parse_args()
+    table = Table(title=f"{MACHINE.name}, {MACHINE.timing.megahertz} MHz", header_style="bold")
+    for word in ("layer", "1 thread", "2 threads", "saved", "exact", "faults", "code"):
+        table.add_column(word, justify="right")
+    for word in ("run", "cycle", "check", "tiling"):
+        table.add_column(word, justify="right")
+    sums = [0, 0, 0]
+    points: list[tuple[str, Timed]] = []
+    for name in options.layers.split(","):
+        of = LAYERS[name]
+        _, _, alone = best(of, 1, options.trials)
+        tiling, stream, both = best(of, 2, options.trials)
+        exact, ran = is_exact(of, stream)
+        start = perf_counter()
+        simulate(MACHINE, stream)
+        cycled = (perf_counter() - start) * 1e3
+        start = perf_counter()
+        faults = check(MACHINE, stream)
+        checked = (perf_counter() - start) * 1e3
+        points.append((name, both))
+        sums = [sums[0] + both.turns, sums[1] + alone.cycles, sums[2] + both.cycles]
+        shape = f"{tiling.height}x{tiling.width} o{tiling.outputs} i{tiling.inputs}"
+        table.add_row(
+            name, f"{alone.utilisation:.1%}", f"{both.utilisation:.1%}",
+            f"{1 - both.cycles / alone.cycles:.1%}", "yes" if exact else "NO", str(len(faults)),
+            str(len(stream.code)), f"{ran:.0f}", f"{cycled:.0f}", f"{checked:.0f}",
+            f"{shape} {tiling.across}{' keep' if tiling.keep else ''}",
+        )  # fmt: skip
+        if options.trace:
+            options.trace.mkdir(parents=True, exist_ok=True)
+            text = chrome_trace(MACHINE, stream, both)
+            (options.trace / f"{name}.json").write_text(text, encoding="utf-8")
+    turns, alone_cycles, both_cycles = sums
+    saved = f"{1 - both_cycles / alone_cycles:.1%}"
+    table.add_row("all", f"{turns / alone_cycles:.1%}", f"{turns / both_cycles:.1%}", saved)
+    if options.trace:
+        page = roofline(MACHINE, points)
+        (options.trace / "roofline.html").write_text(page, encoding="utf-8")
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""accel: machines declared as data, and what follows from a declaration."""

@@ -1,0 +1,266 @@
+"""Convolutions and dense layers of int8 as flows: tile sizes and thread counts are data.
+
+    for each tile of the result:
+      acc := 0
+      for each part of the input channels:
+        load the input tile and the weights; multiply
+      shift, clip, store
+
+>>> from plica.codegen.accel.vta import osdi
+>>> shape = Convolution(channels=32, height=6, width=6, outputs=32, kernel=3, pad=1, shift=8)
+>>> flow = convolution(osdi(), shape, Tiling(height=3, width=6, outputs=2, inputs=1, threads=2))
+>>> [each.name for each in flow.tiles]
+['inp', 'wgt', 'acc']
+
+Input and result are blocked: `[channels / n, height, width, n]` for elements of n; weights are
+`[outputs / n, channels / n, kernel, kernel, n, n]`.  `pack_input`, `pack_weight`, `unpack_output`
+make these of plain arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.flow import (
+    NO_PADS,
+    ZERO,
+    Block,
+    Flow,
+    Loop,
+    Memory,
+    Stmt,
+    Threads,
+    Tile,
+    Touch,
+    Transfer,
+    Work,
+)
+from plica.ir.scalar import Max, Min, Scalar, index
+from plica.ir.tensor import axis
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+Array = np.ndarray[Any, Any]
+Across: TypeAlias = Literal["outputs", "height"]
+
+
+@frozen
+class Convolution:
+    """What is computed: `clip(conv(x, w) >> shift)`, all of int8, sums of i32."""
+
+    channels: int
+    height: int
+    width: int
+    outputs: int
+    kernel: int = 1
+    stride: int = 1
+    pad: int = 0
+    shift: int = 8
+
+    @property
+    def out_height(self) -> int:
+        return (self.height + 2 * self.pad - self.kernel) // self.stride + 1
+
+    @property
+    def out_width(self) -> int:
+        return (self.width + 2 * self.pad - self.kernel) // self.stride + 1
+
+
+@frozen
+class Tiling:
+    """The sizes of a tile: rows, columns, blocks of result channels, blocks of input channels.
+
+    Threads work on neighbouring tiles across the result's channels or its rows.  Where the weights
+    of a tile's channels are there at once and `keep` says so, they are loaded once for all rows.
+    """
+
+    height: int
+    width: int
+    outputs: int
+    inputs: int
+    threads: int = 1
+    across: Across = "height"
+    keep: bool = False
+
+
+def dense(machine: Machine, rows: int, inputs: int, outputs: int, shift: int = 8) -> Convolution:
+    """A matrix product as a convolution over a line of `rows`."""
+    del machine
+    return Convolution(inputs, 1, rows, outputs, shift=shift)
+
+
+def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
+    """The flow of a convolution; sizes the machine cannot do are refused."""
+    n = machine.scope("inp").shape[-1]
+    _check(of, tiling, n)
+    ci, co = -(-of.channels // n), -(-of.outputs // n)
+    oh, ow = of.out_height, of.out_width
+    th, tw = min(tiling.height, oh), min(tiling.width, ow)
+    to, ti = min(tiling.outputs, co), min(tiling.inputs, ci)
+    kk, s = of.kernel * of.kernel, of.stride
+    down = 1 if of.kernel == 1 else s  # rows that no element needs are not loaded
+    tall = (th - 1) * down + of.kernel
+    wide = (tw - 1) * s + of.kernel
+    keep = tiling.keep and ti == ci and tiling.across == "height"
+
+    x = Memory("x", "inp", ci * of.height * of.width)
+    w = Memory("w", "wgt", co * ci * kk)
+    y = Memory("y", "out", co * oh * ow)
+    inp = Tile("inp", "inp", ti * tall * wide)
+    wgt = Tile("wgt", "wgt", to * ti * kk, not keep)
+    acc = Tile("acc", "acc", to * th * tw)
+
+    o, h, v, k, thread, c = (axis(word) for word in ("o", "h", "v", "k", "thread", "c"))
+    counts = {"outputs": -(-co // to), "height": -(-oh // th)}
+    tile: dict[str, Scalar] = {"outputs": o, "height": h}
+    tile[tiling.across] = tile[tiling.across] * tiling.threads + thread
+    counts[tiling.across] = -(-counts[tiling.across] // tiling.threads)
+
+    # What is left of a tile at the edge; nothing where a thread has no tile.
+    o0, h0, v0, k0 = tile["outputs"] * to, tile["height"] * th, v * tw, k * ti
+    os, hs = _left(o0, to, co), _left(h0, th, oh)
+    vs, ks = _left(v0, tw, ow), _left(k0, ti, ci)
+    some = Min(os, index(1)) * Min(hs, index(1))
+
+    top, left = h0 * s - of.pad, v0 * s - of.pad
+    above, before = Max(-top, ZERO), Max(-left, ZERO)
+    first, column = Max(top, ZERO), Max(left, ZERO)
+    if down < s:
+        tall_now, below, rows = hs, ZERO, hs
+    else:
+        tall_now = (hs - 1) * s + of.kernel
+        below = Max(top + tall_now - of.height, ZERO)
+        rows = tall_now - above - below
+    wide_now = (vs - 1) * s + of.kernel
+    after = Max(left + wide_now - of.width, ZERO)
+    columns = wide_now - before - after
+
+    fetch: Stmt
+    if of.kernel == 1 and s == 1 and of.pad == 0 and tw == ow:
+        plane = index(of.height * of.width)
+        at = (k0 * of.height + h0) * of.width
+        fetch = Transfer("load.inp", inp, ZERO, x, at, ks * some, hs * of.width, plane)
+    else:
+        here = Min(Max(ks - c, ZERO), index(1)) * some
+        at = ((k0 + c) * of.height + first) * of.width + column
+        step = index(of.width * (s if down < s else 1))
+        pads = NO_PADS if of.pad == 0 else (above, below, before, after)
+        sram = c * tall_now * wide_now
+        fetch = Loop(
+            c, ti, Transfer("load.inp", inp, sram, x, at, rows * here, columns, step, pads)
+        )
+    whole = os if keep else os * Min(hs, index(1))
+    at = (o0 * ci + k0) * kk
+    weigh = Transfer("load.wgt", wgt, ZERO, w, at, whole, ks * kk, index(ci * kk))
+
+    area = hs * vs
+    multiply = Work(
+        "gemm",
+        (os, ks, index(of.kernel), index(of.kernel), hs, vs),
+        (
+            Touch(acc, ZERO, (area, ZERO, ZERO, ZERO, vs, index(1))),
+            Touch(
+                inp,
+                ZERO,
+                (ZERO, tall_now * wide_now, wide_now, index(1), wide_now * down, index(s)),
+            ),
+            Touch(wgt, ZERO, (ks * kk, index(kk), index(of.kernel), index(1), ZERO, ZERO)),
+        ),
+    )
+
+    def over(name: str, **given: int) -> Work:
+        touch = Touch(acc, ZERO, (area, vs, index(1)))
+        return Work(name, (os, hs, vs), (touch,), tuple(given.items()))
+
+    clear = Work(
+        "gemm.reset", (os, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),)
+    )
+    finish = (
+        over("alu.shr.imm", imm=of.shift),
+        over("alu.max.imm", imm=-128),
+        over("alu.min.imm", imm=127),
+    )
+    store: Stmt
+    if tw == ow:
+        at = (o0 * oh + h0) * ow
+        store = Transfer("store.out", acc, ZERO, y, at, os, hs * ow, index(oh * ow), ())
+    else:
+        here = Min(Max(os - c, ZERO), index(1))
+        at = ((o0 + c) * oh + h0) * ow + v0
+        store = Loop(
+            c, to, Transfer("store.out", acc, c * area, y, at, hs * here, vs, index(ow), ())
+        )
+
+    part = Block((fetch, multiply)) if keep else Block((weigh, fetch, multiply))
+    inside: Stmt = Block((clear, Loop(k, -(-ci // ti), part), *finish, store))
+    columns_of = -(-ow // tw)
+    if tiling.threads > 1:
+        body: Stmt = Loop(v, columns_of, Threads(thread, tiling.threads, inside))
+    else:
+        body = Loop(v, columns_of, Loop(thread, 1, inside))
+    body = Loop(h, counts["height"], body)
+    if keep:
+        body = Block((Loop(k, 1, weigh), body))
+    return Flow((x, w, y), (inp, wgt, acc), Loop(o, counts["outputs"], body))
+
+
+def _left(start: Scalar, size: int, whole: int) -> Scalar:
+    """What is left of a tile of the size that begins at `start`."""
+    return Max(Min(index(size), whole - start), ZERO)
+
+
+def _check(of: Convolution, tiling: Tiling, n: int) -> None:
+    sizes = (tiling.height, tiling.width, tiling.outputs, tiling.inputs, tiling.threads)
+    if min(of.channels, of.height, of.width, of.outputs, of.stride, of.kernel, *sizes) < 1:
+        raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))
+    if of.pad >= of.kernel:
+        raise _refused("A convolution pads less than its kernel.", f"{of.pad} for {of.kernel}")
+    if min(of.out_height, of.out_width) < 1:
+        raise _refused("The kernel is larger than its input.", str(of))
+    if of.channels % n or of.outputs % n:
+        found = f"{of.channels} to {of.outputs}"
+        raise _refused(f"Channels come in blocks of {n}.", found)
+
+
+def _refused(message: str, found: str) -> UnsupportedError:
+    return UnsupportedError(
+        Diagnostic("unsupported", message, Place(node="convolution"), None, found)
+    )
+
+
+def pack_input(machine: Machine, array: Array) -> Array:
+    """`[channels, height, width]` in blocks of channels."""
+    n = machine.scope("inp").shape[-1]
+    c, h, w = array.shape
+    return array.reshape(c // n, n, h, w).transpose(0, 2, 3, 1)
+
+
+def pack_weight(machine: Machine, array: Array) -> Array:
+    """`[outputs, channels, kernel, kernel]` in blocks of both."""
+    n = machine.scope("wgt").shape[-1]
+    o, c, k, _ = array.shape
+    return array.reshape(o // n, n, c // n, n, k, k).transpose(0, 2, 4, 5, 1, 3)
+
+
+def unpack_output(machine: Machine, of: Convolution, array: Array) -> Array:
+    """The result as `[outputs, height, width]`."""
+    n = machine.scope("out").shape[-1]
+    blocks = array.reshape(of.outputs // n, of.out_height, of.out_width, n)
+    return blocks.transpose(0, 3, 1, 2).reshape(of.outputs, of.out_height, of.out_width)
+
+
+def reference(of: Convolution, x: Array, w: Array) -> Array:
+    """What a convolution means, by sums of whole numbers."""
+    padded = np.pad(x.astype(np.int64), ((0, 0), (of.pad, of.pad), (of.pad, of.pad)))
+    sums = np.zeros((of.outputs, of.out_height, of.out_width), np.float64)
+    s = of.stride
+    for i in range(of.kernel):
+        for j in range(of.kernel):
+            part = padded[:, i : i + s * of.out_height : s, j : j + s * of.out_width : s]
+            part = part[:, : of.out_height, : of.out_width].astype(np.float64)
+            # Exact: products of int8 summed over channels stay far below 2 ** 53.
+            sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
+    return np.clip(sums.astype(np.int64) >> of.shift, -128, 127).astype(np.int8)

@@ -1,0 +1,126 @@
+"""Flows: the program of an accelerator as loops over moves and sweeps, before it is a stream.
+
+    Flow ::= Flow(tensors, tiles, body)
+    Stmt ::= Block(stmts) | Loop(var, extent, body) | Threads(var, extent, body)
+           | Transfer(operation, tile, sram, tensor, dram, rows, width, stride, pads)
+           | Work(operation, extents, touches, given)
+
+A tile is room in a scope, a tensor room in memory.  Numbers may be index expressions over the loop
+variables.  A transfer copies rows between the two.  Work is a loop nest around one operation, of any
+depth: the stream builder finds the hardware's loops in it and makes micro-operations of the rest.
+Tiles inside `Threads` are one for each thread, where `private` says so.
+
+>>> from plica.ir.tensor import axis
+>>> i = axis("i")
+>>> x, a = Memory("x", "inp", 64), Tile("a", "inp", 16)
+>>> loads = Loop(i, 4, Transfer("load.inp", a, index(0), x, i * 16, index(1), index(16), index(16)))
+>>> Flow((x,), (a,), loads).body.extent
+4
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from plica.core.term import Term
+from plica.ir.scalar import Scalar, ScalarVar, index
+
+ZERO = index(0)
+NO_PADS = (ZERO, ZERO, ZERO, ZERO)
+
+
+@frozen(eq=False)
+class Memory(Term):
+    """A tensor in memory, of elements of a scope's kind."""
+
+    name: str
+    scope: str
+    elements: int
+
+
+@frozen(eq=False)
+class Tile(Term):
+    """Elements of a scope; a private one is there once for each thread."""
+
+    name: str
+    scope: str
+    elements: int
+    private: bool = True
+
+
+@frozen(eq=False)
+class Transfer(Term):
+    """Rows of a tensor to a tile, or back, as the operation says."""
+
+    operation: str
+    tile: Tile
+    sram: Scalar
+    tensor: Memory
+    dram: Scalar
+    rows: Scalar
+    width: Scalar
+    stride: Scalar
+    pads: tuple[Scalar, ...] = NO_PADS
+
+
+@frozen(eq=False)
+class Touch(Term):
+    """An element of a tile: a base, and a stride for each loop of the work."""
+
+    tile: Tile
+    base: Scalar
+    strides: tuple[Scalar, ...]
+
+
+@frozen(eq=False)
+class Work(Term):
+    """An operation for each turn of loops; touches in the order of its `writes` and `reads`.
+
+    What it writes comes first, then what it reads elsewhere; `given` are operands such as
+    immediates.
+    """
+
+    operation: str
+    extents: tuple[Scalar, ...]
+    touches: tuple[Touch, ...]
+    given: tuple[tuple[str, int], ...] = ()
+
+
+@frozen(eq=False)
+class Block(Term):
+    """One after the other."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@frozen(eq=False)
+class Loop(Term):
+    """The body for each value of the variable."""
+
+    var: ScalarVar
+    extent: int
+    body: Stmt
+
+
+@frozen(eq=False)
+class Threads(Term):
+    """The body in each of several threads, which share nothing they write."""
+
+    var: ScalarVar
+    extent: int
+    body: Stmt
+
+
+Leaf: TypeAlias = Transfer | Work
+Stmt: TypeAlias = Leaf | Block | Loop | Threads
+
+
+@frozen(eq=False)
+class Flow(Term):
+    """A whole program."""
+
+    tensors: tuple[Memory, ...]
+    tiles: tuple[Tile, ...]
+    body: Stmt

@@ -1,0 +1,240 @@
+"""Streams from flows: room for tiles and tensors, micro-operations, instructions, tokens.
+
+    Flow --virtual_thread.lower--> Flow --unroll--> leaves --fold--> instructions --token.insert--> Stream
+
+Equal sweeps share their micro-operations.  If all fit they are loaded once, at the start; otherwise
+the scope is a ring, and those that were put out are loaded again.  What does not fit is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.accel import token, virtual_thread
+from plica.codegen.accel.check import check
+from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
+from plica.codegen.accel.encode import encode_micro
+from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
+from plica.codegen.accel.instruction import MICRO, Instruction, Stream, Tensor, find, instruction
+from plica.codegen.accel.micro import Nest, Path, fold_nest
+from plica.codegen.accel.unroll import unroll
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+Words: TypeAlias = tuple[int, ...]
+
+
+@frozen
+class _Step:
+    """An instruction that still needs to know where its micro-operations are."""
+
+    name: str
+    values: tuple[tuple[str, int], ...]
+    words: Words | None
+
+
+def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
+    """The stream of a flow; a tile that does not fit, or a number no field holds, is refused."""
+    single = virtual_thread.lower(machine, flow)
+    bases = _tiles(machine, single.tiles)
+    tensors = _tensors(machine, single.tensors)
+    at = {each.name: each.at for each in tensors}
+    memo: dict[tuple[Any, ...], list[_Step]] = {}
+    steps: list[_Step] = []
+    for leaf, numbers in unroll(single.body):
+        key = (leaf, numbers)
+        known = memo.get(key)
+        if known is None:
+            if isinstance(leaf, Transfer):
+                base = bases[leaf.tile]
+                known = _transfer(machine, leaf, numbers, base, at[leaf.tensor.name])
+            else:
+                known = _sweep(machine, leaf, numbers, bases)
+            memo[key] = known
+        steps += known
+    micro, code = _with_micro(machine, steps, tensors)
+    code.append(Instruction(machine.finish, (0,) * len(find(machine, machine.finish).operands)))
+    if micro and machine.micro is not None:
+        tensors = (*tensors, Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)))
+    stream = token.insert(machine, Stream(tuple(code), micro, tensors))
+    if checked:
+        faults = check(machine, stream)
+        if faults:
+            raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
+    return stream
+
+
+def _tiles(machine: Machine, tiles: Sequence[Tile]) -> dict[Term, int]:
+    """Where each tile begins in its scope."""
+    used = dict.fromkeys((scope.name for scope in machine.scopes), 0)
+    bases: dict[Term, int] = {}
+    for each in tiles:
+        bases[each] = used[each.scope]
+        used[each.scope] += each.elements
+    for scope in machine.scopes:
+        if used[scope.name] > scope.depth:
+            message = f"The tiles of {scope.name} do not fit into it."
+            raise UnsupportedError(
+                Diagnostic(
+                    "scope-capacity",
+                    message,
+                    Place(node=f"{machine.name}.{scope.name}"),
+                    f"at most {scope.depth} elements",
+                    str(used[scope.name]),
+                    "Use smaller tiles or fewer threads.",
+                )
+            )
+    return bases
+
+
+def _tensors(machine: Machine, tensors: Sequence[Memory]) -> tuple[Tensor, ...]:
+    """Where each tensor is in memory: one after the other, aligned for every kind of element."""
+    whole = math.lcm(*(scope.bytes for scope in machine.scopes))
+    found: list[Tensor] = []
+    end = 0
+    for each in tensors:
+        size = machine.scope(each.scope).bytes
+        found.append(Tensor(each.name, each.scope, end // size, each.elements))
+        end += -(-each.elements * size // whole) * whole
+    return tuple(found)
+
+
+def _micro_at(machine: Machine, tensors: Sequence[Tensor]) -> int:
+    assert machine.micro is not None
+    whole = math.lcm(*(scope.bytes for scope in machine.scopes))
+    ends = [(each.at + each.elements) * machine.scope(each.scope).bytes for each in tensors]
+    end = -(-max(ends, default=0) // whole) * whole
+    return end // machine.scope(machine.micro.scope).bytes
+
+
+def _transfer(
+    machine: Machine, leaf: Transfer, numbers: tuple[int, ...], base: int, start: int
+) -> list[_Step]:
+    """The moves of a transfer: rows that follow each other in memory are one row."""
+    sram, dram, rows, width, stride, *pads = numbers
+    if rows <= 0 or width <= 0:
+        return []
+    operation = find(machine, leaf.operation)
+    does = operation.does
+    assert isinstance(does, Move)
+    limits = {field.name: field.most for field in operation.operands}
+    if stride == width and not any(pads) and rows * width <= limits[does.width]:
+        rows, width, stride = 1, rows * width, rows * width
+    where = {does.sram: base + sram, does.dram: start + dram}
+    if does.rows:
+        values = {**where, does.width: width, does.rows: rows, does.stride: stride}
+        if does.pads:
+            values.update(zip(does.pads, pads, strict=True))
+        elif any(pads):
+            raise _no_pads(operation)
+        return [_Step(leaf.operation, tuple(values.items()), None)]
+    if any(pads):
+        raise _no_pads(operation)
+    found: list[_Step] = []
+    for row in range(rows):
+        here = {does.sram: base + sram + row * width, does.dram: start + dram + row * stride}
+        found.append(_Step(leaf.operation, (*here.items(), (does.width, width)), None))
+    return found
+
+
+def _no_pads(operation: Operation) -> UnsupportedError:
+    message = f"{operation.name} cannot pad."
+    place = Place(node=operation.name)
+    return UnsupportedError(Diagnostic("unsupported", message, place, "no pads", "pads"))
+
+
+def _sweep(
+    machine: Machine, leaf: Any, numbers: tuple[int, ...], bases: dict[Term, int]
+) -> list[_Step]:
+    # Any: `unroll` gives transfers and work, and this one is work
+    count = len(leaf.extents)
+    extents, rest = numbers[:count], numbers[count:]
+    paths: list[Path] = []
+    for at, touch in enumerate(leaf.touches):
+        base, *strides = rest[at * (count + 1) : (at + 1) * (count + 1)]
+        paths.append(Path(bases[touch.tile] + base, tuple(strides)))
+    nest = Nest(leaf.operation, extents, tuple(paths), leaf.given)
+    does = find(machine, leaf.operation).does
+    assert isinstance(does, Sweep)
+    found: list[_Step] = []
+    for each in fold_nest(machine, nest):
+        words: Words | None = None
+        if does.micro:
+            words = tuple(encode_micro(machine, **place) for place in each.places)
+        found.append(_Step(leaf.operation, tuple(each.values.items()), words))
+    return found
+
+
+def _with_micro(
+    machine: Machine, steps: list[_Step], tensors: Sequence[Tensor]
+) -> tuple[Words, list[Instruction]]:
+    """The micro-operations, and the instructions with the loads of them that they need."""
+    if machine.micro is None:
+        return (), [instruction(machine, each.name, **dict(each.values)) for each in steps]
+    kernels: dict[Words, int] = {}
+    micro: list[int] = []
+    for each in steps:
+        if each.words is not None and each.words not in kernels:
+            kernels[each.words] = len(micro)
+            micro += each.words
+    depth = machine.scope(machine.micro.scope).depth
+    start = _micro_at(machine, tensors)
+    load = next(
+        each
+        for each in machine.operations
+        if isinstance(each.does, Move) and each.does.scope == machine.micro.scope
+    )
+    code: list[Instruction] = []
+    if micro and len(micro) <= depth:
+        code.append(_load(machine, load, 0, start, len(micro)))
+        places = dict(kernels)
+    else:
+        places = {}
+    ring = 0
+    made: dict[_Step, Instruction] = {}
+    for each in steps:
+        if each.words is None:
+            code.append(_made(machine, each, None, made))
+            continue
+        if each.words not in places:
+            size = len(each.words)
+            if ring + size > depth:
+                ring = 0
+            gone = [w for w, at in places.items() if at < ring + size and at + len(w) > ring]
+            for words in gone:
+                del places[words]
+            if gone:
+                made = {}
+            code.append(_load(machine, load, ring, start + kernels[each.words], size))
+            places[each.words] = ring
+            ring += size
+        code.append(_made(machine, each, places[each.words], made))
+    return tuple(micro), code
+
+
+def _made(
+    machine: Machine, each: _Step, at: int | None, made: dict[_Step, Instruction]
+) -> Instruction:
+    found = made.get(each)
+    if found is None:
+        values = dict(each.values)
+        does = find(machine, each.name).does
+        if isinstance(does, Sweep) and does.micro and at is not None and each.words is not None:
+            first, last = does.micro
+            values[first], values[last] = at, at + len(each.words)
+        found = made[each] = instruction(machine, each.name, **values)
+    return found
+
+
+def _load(machine: Machine, load: Operation, sram: int, dram: int, size: int) -> Instruction:
+    does = load.does
+    assert isinstance(does, Move)
+    values = {does.sram: sram, does.dram: dram, does.width: size}
+    if does.rows:
+        values[does.rows], values[does.stride] = 1, size
+    return instruction(machine, load.name, **values)

@@ -1,0 +1,120 @@
+"""Tilings: the space of tile sizes and threads of a convolution, and a guess at what each costs.
+
+>>> from plica.codegen.accel.conv import Convolution
+>>> from plica.codegen.accel.vta import osdi
+>>> shape = Convolution(64, 56, 56, 64, kernel=3, pad=1)
+>>> best = ranked(osdi(), shape, threads=2)[0]
+>>> fits(osdi(), shape, best), best.threads
+(True, 2)
+
+The guess orders what the cycle simulator is then asked about; it decides nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from plica.codegen.accel.conv import Across, Convolution, Tiling
+from plica.codegen.accel.declaration import Machine
+
+ACROSS: tuple[Across, ...] = ("height", "outputs")
+
+
+def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
+    """Whether the tiles of all threads fit into their scopes."""
+    tall, wide = _input(of, tiling)
+    kk, t = of.kernel**2, tiling.threads
+    shared = 1 if tiling.keep else t
+    return (
+        t * tiling.inputs * tall * wide <= machine.scope("inp").depth
+        and shared * tiling.outputs * tiling.inputs * kk <= machine.scope("wgt").depth
+        and t * tiling.outputs * tiling.height * tiling.width <= machine.scope("acc").depth
+        and max(tall, wide) < 1 << 14
+    )
+
+
+def tilings(machine: Machine, of: Convolution, threads: int) -> list[Tiling]:
+    """Every tiling that fits, of sizes that leave the last tile the least smaller."""
+    n = machine.scope("inp").shape[-1]
+    ci, co = -(-of.channels // n), -(-of.outputs // n)
+    found: dict[Tiling, None] = {}
+    for across in ACROSS[: 1 if threads == 1 else 2]:
+        for height in _even(of.out_height):
+            for width in _even(of.out_width):
+                for outputs in _even(co):
+                    for inputs in _even(ci):
+                        for keep in (False, True)[: 2 if inputs == ci and across == "height" else 1]:
+                            each = Tiling(height, width, outputs, inputs, threads, across, keep)
+                            if fits(machine, of, each) and not _idle(of, co, each):
+                                found[each] = None
+    return list(found)
+
+
+def ranked(machine: Machine, of: Convolution, threads: int, most: int = 32) -> list[Tiling]:
+    """The tilings that are guessed to be the fastest, the best first."""
+    every = tilings(machine, of, threads)
+    return sorted(every, key=lambda each: (estimate(machine, of, each), str(each)))[:most]
+
+
+def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
+    """Cycles, roughly: what compute takes and what memory takes, hidden or not."""
+    timing = machine.timing
+    n = machine.scope("inp").shape[-1]
+    ci, co = -(-of.channels // n), -(-of.outputs // n)
+    sizes = {each.name: each.bytes for each in machine.scopes}
+    tall, wide = _input(of, tiling)
+    kk = of.kernel**2
+    area = tiling.height * tiling.width
+    tiles_of = -(-of.out_height // tiling.height) * -(-of.out_width // tiling.width)
+    parts = -(-ci // tiling.inputs)
+    tiles = tiles_of * -(-co // tiling.outputs)
+    start = timing.issue + timing.fill
+    fetch = timing.issue + timing.latency
+    plain = of.kernel == 1 and of.stride == 1 and tiling.width == of.out_width
+    if plain:
+        inputs = fetch + tiling.inputs * (_row(machine, area * sizes["inp"]))
+    else:
+        rows = tall * _row(machine, wide * sizes["inp"])
+        inputs = tiling.inputs * (fetch + rows)
+    one = fetch + tiling.outputs * _row(machine, tiling.inputs * kk * sizes["wgt"])
+    if tiling.width == of.out_width:
+        store = fetch + tiling.outputs * _row(machine, area * sizes["out"])
+    else:
+        rows = tiling.height * _row(machine, tiling.width * sizes["out"])
+        store = tiling.outputs * (fetch + rows)
+    interval = machine.operation("alu.shr.imm").interval
+    passes = tiling.outputs * area * (1 + 3 * interval) + 4 * start
+    multiply = start + tiling.outputs * tiling.inputs * kk * area
+    compute = tiles * (passes + parts * multiply)
+    weights = one * (-(-co // tiling.outputs) if tiling.keep else tiles * parts)
+    memory = weights + tiles * (parts * inputs + store)
+    if tiling.threads == 1:
+        return float(compute + memory)
+    waiting = tiling.threads * (inputs + one) + store  # before the first and after the last
+    if tiling.keep:
+        waiting += weights
+    return float(max(compute, memory) + 0.15 * min(compute, memory) + waiting)
+
+
+def _row(machine: Machine, size: int) -> int:
+    return -(-size // machine.timing.bus) + machine.timing.row
+
+
+def _input(of: Convolution, tiling: Tiling) -> tuple[int, int]:
+    down = 1 if of.kernel == 1 else of.stride
+    tall = (tiling.height - 1) * down + of.kernel
+    return tall, (tiling.width - 1) * of.stride + of.kernel
+
+
+def _idle(of: Convolution, co: int, tiling: Tiling) -> bool:
+    """Whether some thread would never have a tile."""
+    whole, size = (
+        (co, tiling.outputs) if tiling.across == "outputs" else (of.out_height, tiling.height)
+    )
+    return -(-whole // size) < tiling.threads
+
+
+@lru_cache(maxsize=256)
+def _even(size: int) -> tuple[int, ...]:
+    """The sizes that are the smallest for their number of tiles."""
+    return tuple(sorted({-(-size // count) for count in range(1, size + 1)}))

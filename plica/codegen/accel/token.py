@@ -1,0 +1,141 @@
+"""Tokens: the fewest that keep the units in step, put into a stream that has none.
+
+Going through the stream in order, an instruction waits for the last one of another unit that it
+conflicts with, unless the tokens so far order the two already.  The later ones are tried first, for
+they may cover the others.  So every token is needed: without it some conflict is not ordered.
+
+>>> from plica.codegen.accel.assembly import show
+>>> from plica.codegen.accel.instruction import Stream, instruction
+>>> from plica.codegen.accel.vta import vta
+>>> load = instruction(vta(), "load.inp", y_size=1, x_size=4)
+>>> gemm = instruction(vta(), "gemm", uop_end=1, iter_out=1, iter_in=1)
+>>> stream = insert(vta(), Stream((load, gemm, load)))
+>>> for each in stream.code:
+...     print(show(vta(), each))
+load.inp y_size=1 x_size=4 !push_next
+gemm uop_end=1 iter_out=1 iter_in=1 !pop_prev !push_prev
+load.inp y_size=1 x_size=4 !pop_next
+
+A token goes to a neighbour.  To a unit further away it goes by instructions that do nothing, one in
+each unit between; so it does to an instruction that carries no tokens.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from plica.codegen.accel.conflict import conflicts
+from plica.codegen.accel.declaration import (
+    POP_NEXT,
+    POP_PREV,
+    PUSH_NEXT,
+    PUSH_PREV,
+    Machine,
+    queue_of,
+)
+from plica.codegen.accel.footprint import Footprint
+from plica.codegen.accel.instruction import Instruction, Stream, idle
+from plica.codegen.accel.order import BadStream, units_of
+from plica.runtime.error import Diagnostic, Place
+
+
+def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = None) -> Stream:
+    """The stream with tokens; those it had are replaced."""
+    bare = evolve(stream, code=tuple(_bare(each) for each in stream.code))
+    units = units_of(machine, bare.code)
+    count = len(machine.units)
+    needed: list[list[int]] = [[] for _ in bare.code]
+    for conflict in conflicts(machine, bare, known):
+        needed[conflict.second].append(conflict.first)
+
+    code: list[Instruction] = []
+    tokens: list[int] = []
+    where: list[int] = []  # an instruction's place in the new code
+    clocks: list[list[int]] = []  # the last of each unit that happened before, in the new code
+    now = [[-1] * count for _ in machine.units]
+
+    def append(each: Instruction, unit: int) -> int:
+        at = len(code)
+        code.append(each)
+        tokens.append(0)
+        now[unit][unit] = at
+        clocks.append(now[unit])
+        now[unit] = list(now[unit])
+        return at
+
+    def wait(unit: int, first: int, source: int) -> None:
+        """Let the next instruction of the unit come after `first`, by a path through neighbours."""
+        step = 1 if unit > source else -1
+        for between in range(source + step, unit, step):
+            _join(now[between], clocks[first])
+            nop = append(idle(machine, machine.units[between], 0), between)
+            tokens[first] |= _push(machine, between - step, between)
+            tokens[nop] |= _pop(between - step, between)
+            first = nop
+        _join(now[unit], clocks[first])
+        tokens[first] |= _push(machine, unit - step, unit)
+
+    for at, each in enumerate(bare.code):
+        unit = units[at]
+        sources = sorted((where[first] for first in needed[at]), reverse=True)
+        carries = machine.operation(each.name).carries
+        pops = 0
+        for far in (True, False):
+            for first in sources:
+                source = machine.units.index(machine.operation(code[first].name).unit)
+                if (abs(source - unit) > 1) != far or now[unit][source] >= first:
+                    continue
+                if far and _covered(first, source, unit, sources, clocks, machine, code):
+                    continue
+                wait(unit, first, source)
+                pops |= _pop(unit - 1 if unit > source else unit + 1, unit)
+        if pops and not carries:
+            tokens[append(idle(machine, machine.units[unit], 0), unit)] = pops
+            pops = 0
+        where.append(append(each, unit))
+        tokens[-1] |= pops
+    made = tuple(
+        each if not flags else Instruction(each.name, each.operands, flags)
+        for each, flags in zip(code, tokens, strict=True)
+    )
+    return evolve(stream, code=made)
+
+
+def _covered(
+    first: int,
+    source: int,
+    unit: int,
+    sources: list[int],
+    clocks: list[list[int]],
+    machine: Machine,
+    code: list[Instruction],
+) -> bool:
+    """Whether a neighbour that will be waited for has itself come after `first`."""
+    for other in sources:
+        there = machine.units.index(machine.operation(code[other].name).unit)
+        if abs(there - unit) == 1 and clocks[other][source] >= first:
+            return True
+    return False
+
+
+def _join(clock: list[int], other: list[int]) -> None:
+    for unit, at in enumerate(other):
+        clock[unit] = max(clock[unit], at)
+
+
+def _push(machine: Machine, source: int, target: int) -> int:
+    flag = "push_next" if target > source else "push_prev"
+    if queue_of(machine, machine.units[source], flag) is None:
+        ends = f"{machine.units[source]} -> {machine.units[target]}"
+        message = "Two units depend on each other and no queue joins them."
+        place = Place(node=machine.name)
+        raise BadStream(Diagnostic("bad-stream", message, place, "a queue", ends))
+    return PUSH_NEXT if target > source else PUSH_PREV
+
+
+def _pop(source: int, target: int) -> int:
+    return POP_PREV if source < target else POP_NEXT
+
+
+def _bare(each: Instruction) -> Instruction:
+    return Instruction(each.name, each.operands) if each.tokens else each

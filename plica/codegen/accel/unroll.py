@@ -1,0 +1,128 @@
+"""Unrolling: the leaves of a flow in the order in which they happen, their numbers worked out.
+
+The time of a leaf is linear in the loop variables, and its numbers are index expressions: both are
+evaluated for all turns at once.
+
+>>> from plica.codegen.accel.flow import Loop, Memory, Tile, Transfer
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis
+>>> i = axis("i")
+>>> x, a = Memory("x", "inp", 64), Tile("a", "inp", 16)
+>>> load = Transfer("load.inp", a, index(0), x, i * 16, index(1), index(16), index(16))
+>>> [(leaf.operation, numbers[1]) for leaf, numbers in unroll(Loop(i, 3, load))]
+[('load.inp', 0), ('load.inp', 16), ('load.inp', 32)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from plica.codegen.accel.flow import Block, Leaf, Loop, Stmt, Threads, Transfer, Work
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import fold, post_order
+from plica.core.term import Term
+from plica.ir import scalar as s
+from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+Array = np.ndarray[Any, Any]
+
+MOST_STEPS: Final = 1 << 22
+"""A flow of more leaves is refused: it would not fit any memory of instructions."""
+
+# fmt: off
+_BINARY: Final[dict[type[Scalar], Any]] = {  # Any: numpy's functions
+    s.Add: np.add,             s.Sub: np.subtract,     s.Mul: np.multiply,
+    s.FloorDiv: np.floor_divide, s.FloorMod: np.mod,
+    s.Min: np.minimum,         s.Max: np.maximum,
+}
+# fmt: on
+
+
+def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
+    """Every leaf with its numbers, in the order of `numbers_of`."""
+    sizes: dict[Term, int] = {}
+
+    def count(node: Term, kids: tuple[int, ...]) -> int:
+        match node:
+            case Transfer() | Work():
+                size = 1
+            case Loop():
+                size = node.extent * sizes[node.body]
+            case Block():
+                size = sum(sizes[each] for each in node.stmts)
+            case Threads():
+                raise CompilerBug("virtual threads are lowered before a flow is unrolled")
+            case _:
+                size = 0
+        sizes[node] = size
+        return size
+
+    total = fold(count, body)
+    if total > MOST_STEPS:
+        message = "The program of an accelerator has too many steps."
+        hint = "Use larger tiles."
+        raise UnsupportedError(
+            Diagnostic("target-limit", message, None, f"at most {MOST_STEPS}", str(total), hint)
+        )
+    found: list[Any] = [None] * total
+    stack: list[tuple[Stmt, int, tuple[tuple[ScalarVar, int, int], ...]]] = [(body, 0, ())]
+    while stack:
+        node, at, loops = stack.pop()
+        if isinstance(node, Loop):
+            stack.append((node.body, at, (*loops, (node.var, node.extent, sizes[node.body]))))
+        elif isinstance(node, Block):
+            for each in node.stmts:
+                stack.append((each, at, loops))
+                at += sizes[each]
+        elif isinstance(node, Transfer | Work):
+            _place(node, at, loops, found)
+    return found
+
+
+def numbers_of(leaf: Leaf) -> tuple[Scalar, ...]:
+    """The expressions of a leaf, in order."""
+    if isinstance(leaf, Transfer):
+        return (leaf.sram, leaf.dram, leaf.rows, leaf.width, leaf.stride, *leaf.pads)
+    return (*leaf.extents, *(n for each in leaf.touches for n in (each.base, *each.strides)))
+
+
+def _place(
+    leaf: Leaf, at: int, loops: Sequence[tuple[ScalarVar, int, int]], found: list[Any]
+) -> None:
+    grid: dict[Term, Array] = {}
+    times = np.full((1,) * len(loops), at)
+    for number, (var, extent, period) in enumerate(loops):
+        shape = [1] * len(loops)
+        shape[number] = extent
+        steps = np.arange(extent).reshape(shape)
+        grid[var] = steps
+        times = times + steps * period
+    wanted = numbers_of(leaf)
+    values = evaluate(wanted, grid)
+    columns = [np.broadcast_to(each, times.shape).reshape(-1).tolist() for each in values]
+    for time, numbers in zip(times.reshape(-1).tolist(), zip(*columns, strict=True), strict=True):
+        found[time] = leaf, numbers
+
+
+def evaluate(wanted: Sequence[Scalar], grid: Mapping[Term, Array]) -> list[Array]:
+    """The index expressions at every point of a grid."""
+    memo: dict[Term, Array] = {}
+    for node in post_order(*wanted):
+        make = _BINARY.get(type(node))  # type: ignore[arg-type]  # other terms are not in it
+        if make is not None:
+            left, right = node._children
+            memo[node] = make(memo[left], memo[right])
+        elif isinstance(node, Lit):
+            memo[node] = np.array(int(node.value))
+        elif isinstance(node, ScalarVar):
+            memo[node] = grid[node]
+        elif isinstance(node, Scalar):
+            message = f"The place of an access is worked out by {type(node).__name__}."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "sums, products, minima, quotients")
+            )
+    return [memo[each] for each in wanted]

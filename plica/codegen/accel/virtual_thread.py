@@ -1,0 +1,107 @@
+"""Virtual threads: several threads in one stream, turn by turn.
+
+A region is a largest statement of one unit.  Each is repeated for every thread, in the order of the
+threads; loops over several units stay around them.  So in every unit the threads take turns in the
+same order, and while compute works for one thread load fetches for the next.
+
+    threads t < 2:                     loop k < 8:
+      loop k < 8:              -->       loop t < 2:
+        load a                             load a[t]
+        multiply a                       loop t < 2:
+                                           multiply a[t]
+
+Private tiles become one tile for each thread, side by side.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.flow import Block, Flow, Loop, Stmt, Threads, Tile, Touch, Transfer, Work
+from plica.core.fold import fold, map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.scalar import ScalarVar
+
+
+def lower(machine: Machine, flow: Flow) -> Flow:
+    """The flow without `Threads`."""
+    body = flow.body
+    sizes: dict[Term, int] = {each: each.elements for each in flow.tiles}
+
+    def one(node: Term) -> Term:
+        if not isinstance(node, Threads):
+            return node
+        used = {each for each in post_order(node.body) if isinstance(each, Tile) and each.private}
+        apart = _apart(node.body, node.var, {each: sizes[each] for each in used})
+        for each in used:
+            sizes[each] *= node.extent
+        return _distribute(machine, node.var, node.extent, apart)
+
+    lowered = map_bottom_up(one, body)
+    grown = {each: evolve(each, elements=sizes[each], private=False) for each in flow.tiles}
+    renamed = map_bottom_up(lambda node: grown.get(node, node), lowered)  # type: ignore[call-overload]  # only tiles are keys
+    return evolve(flow, tiles=tuple(grown[each] for each in flow.tiles), body=renamed)
+
+
+def _apart(body: Stmt, thread: ScalarVar, sizes: dict[Tile, int]) -> Stmt:
+    """Let each thread touch its own part of the private tiles."""
+
+    def one(node: Term) -> Term:
+        if isinstance(node, Transfer) and node.tile in sizes:
+            return evolve(node, sram=node.sram + thread * sizes[node.tile])
+        if isinstance(node, Touch) and node.tile in sizes:
+            return evolve(node, base=node.base + thread * sizes[node.tile])
+        return node
+
+    changed = map_bottom_up(one, body)
+    assert isinstance(changed, Stmt)
+    return changed
+
+
+def _distribute(machine: Machine, thread: ScalarVar, count: int, body: Stmt) -> Stmt:
+    """The loop over the threads, moved inwards to the regions."""
+
+    def algebra(
+        node: Term, kids: tuple[tuple[Term, Term, frozenset[str]], ...]
+    ) -> tuple[Term, Term, frozenset[str]]:
+        """The statement itself, with the threads in it, and the units it needs."""
+        match node:
+            case Transfer(operation) | Work(operation):
+                unit = machine.operation(operation).unit
+                return node, Loop(thread, count, node), frozenset({unit})
+            case Loop(var, extent, inside):
+                _, spread, units = kids[node._children.index(inside)]
+                assert isinstance(spread, Stmt)
+                if len(units) == 1:
+                    return node, Loop(thread, count, node), units
+                return node, Loop(var, extent, spread), units
+            case Block(stmts):
+                regions: list[Stmt] = []
+                together: list[Stmt] = []
+                of: frozenset[str] = frozenset()
+                every: frozenset[str] = frozenset()
+                for each, spread, units in kids:
+                    assert isinstance(each, Stmt)
+                    assert isinstance(spread, Stmt)
+                    every |= units
+                    if together and units != of:
+                        regions.append(Loop(thread, count, Block(tuple(together))))
+                        together = []
+                    if len(units) == 1:
+                        together.append(each)
+                        of = units
+                    else:
+                        regions.append(spread)
+                if together:
+                    regions.append(Loop(thread, count, Block(tuple(together))))
+                if len(every) == 1:
+                    return node, Loop(thread, count, node), every
+                del stmts
+                return node, Block(tuple(regions)), every
+            case _:
+                return node, node, frozenset()
+
+    _, spread, _ = fold(algebra, body)
+    assert isinstance(spread, Stmt)
+    return spread

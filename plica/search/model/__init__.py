@@ -1,0 +1,28 @@
+"""Models of cost: which candidates are fast, as learned from those that were measured."""
+
+from __future__ import annotations
+
+from plica.search.model.baseline import Analytical, Chance
+from plica.search.model.boosted import PackSum
+from plica.search.model.model import Model
+from plica.search.model.perceptron import Perceptron
+from plica.search.model.quality import Quality, held_out, pairwise_accuracy, quality, recall
+from plica.search.model.ranked import Ranked
+from plica.search.model.saved import loaded
+from plica.search.model.transfer import Transferred
+
+__all__ = [
+    "Analytical",
+    "Chance",
+    "Model",
+    "PackSum",
+    "Perceptron",
+    "Quality",
+    "Ranked",
+    "Transferred",
+    "held_out",
+    "loaded",
+    "pairwise_accuracy",
+    "quality",
+    "recall",
+]

@@ -1,0 +1,107 @@
+"""Baselines: models that learn nothing.
+
+    Chance        a number that has nothing to do with speed, but is the same every time
+    Analytical    cycles by the rules of thumb of the default schedules, from the features
+
+>>> packs = Packs.of([np.ones((1, WIDTH)), np.full((1, WIDTH), 9.0)])
+>>> Analytical().scores(packs).argmax()
+np.int64(0)
+>>> Chance().scores(packs).tolist() == Chance().scores(packs).tolist()
+True
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+from zlib import crc32
+
+import numpy as np
+from attrs import asdict, frozen
+
+from plica.runtime.error import Diagnostic, InputError
+from plica.search.feature.featuriser import Integers
+from plica.search.feature.layout import Floats
+from plica.search.feature.packs import Packs
+from plica.search.feature.store import NAMES, WIDTH
+from plica.search.model.boosted import settings_of
+from plica.search.model.file import File, written
+
+CYCLES: Final = NAMES.index("cycles")
+MEMORY: Final = NAMES.index("memory-cycles")
+
+
+@frozen
+class Chance:
+    """A seed; another gives other numbers."""
+
+    kind: ClassVar[str] = "chance"
+    seed: int = 0
+
+    def fitted(
+        self,
+        packs: Packs,  # noqa: ARG002  # it learns nothing
+        costs: Floats,  # noqa: ARG002
+        groups: Integers | None = None,  # noqa: ARG002
+        margin: Floats | None = None,  # noqa: ARG002
+    ) -> Chance:
+        """Itself."""
+        return self
+
+    def scores(self, packs: Packs) -> Floats:
+        """A number from 0 to 1 that depends on the rows."""
+        starts = np.searchsorted(packs.owner, np.arange(packs.count + 1))
+        found = [
+            crc32(np.ascontiguousarray(packs.rows[one:two]).tobytes(), self.seed) / 2**32
+            for one, two in zip(starts, starts[1:], strict=False)
+        ]
+        return np.where(packs.is_legal, np.array(found), -np.inf)
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        return written(self.kind, asdict(self))
+
+    @staticmethod
+    def from_file(of: File) -> Chance:
+        """The model of a file; raises `Malformed`."""
+        return Chance(**settings_of(of, Chance()))
+
+
+@frozen
+class Analytical:
+    """Arithmetic and waiting for memory overlap but for a part: the lesser counts for so much."""
+
+    kind: ClassVar[str] = "analytical"
+    part: float = 0.5
+
+    def fitted(
+        self,
+        packs: Packs,  # noqa: ARG002  # it learns nothing
+        costs: Floats,  # noqa: ARG002
+        groups: Integers | None = None,  # noqa: ARG002
+        margin: Floats | None = None,  # noqa: ARG002
+    ) -> Analytical:
+        """Itself."""
+        return self
+
+    def cycles(self, packs: Packs) -> Floats:
+        """About how many cycles candidates take."""
+        if packs.rows.shape[1] != WIDTH:
+            message = "The analytical model reads the features of stores."
+            found = f"{packs.rows.shape[1]} columns"
+            raise InputError(Diagnostic("input-shape", message, None, f"{WIDTH} columns", found))
+        work, memory = 2.0 ** packs.rows[:, CYCLES], 2.0 ** packs.rows[:, MEMORY]
+        return packs.summed(np.maximum(work, memory) + self.part * np.minimum(work, memory))
+
+    def scores(self, packs: Packs) -> Floats:
+        """Less cycles are better; nothing is worse than no rows."""
+        found = -np.log2(np.maximum(self.cycles(packs), 1.0))
+        return np.where(packs.is_legal, found, -np.inf)
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        return written(self.kind, asdict(self))
+
+    @staticmethod
+    def from_file(of: File) -> Analytical:
+        """The model of a file; raises `Malformed`."""
+        return Analytical(**settings_of(of, Analytical()))

@@ -1,0 +1,66 @@
+"""Policies by name: the ways to search that `plica tune` offers.
+
+>>> policy_named("genetic", Machine(512, 32)).name
+'genetic/32/3/0.1'
+>>> ", ".join(POLICIES)
+'guided, evolution, annealing, descent, genetic, random, grid'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from plica.runtime.error import Diagnostic, InputError
+from plica.schedule.default.machine import Machine
+from plica.search.model import Analytical, PackSum
+from plica.search.policy.annealing import Annealing
+from plica.search.policy.descent import Descent
+from plica.search.policy.evolution import Evolution
+from plica.search.policy.fold import Policy
+from plica.search.policy.genetic import Genetic
+from plica.search.policy.grid import Grid
+from plica.search.policy.guided import Guided
+from plica.search.policy.judge import Judge, Learner, stores
+from plica.search.policy.uniform import Uniform
+
+
+def learned(machine: Machine) -> Judge:
+    """Boosted trees over the features of stores."""
+    return Judge("pack-sum", PackSum(), stores(machine))
+
+
+def analyst(machine: Machine) -> Judge:
+    """The rules of thumb of the machine."""
+    return Judge("analytical", Analytical(), stores(machine))
+
+
+def guided(machine: Machine, model: Learner | None = None, name: str = "") -> Policy[Any]:
+    """The guided search; with a model that has learned from other work, if there is one, and a
+    name that tells it from others."""
+    if model is None:
+        return Policy(Guided(learned(machine), analyst(machine)))
+    judge = Judge(name, model, stores(machine))
+    return Policy(Guided(judge, analyst(machine), transfers=True))
+
+
+# fmt: off
+POLICIES: Final[Mapping[str, Callable[[Machine], Policy[Any]]]] = {
+    "guided":    guided,
+    "evolution": lambda machine: Policy(Evolution(learned(machine))),
+    "annealing": lambda machine: Policy(Annealing(learned(machine))),
+    "descent":   lambda machine: Policy(Descent()),
+    "genetic":   lambda machine: Policy(Genetic()),
+    "random":    lambda machine: Policy(Uniform()),
+    "grid":      lambda machine: Policy(Grid()),
+}
+# fmt: on
+
+
+def policy_named(name: str, machine: Machine) -> Policy[Any]:
+    """The policy with this name; raises `InputError` where there is none."""
+    if name in POLICIES:
+        return POLICIES[name](machine)
+    expected = f"one of {', '.join(POLICIES)}"
+    message = f"There is no search policy {name!r}."
+    raise InputError(Diagnostic("unknown-policy", message, None, expected, name))

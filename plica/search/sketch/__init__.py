@@ -1,0 +1,1 @@
+"""sketch: schedules with open decisions, made from rules of thumb and from general patterns."""

@@ -1,0 +1,186 @@
+"""Tiling at several levels: a schedule for any kernel with a reduction, whatever it computes.
+
+    for S0:                                    shared by cores
+        for S1:
+            sum[tile] = 0                      a tile of the result, local
+            for R0:
+                for S2:
+                    for R1:                    written out
+                        for S3: sum += …       the last is a vector, others are written out
+            out[tile] = f(sum[tile])
+
+Every loop of the result is cut into four parts and every loop of terms into two (the structure
+that Ansor calls SSRSRS): how long these parts are is open.  A reduction that nobody reads writes
+to a copy first.  Blocks that make something for the reduction keep their loops; the last of them is
+a vector.
+
+>>> from plica.ir.script import from_text
+>>> from plica.schedule.default import Machine
+>>> from plica.search.sketch.variant import PRODUCT
+>>> kernel = from_text(PRODUCT).values[0]
+>>> trace = tiling(kernel, Machine(256, 16))
+>>> [each for each in trace.decisions().values()]
+[(1, 1, 1, 8), (1, 1, 1, 8), (8, 1)]
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from plica.core.collector import paused
+from plica.ir.dim import known
+from plica.ir.loop import Block, Kernel, Store
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import best_tile
+from plica.schedule.dependence import scope_of
+from plica.schedule.do import Body, decided, do, run
+from plica.schedule.flow import stages
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Decision
+from plica.schedule.primitive import (
+    block,
+    cache_write,
+    decompose_reduction,
+    fuse,
+    loops,
+    parallel,
+    reorder,
+    reverse_compute_at,
+    sample_perfect_tile,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.site import Site, map_of
+from plica.schedule.trace import Trace
+
+WIDEST: Final = 64
+"""Lanes that are written as one vector, at most."""
+
+STEPS: Final = 16
+"""Neighbours of another axis that are written out, at most."""
+
+TERMS: Final = 8
+"""Terms that are written out, at most."""
+
+SHARED: Final = 1 << 16
+"""Fewer terms than that are not worth waking other cores."""
+
+
+@lru_cache(maxsize=256)
+def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
+    """The schedule, None where there is no reduction it applies to."""
+    found = [each for each in map_of(kernel).blocks.values() if _is_reduction(each)]
+    if len(found) != 1:
+        return None
+    (site,) = found
+    of = site.node
+    every = stages(scope_of(kernel, site))
+    total = every[of.label].writes[0]
+    readers = [each.block for each in every.values() if total in each.inputs]
+    others = [
+        each.block for each in every.values() if each.block is not of and each.block not in readers
+    ]
+    if len(readers) > 1:
+        return None
+    sizes = [known(each) or 1 for each in of.extents]
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
+    tiles = _decisions(of, sizes, spatial, machine)
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+
+    @do
+    def schedule() -> Body:
+        sum_ = yield block(str(of.label))
+        if readers:
+            last = yield block(str(readers[0].label))
+            yield set_scope(sum_, 0, "local")
+        else:
+            last = yield cache_write(sum_, 0, "local")
+        loop: tuple[Handle, ...] = yield loops(sum_)
+        levels: list[list[Handle]] = [[] for _ in range(6)]
+        for at in spatial:
+            most = WIDEST if at == spatial[-1] else STEPS
+            parts: tuple[Handle, ...] = yield decided(
+                sample_perfect_tile(loop[at], 4, most), *tiles[at]
+            )
+            made: tuple[Handle, ...] = yield split(loop[at], parts)
+            for level, each in zip((0, 1, 3, 5), made, strict=True):
+                levels[level].append(each)
+        for at in terms:
+            parts = yield decided(sample_perfect_tile(loop[at], 2, TERMS), sizes[at], 1)
+            made = yield split(loop[at], parts)
+            for level, each in zip((2, 4), made, strict=True):
+                levels[level].append(each)
+        yield reorder(*[each for level in levels for each in level])
+        yield reverse_compute_at(last, levels[1][-1])
+        yield decompose_reduction(sum_, levels[2][0])
+        for each in (*levels[5][-2:-1], levels[4][-1]):
+            yield unroll(each)
+        yield vectorize(levels[5][-1])
+        for one in others:
+            copy = yield block(str(one.label))
+            around: tuple[Handle, ...] = yield loops(copy)
+            if around:
+                yield vectorize(around[-1])
+        if shares:
+            whole = levels[0][0]
+            if len(levels[0]) > 1:
+                whole = yield fuse(*levels[0])
+            yield parallel(whole)
+
+    with paused():
+        try:
+            steps, _, _ = run(schedule(), kernel, 0, {})
+        except ScheduleRefused:
+            return None
+    return Trace(steps)
+
+
+def _is_reduction(of: Site[Block]) -> bool:
+    """Whether a block is one reduction over plain loops of its own, of known length."""
+    node = of.node
+    loops_ = {each.var: known(each.extent) for each in of.loops}
+    return (
+        node.init is not None
+        and isinstance(node.body, Store)
+        and "reduce" in node.kinds
+        and "spatial" in node.kinds
+        and set(node.kinds) <= {"reduce", "spatial"}
+        and of.scope is None
+        and node.bindings == tuple([each.var for each in of.loops])
+        and all(loops_.values())
+        and all(each.kind == "serial" for each in of.loops)
+    )
+
+
+def _decisions(
+    of: Block, sizes: list[int], spatial: list[int], machine: Machine
+) -> dict[int, Decision]:
+    """Tiles by rule of thumb: the last axis makes vectors, the one before it steps."""
+    body = of.body
+    assert isinstance(body, Store)
+    last = spatial[-1]
+    lanes = _divisor(sizes[last], machine.lanes(body.buffer.dtype))
+    steps = next((at for at in reversed(spatial[:-1]) if sizes[at] > 1), None)
+    count = 1 if steps is None else sizes[steps]
+    tile = best_tile(sizes[last] // lanes, count, machine.registers, exact=True)
+    wide = lanes * _divisor(tile.vectors, max(1, WIDEST // lanes))
+    found: dict[int, Decision] = {}
+    for at in spatial:
+        inner = 1
+        if at == last:
+            inner = wide
+        elif at == steps:
+            inner = _divisor(tile.steps, STEPS)
+        found[at] = (sizes[at] // inner, 1, 1, inner)
+    return found
+
+
+def _divisor(of: int, most: int) -> int:
+    """The greatest divisor that is not more."""
+    return max(each for each in range(1, max(1, most) + 1) if of % each == 0)

@@ -1,0 +1,142 @@
+"""Tuning: the schedules of a model's kernels are searched for, and what is found is kept.
+
+    tuned_module(module, …)     every distinct kernel of a model, most trials for what promises most
+    tuned_kernel(kernel, …)     a kernel as somebody wrote it
+
+Both are done again from where they stopped if they are asked again with the same seed: trials that
+are in the database are not measured twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.target import Target
+from plica.ir.module import Module
+from plica.rewrite.contract import Contract
+from plica.rewrite.pack import Pack
+from plica.schedule.default import Machine
+from plica.search.measure import Limits, LocalMeasurer, Measurer
+from plica.search.policy.fold import Policy
+from plica.search.policy.named import policy_named
+from plica.search.progress import duration, shown
+from plica.search.record import Database, fingerprint, versions
+from plica.search.report import page
+from plica.search.space_of import space_of
+from plica.search.task import tasks
+from plica.search.tune_loop import Course, Run, Subject, tuned
+
+USUAL: Final = "guided"
+"""The policy, where none is named."""
+
+
+@frozen(eq=False)
+class How:
+    """How to search: trials in all, the seed of what is random, and who shows how it goes."""
+
+    trials: int
+    seed: int = 0
+    progress: bool = True
+    policy: str = USUAL
+    seconds: float | None = None
+    limits: Limits | None = None
+
+
+@frozen(eq=False)
+class Tuned:
+    """How the search for each kernel went; those with nothing to decide are left out."""
+
+    courses: tuple[Course, ...]
+    fixed: tuple[str, ...] = ()
+    """The kernels of which nothing can be decided."""
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were built and run."""
+        return sum(each.trials for each in self.courses)
+
+    def page(self, title: str = "Tuning") -> str:
+        """A page with the curves, as HTML."""
+        return page(self.courses, title)
+
+    def __str__(self) -> str:
+        """One line a kernel: how fast its default is, and the best that was found."""
+        wide = max([6, *[len(each.subject.task.name) for each in self.courses]])
+        lines = [f"{'kernel':{wide}}  times  trials     default        best"]
+        for each in self.courses:
+            task = each.subject.task
+            first, best = _default_cost(each), each.best
+            costs = [
+                "-" if cost is None else duration(cost)
+                for cost in (first, None if best is None else best.cost)
+            ]
+            numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
+            lines.append(f"{task.name:{wide}}  {numbers}")
+        lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        return "\n".join(lines)
+
+
+def _default_cost(of: Course) -> float | None:
+    default = of.subject.space.default
+    return next((each.cost for each in of.observations if each.point == default), None)
+
+
+def tuned_module(  # noqa: PLR0917  # a search is these things
+    module: Module,
+    contract: Contract,
+    packs: Sequence[Pack],
+    target: Target,
+    database: Database,
+    how: How,
+) -> Tuned:
+    """Search the schedules of all kernels of a module for a machine."""
+    machine = machine_of(target)
+    subjects: list[Subject] = []
+    fixed: list[str] = []
+    for task in tasks(module, contract, packs, target):
+        space = space_of(task, machine)
+        if space.sketches and space.size > 1:
+            subjects.append(Subject(task, space))
+        else:
+            fixed.append(task.name)
+    return searched(subjects, tuple(fixed), target, database, how)
+
+
+def searched(
+    subjects: Sequence[Subject],
+    fixed: tuple[str, ...],
+    target: Target,
+    database: Database,
+    how: How,
+    measurer: Measurer | None = None,
+) -> Tuned:
+    """Search for some pieces of work; candidates are measured in processes of this machine."""
+    if not subjects:
+        return Tuned((), fixed)
+    policy = _policy(how, machine_of(target))
+    if measurer is not None:
+        return Tuned(_run(subjects, policy, measurer, target, database, how), fixed)
+    limits = how.limits or Limits(threads=target.cores)
+    with LocalMeasurer(target, limits) as local:
+        return Tuned(_run(subjects, policy, local, target, database, how), fixed)
+
+
+def _policy(how: How, machine: Machine) -> Policy[Any]:  # what an explorer remembers is its own
+    return policy_named(how.policy, machine)
+
+
+def _run(  # noqa: PLR0917  # as above
+    subjects: Sequence[Subject],
+    policy: Policy[Any],  # as above
+    measurer: Measurer,
+    target: Target,
+    database: Database,
+    how: How,
+) -> tuple[Course, ...]:
+    run = Run(policy, measurer, database, fingerprint(target), how.seed, versions())
+    with shown(how.progress, how.trials) as listener:
+        return tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener)

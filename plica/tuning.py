@@ -1,0 +1,84 @@
+"""The face of tuning: `plica.tune(model, target, trials)`.
+
+Schedules are searched for on this machine, and every trial is in the database before it counts; a
+run that was stopped goes on where it was.  `plica.compile(model, database=…)` then takes the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from plica.codegen.cuda.target import GpuTarget
+from plica.codegen.llvm import toolchain
+from plica.codegen.target import Target
+from plica.frontend.specialised import Specialised, at_call
+from plica.ir.module import Module
+from plica.ir.script import Scripted
+from plica.pipeline import compile, contract_of, find_target, packs_of
+from plica.rewrite.contract import Contract
+from plica.rewrite.pack import Pack
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.host import cores
+from plica.search.record import Database
+from plica.search.tune import USUAL, How, Tuned, tuned_module
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def tune(  # noqa: PLR0917  # the public surface says so
+    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    target: str | Target = "cpu",
+    trials: int = 64,
+    database: Database | str | PathLike[str] = "tune.db",
+    seed: int = 0,
+    progress: bool = True,
+    *,
+    threads: int | None = None,
+    packs: str | Pack | Sequence[str | Pack] = (),
+    contract: Contract | str | None = None,
+    policy: str = USUAL,
+    seconds: float | None = None,
+) -> Tuned:
+    """Search for fast schedules of a model's kernels: so many trials, or so many seconds, in all.
+
+    The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
+    takes the best of the `database`.  The same `seed` proposes the same candidates; a search that
+    was stopped goes on if it is asked for again.
+    """
+    machine = find_target(target)
+    _check(machine, trials)
+    assert isinstance(machine, Target)
+    toolchain.check_host(machine)
+    kept = contract_of(contract)
+    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    chosen = packs_of(wanted, kept)
+    module = at_call(mod, compile)
+    if isinstance(module, Specialised):
+        message = "A model with open sizes has no kernels to tune before it is called."
+        hint = "Give its sizes: plica.from_onnx(path, dims={'batch': 1})."
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
+        )
+    where = evolve(machine, cores=cores() if threads is None else threads)
+    how = How(trials, seed, progress, policy, seconds)
+    opened = nullcontext(database) if isinstance(database, Database) else Database(database)
+    with opened as into:
+        return tuned_module(module, kept, chosen, where, into, how)
+
+
+def _check(machine: Target | GpuTarget, trials: int) -> None:
+    wrong = []
+    if not isinstance(machine, Target):
+        message = "Schedules are only searched for processors."
+        wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine)))
+    if type(trials) is not int or trials < 1:
+        message = "The number of trials must be at least 1."
+        wrong.append(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])
