@@ -24,6 +24,8 @@ from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import cores
+from plica.search.measure import Limits
+from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database
 from plica.search.tune import USUAL, How, Tuned, tuned_module
 
@@ -44,17 +46,20 @@ def tune(  # noqa: PLR0917  # the public surface says so
     contract: Contract | str | None = None,
     policy: str = USUAL,
     seconds: float | None = None,
+    pool: str | None = None,
 ) -> Tuned:
     """Search for fast schedules of a model's kernels: so many trials, or so many seconds, in all.
 
     The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
     takes the best of the `database`.  The same `seed` proposes the same candidates; a search that
-    was stopped goes on if it is asked for again.
+    was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
+    candidates are measured there.
     """
     machine = find_target(target)
     _check(machine, trials)
     assert isinstance(machine, Target)
-    toolchain.check_host(machine)
+    if pool is None:
+        toolchain.check_host(machine)
     kept = contract_of(contract)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     chosen = packs_of(wanted, kept)
@@ -69,7 +74,10 @@ def tune(  # noqa: PLR0917  # the public surface says so
     how = How(trials, seed, progress, policy, seconds)
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
     with opened as into:
-        return tuned_module(module, kept, chosen, where, into, how)
+        if pool is None:
+            return tuned_module(module, kept, chosen, where, into, how)
+        with PoolMeasurer(pool, where, Limits(threads=where.cores)) as measurer:
+            return tuned_module(module, kept, chosen, where, into, how, measurer)
 
 
 def _check(machine: Target | GpuTarget, trials: int) -> None:

@@ -28,6 +28,7 @@ from plica.cli import (
     rules,
     run,
     trace,
+    tune,
     verify,
 )
 from plica.cli.command import Command
@@ -47,6 +48,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     rules.COMMAND,
     run.COMMAND,
     trace.COMMAND,
+    tune.COMMAND,
     verify.COMMAND,
 )
 
@@ -65,6 +67,7 @@ examples:
   plica doctor --json        the same, for programs
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
+  plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
   plica fuzz graph           random programs, held against the interpreter
   plica trace show T.json    a schedule trace, as Python
   plica COMMAND --help       all options of a command

@@ -69,17 +69,32 @@ def find_machine(arguments: argparse.Namespace) -> str | Target:
 def run(arguments: argparse.Namespace) -> int:
     """Compile, and write what was asked for."""
     from plica.codegen.llvm import toolchain
+    from plica.codegen.target import Target
     from plica.pipeline import assemble, compile, contract_of, find_target, lower
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
     from plica.runtime.host import cores
+    from plica.tuning import tune
 
     module = read_model(arguments.model, arguments.dim)
     machine = find_target(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
+    database: Path | None = arguments.db
+    if not isinstance(machine, Target):
+        message = "Artefacts are written for processors."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
     if machine.triple == toolchain.host().triple:
-        made = compile(module, machine, count, contract=arguments.contract)
+        if arguments.tune is not None:
+            database = database or Path("tune.db")
+            trials, contract = arguments.tune, arguments.contract
+            print(tune(module, machine, trials, database, threads=count, contract=contract))
+        made = compile(module, machine, count, database, contract=arguments.contract)
         artefact = made.artefact
+        if database is not None:
+            print(made.tuning)
+    elif database is not None or arguments.tune is not None:
+        message = "Schedules for another machine are not tried out, and not chosen, here."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
     else:
         kept = contract_of(arguments.contract)
         artefact = assemble(lower(module, kept, (), machine), machine, count)
@@ -112,6 +127,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", help="LLVM's features, with a triple: +neon,+dotprod")
     parser.add_argument("--threads", type=int, help="how many threads share the work")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
+    parser.add_argument("--tune", type=int, metavar="N",
+                        help="search for schedules first, with so many trials")  # fmt: skip
 
 
 COMMAND: Final = Command(
@@ -122,6 +140,7 @@ COMMAND: Final = Command(
     (
         "plica compile M.onnx -o M.plica",
         "plica compile M.onnx --dim batch=1 --threads 2 -o libm.so",
+        "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
     ),
 )

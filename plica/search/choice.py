@@ -54,7 +54,7 @@ class Records:
 
 def records_of(database: Database, target: str) -> Records:
     """The best records of a database for a machine, by its fingerprint."""
-    found: dict[str, dict[tuple[str, str], Record]] = {}
+    found: dict[str, dict[tuple[str, str], list[Record]]] = {}
     elsewhere = set[str]()
     for each in database.all():
         if each.cost is None:
@@ -62,17 +62,26 @@ def records_of(database: Database, target: str) -> Records:
         if each.target != target:
             elsewhere.add(each.key)
             continue
-        of = found.setdefault(each.key, {})
-        known = of.get((each.form, each.trace_json))
-        if known is None or _trust(each) < _trust(known):
-            of[each.form, each.trace_json] = each
-    best = {key: tuple(sorted(of.values(), key=_cost)[:KEPT]) for key, of in found.items()}
+        found.setdefault(each.key, {}).setdefault((each.form, each.trace_json), []).append(each)
+    best = {key: _best([*of.values()]) for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
 
 
-def _trust(of: Record) -> tuple[bool, float, str]:
-    """Times that were taken in turns with others say more than times alone."""
-    return not of.policy.endswith(FINAL), *_cost(of)
+def _best(schedules: Sequence[Sequence[Record]]) -> tuple[Record, ...]:
+    """The fastest of some schedules, given all records of each.
+
+    Times that were taken in turns say more than times alone, but compare only with each other.
+    """
+    fastest = sorted([min(each, key=_cost) for each in schedules], key=_cost)[:KEPT]
+    by_turns = {
+        (each.form, each.trace_json): each
+        for of in schedules
+        for each in sorted(of, key=_cost, reverse=True)
+        if each.policy.endswith(FINAL)
+    }
+    final = [by_turns.get((each.form, each.trace_json)) for each in fastest]
+    timed = [each for each in final if each is not None]
+    return tuple(sorted(timed, key=_cost) if len(timed) == len(fastest) else fastest)
 
 
 def _cost(of: Record) -> tuple[float, str]:

@@ -26,6 +26,7 @@ from plica.search.policy.named import policy_named
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
+from plica.search.space import Point
 from plica.search.space_of import space_of
 from plica.search.task import tasks
 from plica.search.tune_loop import Course, Run, Subject, tuned
@@ -69,20 +70,19 @@ class Tuned:
         lines = [f"{'kernel':{wide}}  times  trials     default        best"]
         for each in self.courses:
             task = each.subject.task
-            first, best = _default_cost(each), each.best
-            costs = [
-                "-" if cost is None else duration(cost)
-                for cost in (first, None if best is None else best.cost)
-            ]
+            best = None if each.best is None else each.best.point
+            points = (each.subject.space.default, best)
+            costs = ["-" if cost is None else duration(cost) for cost in _costs(each, points)]
             numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
         return "\n".join(lines)
 
 
-def _default_cost(of: Course) -> float | None:
-    default = of.subject.space.default
-    return next((each.cost for each in of.observations if each.point == default), None)
+def _costs(of: Course, points: Sequence[Point | None]) -> list[float | None]:
+    """What points cost when they were first tried."""
+    known = {each.point: each.cost for each in of.observations}
+    return [None if each is None else known.get(each) for each in points]
 
 
 def tuned_module(  # noqa: PLR0917  # a search is these things
@@ -92,6 +92,7 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     target: Target,
     database: Database,
     how: How,
+    measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
     machine = machine_of(target)
@@ -103,10 +104,10 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
             subjects.append(Subject(task, space))
         else:
             fixed.append(task.name)
-    return searched(subjects, tuple(fixed), target, database, how)
+    return searched(subjects, tuple(fixed), target, database, how, measurer)
 
 
-def searched(
+def searched(  # noqa: PLR0917  # as above
     subjects: Sequence[Subject],
     fixed: tuple[str, ...],
     target: Target,

@@ -31,6 +31,7 @@ from plica.search.measure.outcome import (
 )
 from plica.search.measure.process import Lost, Worker
 from plica.search.measure.slot import slot
+from plica.search.measure.stop import resume
 from plica.search.space import Point, Space
 
 MOST_BUILDERS: Final = 8
@@ -129,6 +130,11 @@ class LocalMeasurer:
     ) -> None:
         self.close()
 
+    def _others(self) -> list[int]:
+        """The processes that wait while something is timed."""
+        numbers = [each.number for each in self._builders] if self.limits.alone else []
+        return [each for each in numbers if each is not None]
+
     def _build(self, job: Job) -> Ready | Outcome:
         builder = self._idle.get()
         try:
@@ -144,10 +150,11 @@ class LocalMeasurer:
 
     def _run(self, job: Job, ready: Ready) -> Outcome:
         bar = self._bars.get(job.work)
-        asked = Frame({"do": "run", "job": job.to_json(), "bar": bar}, ready.objects)
+        head = {"do": "run", "job": job.to_json(), "bar": bar, "others": self._others()}
         with slot():
-            answer = self._runner.ask(asked, self.limits.run_seconds)
+            answer = self._runner.ask(Frame(head, ready.objects), self.limits.run_seconds)
         if isinstance(answer, Lost):
+            resume(self._others())
             return _lost(answer, "crash", "run", ready.stages)
         outcome = with_stages(Outcome.from_json(answer.head["outcome"]), ready.stages)
         if outcome.cost is not None:
@@ -160,11 +167,13 @@ class LocalMeasurer:
             "jobs": [job.to_json() for job, _ in of],
             "counts": [len(ready.objects) for _, ready in of],
             "rounds": rounds,
+            "others": self._others(),
         }
         blobs = tuple([blob for _, ready in of for blob in ready.objects])
         with slot():
             answer = self._runner.ask(Frame(head, blobs), self.limits.run_seconds * len(of))
         if isinstance(answer, Lost):
+            resume(self._others())
             return [_lost(answer, "crash", "final", ready.stages) for _, ready in of]
         texts = answer.head["outcomes"]
         pairs = zip(texts, of, strict=True)

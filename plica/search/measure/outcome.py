@@ -51,6 +51,8 @@ class Limits:
     flush: bool = False
     """Whether the caches are emptied before each repeat, which is then one run."""
     threads: int = 1
+    alone: bool = True
+    """Whether what is being built waits while something is timed: two cores may share units."""
 
     def to_json(self) -> str:
         """The limits as text."""

@@ -28,7 +28,8 @@ they look for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from functools import lru_cache
+from itertools import pairwise, product
 from math import prod
 from typing import Final, Literal, TypeAlias
 
@@ -129,15 +130,21 @@ def _cuts(trace: Trace, kernel: Kernel) -> list[Cut]:
     return found
 
 
+@lru_cache(maxsize=64)
+def scenes_of(trace: Trace, kernel: Kernel) -> tuple[Scene, ...]:
+    """The scene before each step, and that after the last; raises `ScheduleRefused`."""
+    return (begin(kernel).scene, *[each.scene for each in states(trace, kernel)])
+
+
 def _roles(
     trace: Trace, kernel: Kernel
-) -> tuple[list[Scene], dict[tuple[int, int], Role | Literal["lane"]]]:
+) -> tuple[tuple[Scene, ...], dict[tuple[int, int], Role | Literal["lane"]]]:
     """The scene before each step, and what becomes of the loops that splits give."""
-    scenes = [begin(kernel).scene]
+    scenes = scenes_of(trace, kernel)
     made: dict[Output, tuple[int, int]] = {}
     roles: dict[tuple[int, int], Role | Literal["lane"]] = {}
-    for number, state in enumerate(states(trace, kernel)):
-        here, instruction = scenes[-1], trace.steps[number].instruction
+    for number, (here, after) in enumerate(pairwise(scenes)):
+        instruction = trace.steps[number].instruction
         match instruction:
             case Unroll(loop) | Vectorize(loop):
                 var = here.outputs[loop]
@@ -147,10 +154,9 @@ def _roles(
                     roles[made[var]] = "lane" if lane else "term" if term else "register"
             case Split(_, factors):
                 for place in range(len(factors)):
-                    made[state.outputs[Handle(number, place, "loop")]] = (number, place)
+                    made[after.outputs[Handle(number, place, "loop")]] = (number, place)
             case _:
                 pass
-        scenes.append(state.scene)
     return scenes, roles
 
 

@@ -16,10 +16,9 @@ from attrs import evolve
 from plica.schedule.default import Formed, Machine, default_trace, formed
 from plica.schedule.default.row import chain_form
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.rule import Asked, Rule
-from plica.search.sketch.opened import opened
+from plica.search.sketch.opened import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
 
 FORMS: Final = ("blocked", "rowed", "paneled")
@@ -132,7 +131,7 @@ def _legal(variants: tuple[Trace, ...], of: Formed) -> Trace | None:
     """The first of some traces that is a schedule."""
     for each in variants:
         try:
-            scheduled(each, of.kernel)
+            scenes_of(each, of.kernel)
         except ScheduleRefused:
             continue
         return each

@@ -41,9 +41,8 @@ from plica.schedule.primitive.parallel import Parallel
 from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.split import Split
 from plica.schedule.primitive.unroll import Unroll
-from plica.schedule.replay import begin, states
 from plica.schedule.trace import Step, Trace
-from plica.search.sketch.opened import is_term
+from plica.search.sketch.opened import is_term, scenes_of
 
 FEW: Final = (4, 2, 3, 8, 5, 7)
 """How many terms are written out to begin with, the first of these that divides them."""
@@ -62,7 +61,7 @@ class Tiled:
 
 def tiled(trace: Trace, kernel: Kernel) -> Tiled | None:
     """Where a trace puts loops of terms inside others, None where it never does."""
-    scenes = [begin(kernel).scene, *[each.scene for each in states(trace, kernel)]]
+    scenes = scenes_of(trace, kernel)
     for number, step in enumerate(trace.steps):
         if not isinstance(step.instruction, Reorder):
             continue
@@ -73,7 +72,7 @@ def tiled(trace: Trace, kernel: Kernel) -> Tiled | None:
             continue
         extents = {each: known(site.extent) or 1 for each, site in sites.items()}
         around = every[: every.index(terms[0])]
-        return Tiled(number, around, tuple(terms), extents, tuple(scenes))
+        return Tiled(number, around, tuple(terms), extents, scenes)
     return None
 
 

@@ -47,11 +47,11 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         return None
 
     @do
-    def whole() -> Body:
+    def whole(wide: bool) -> Body:
         yield inlined(tuple([each.label for each in every[:-1]]))
-        yield spread(left[-1], left[:-1], gpu)
+        yield spread(left[-1], left[:-1], gpu, wide)
 
-    return _recorded(whole(), kernel)
+    return _recorded(whole(True), kernel) or _recorded(whole(False), kernel)
 
 
 FEWEST: Final = 1 << 16
@@ -78,11 +78,11 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     after = every[3:]
 
     @do
-    def whole() -> Body:
-        yield spread(after[-1], after[:-1], gpu)
+    def whole(wide: bool) -> Body:
+        yield spread(after[-1], after[:-1], gpu, wide)
         yield product(tile, form.labels)
 
-    made = _recorded(whole(), form.kernel)
+    made = _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if made is None else Contracted(form, *made)
 
 

@@ -32,7 +32,7 @@ LANES = 4
 
 
 @do
-def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu) -> Body:
+def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu, wide: bool = True) -> Body:
     """The elements of the last block spread over threads, with the reductions it reads inside."""
     handle = yield block(str(last.label))
     sums = []
@@ -41,7 +41,7 @@ def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu) -> Body:
     if last.reduce:  # what is summed is summed in a register, then written
         result = yield cache_write(handle, 0, "local")
         sums, handle = [*sums, handle], result
-    lanes = LANES if not sums and last.spatial[-1] % LANES == 0 else 1
+    lanes = LANES if wide and not sums and last.spatial[-1] % LANES == 0 else 1
     inner = yield shared_out(
         handle, len(last.spatial), gpu.threads_for(last.elements // lanes), lanes
     )

@@ -1,0 +1,72 @@
+"""`plica tune MODEL --trials N --db tune.db`: search for fast schedules of a model's kernels.
+
+Every trial is in the database before it counts, so the search may be stopped at any time and goes
+on when it is asked for again.  `plica compile MODEL --db tune.db` uses what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from plica.cli.command import Command
+from plica.cli.compile_ import read_model
+from plica.cli.model import positive
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search, and say for every kernel how fast it was and is."""
+    from plica.tuning import tune
+
+    module = read_model(arguments.model, arguments.dim)
+    found = tune(
+        module,
+        arguments.target,
+        arguments.trials,
+        arguments.db,
+        arguments.seed,
+        not arguments.quiet,
+        threads=arguments.threads,
+        contract=arguments.contract,
+        policy=arguments.policy,
+        seconds=arguments.seconds,
+        pool=arguments.pool,
+    )
+    print(found)
+    if arguments.report is not None:
+        title = f"Tuning of {arguments.model.name}"
+        arguments.report.write_text(found.page(title), encoding="utf-8")
+        print(f"{arguments.report}: the curves")
+    return 0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
+                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
+    parser.add_argument("--trials", type=positive, default=256, help="for all kernels (256)")
+    parser.add_argument("--seconds", type=float, help="stop after so many, trials or not")
+    parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
+    parser.add_argument("--target", default="cpu", help="this machine, or less of it")
+    parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")
+    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    parser.add_argument("--policy", default="guided", help="guided, random, genetic … (guided)")
+    parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="a page with curves")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+COMMAND: Final = Command(
+    "tune",
+    "Search for faster schedules of a model's kernels",
+    run,
+    configure,
+    (
+        "plica tune M.onnx --trials 256 --db tune.db",
+        "plica tune M.onnx --trials 64 --threads 1 --report curves.html",
+        "plica compile M.onnx --db tune.db -o M.plica",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Witnesses: an order that the tokens allow and that goes wrong, for a stream the checker refuses.
+
+>>> from plica.codegen.accel.instruction import Stream, instruction
+>>> from plica.codegen.accel.vta import vta
+>>> stream = Stream((instruction(vta(), "load.uop", tokens=("pop_prev",)),))
+>>> witness(vta(), stream, {}).why
+'deadlock'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from attrs import evolve, frozen
+
+from plica.codegen.accel.check import check
+from plica.codegen.accel.declaration import FLAGS, Machine, queue_of
+from plica.codegen.accel.functional import Array, run
+from plica.codegen.accel.instruction import Instruction, Stream
+from plica.codegen.accel.order import BadStream, Token, legal_order
+
+SEEDS = 8
+
+
+@frozen
+class Witness:
+    """An order that ends in something else than the stream means, or in no end at all."""
+
+    why: Literal["deadlock", "result"]
+    order: tuple[int, ...]
+
+
+def witness(machine: Machine, stream: Stream, tensors: Mapping[str, Array]) -> Witness | None:
+    """An order that shows the stream to be wrong; None where none was found.
+
+    The first instruction of each race is put off for as long as can be, then orders at random are
+    tried.  Queues hold as many tokens as come: what is shown is a fault of the tokens.
+    """
+    late = [each.instructions[0] for each in check(machine, stream) if each.kind == "race"]
+    expected = run(machine, stream, tensors)
+    ways: list[tuple[int | None, int | None]] = [(None, each) for each in late[:4]]
+    for seed, first in [*ways, *((seed, None) for seed in range(SEEDS))]:
+        try:
+            order = legal_order(machine, stream.code, seed, first, bounded=False)
+        except BadStream:
+            return Witness("deadlock", ())
+        found = run(machine, stream, tensors, order)
+        if any(not np.array_equal(found[name], expected[name]) for name in expected):
+            return Witness("result", tuple(order))
+    return None
+
+
+def without(machine: Machine, stream: Stream, token: Token) -> Stream:
+    """The stream with one token neither pushed nor popped."""
+    code = list(stream.code)
+    queue = machine.queues[token.queue]
+    for at, unit, word in ((token.push, queue.source, "push"), (token.pop, queue.target, "pop")):
+        if at is not None:
+            flag = next(
+                bit
+                for bit, name in enumerate(FLAGS)
+                if name.startswith(word) and queue_of(machine, unit, name) is queue
+            )
+            each = code[at]
+            code[at] = Instruction(each.name, each.operands, each.tokens & ~(1 << flag))
+    return evolve(stream, code=tuple(code))

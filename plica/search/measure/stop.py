@@ -1,0 +1,41 @@
+"""Stopping: processes of ours that do nothing while something is timed.
+
+What is called two cores is often one, whose units two threads share: code that is timed beside a
+compiler takes up to twice as long.  The process that times stops the others and lets them go on;
+if it dies, whoever asked it does.
+
+>>> with stopped(()):
+...     pass
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+@contextmanager
+def stopped(processes: Sequence[int]) -> Iterator[None]:
+    """Hold processes while something else goes on."""
+    if os.name == "posix":
+        _tell(processes, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        resume(processes)
+
+
+def resume(processes: Sequence[int]) -> None:
+    """Let processes go on that somebody may have stopped."""
+    if os.name == "posix":
+        _tell(processes, signal.SIGCONT)
+
+
+def _tell(processes: Sequence[int], what: signal.Signals) -> None:
+    for each in processes:
+        try:
+            os.kill(each, what)
+        except ProcessLookupError:
+            continue  # it is gone, and will be started again

@@ -1,0 +1,216 @@
+"""The checker and the tokens: right streams are right in every order, and every token is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.accel.assembly import read_stream
+from plica.codegen.accel.check import check, redundant, verify
+from plica.codegen.accel.conv import Convolution, Tiling, convolution
+from plica.codegen.accel.declaration import Machine, Queue
+from plica.codegen.accel.functional import run
+from plica.codegen.accel.instruction import Stream
+from plica.codegen.accel.order import BadStream, Token, legal_order, matched
+from plica.codegen.accel.stream import build
+from plica.codegen.accel.token import insert
+from plica.codegen.accel.vta import osdi, vta
+from plica.codegen.accel.witness import witness, without
+from tests.codegen.accel.machines import FEW, MACHINES, NAMES, OUTER, TOY, filled, streams
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
+@settings(max_examples=FEW)
+@given(data=st.data())
+def test_inserted_tokens_are_right_in_every_order(machine: Machine, data: st.DataObject) -> None:
+    stream = insert(machine, data.draw(streams(machine)))
+    races = [each for each in check(machine, stream) if each.kind != "recurrence"]
+    assert races == []
+    values = filled(machine, stream)
+    expected = run(machine, stream, values)
+    for seed in range(3):
+        found = run(machine, stream, values, legal_order(machine, stream.code, seed))
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
+@settings(max_examples=FEW)
+@given(data=st.data())
+def test_every_inserted_token_is_needed(machine: Machine, data: st.DataObject) -> None:
+    stream = insert(machine, data.draw(streams(machine)))
+    assert redundant(machine, stream) == []
+    for token in matched(machine, stream.code):
+        assert any(each.kind == "race" for each in check(machine, without(machine, stream, token)))
+        for half in (evolve(token, push=None), evolve(token, pop=None)):
+            assert check(machine, without(machine, stream, half))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
+@settings(max_examples=FEW)
+@given(data=st.data())
+def test_redundant_tokens_are_those_that_may_go(machine: Machine, data: st.DataObject) -> None:
+    """Each token that is redundant alone may go, and no other."""
+    bare = data.draw(streams(machine, 6))
+    stream = _chained(machine, bare)
+    if check(machine, stream):
+        return
+    extra = set(redundant(machine, stream))
+    for token in matched(machine, stream.code):
+        assert (check(machine, without(machine, stream, token)) == []) == (token in extra)
+
+
+def _chained(machine: Machine, bare: Stream) -> Stream:
+    """Tokens that are needed, and between neighbours in the code one more where there is room."""
+    stream = insert(machine, bare)
+    code = list(stream.code)
+    place = {each: at for at, each in enumerate(machine.units)}
+    for at in range(len(code) - 1):
+        ends = [place[machine.operation(each.name).unit] for each in code[at : at + 2]]
+        if ends[1] - ends[0] != 1 or not machine.operation(code[at + 1].name).carries:
+            continue
+        if not code[at].tokens & 8 and not code[at + 1].tokens & 1:
+            code[at] = evolve(code[at], tokens=code[at].tokens | 8)
+            code[at + 1] = evolve(code[at + 1], tokens=code[at + 1].tokens | 1)
+    return evolve(stream, code=tuple(code))
+
+
+# fmt: off
+CONVOLUTIONS = [
+    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), Tiling(2, 4, 1, 1, 1)),
+    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), Tiling(2, 4, 1, 1, 2)),
+    (Convolution(32, 5, 5, 32, 3, 2, 1, 6), Tiling(2, 2, 1, 1, 2, "outputs")),
+    (Convolution(16, 4, 3, 48, 1, 1, 0, 6), Tiling(1, 3, 1, 1, 2, "outputs")),
+    (Convolution(32, 6, 3, 16, 3, 1, 1, 6), Tiling(1, 3, 1, 2, 2, "height", keep=True)),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", range(len(CONVOLUTIONS)))
+def test_a_stream_without_one_token_is_refused_and_goes_wrong(case: int) -> None:
+    machine = osdi()
+    stream = build(machine, convolution(machine, *CONVOLUTIONS[case]))
+    _kill(machine, stream)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stream_of_the_toy_without_one_token_goes_wrong(threads: int) -> None:
+    _kill(OUTER, build(OUTER, TOY.matrix_product(2, 3, 4, threads)))
+
+
+def _kill(machine: Machine, stream: Stream) -> None:
+    values = {name: each for name, each in filled(machine, stream).items() if name in "xw"}
+    tokens = matched(machine, stream.code)
+    assert tokens
+    for token in tokens:
+        mutant = without(machine, stream, token)
+        with pytest.raises(BadStream):
+            verify(machine, mutant)
+        found = witness(machine, mutant, values)
+        assert found is not None, token
+
+
+def _faults(text: str, machine: Machine | None = None) -> list[str]:
+    machine = machine or vta()
+    return [each.text for each in check(machine, read_stream(machine, text))]
+
+
+def test_a_race_shows_both_instructions(golden: object) -> None:
+    assert callable(golden)
+    text = """
+        load.inp y_size=1 x_size=4
+        gemm uop_end=1 iter_out=1 iter_in=1
+        load.inp y_size=1 x_size=4
+        finish
+    """
+    golden("\n".join(_faults(text)))
+
+
+def test_a_token_without_push_is_refused() -> None:
+    assert "No instruction pushes" in _faults("load.uop !pop_prev")[0]
+
+
+def test_a_token_that_is_left_is_refused() -> None:
+    assert "is never popped" in _faults("load.inp !push_next")[0]
+
+
+def test_a_circle_is_a_deadlock() -> None:
+    text = "load.inp !pop_next\nload.inp !push_next\nload.uop !pop_prev\nload.uop !push_prev"
+    assert any("wait for each other" in each for each in _faults(text))
+    machine = vta()
+    with pytest.raises(BadStream, match="No unit can go on"):
+        legal_order(machine, read_stream(machine, text).code, seed=0)
+
+
+def test_a_queue_that_is_too_short_is_a_deadlock() -> None:
+    # The first unit pushes three tokens before it waits for the second one's.
+    text = (
+        "load.inp !push_next\nload.inp !push_next\nload.inp !push_next\nload.uop !push_prev\n"
+        "load.inp !pop_next\nload.uop !pop_prev\nload.uop !pop_prev\nload.uop !pop_prev\n"
+        "load.inp !pop_next !push_next\nload.uop !push_prev !pop_prev"
+    )
+    text = "\n".join(["load.inp !push_next"] * 3 + ["load.inp !push_next !pop_next"])
+    text += "\n" + "\n".join(["load.uop !pop_prev"] * 3 + ["load.uop !pop_prev"])
+    text = text.replace("load.inp !push_next\nload.uop", "load.inp !push_next\nload.uop")
+    deep = vta()
+    short = evolve(deep, queues=tuple(Queue(each.source, each.target, 1) for each in deep.queues))
+    waits = "load.inp !push_next\nload.inp !push_next\nload.uop !push_prev\nload.uop !pop_prev\n"
+    waits = (
+        "load.inp !push_next\nload.inp !push_next\nload.inp !pop_next\n"
+        "load.uop !push_prev\nload.uop !pop_prev\nload.uop !pop_prev"
+    )
+    assert _faults(waits, deep) == []
+    assert _faults(waits, short) == []
+    circle = (
+        "load.inp !push_next\nload.inp !push_next\nload.inp !pop_next\n"
+        "store.out !push_prev\nload.uop !pop_next !push_prev\nload.uop !pop_prev\nload.uop !pop_prev"
+    )
+    assert _faults(circle, short) == []
+    crossed = (
+        "load.inp !push_next\nload.inp !push_next\nload.inp !push_next\n"
+        "load.uop !push_next\nload.uop !push_next\nstore.out !pop_prev\nstore.out !pop_prev\n"
+        "store.out !push_prev\nload.uop !pop_next !pop_prev\nload.uop !pop_prev\nload.uop !pop_prev"
+    )
+    assert _faults(crossed, deep) == []
+
+
+def test_an_element_that_recurs_at_once_is_refused() -> None:
+    text = ".tensor micro uop 0 2\n.micro\n.micro\nload.uop y_size=1 x_size=2\n"
+    text += "gemm uop_end=2 iter_out=1 iter_in=1\nfinish"
+    assert "recurs within 2" in _faults(text)[0]
+
+
+def test_a_stream_that_may_end_early_is_refused() -> None:
+    assert "may end before" in _faults("store.out y_size=1 x_size=1\nfinish")[0]
+
+
+def test_nothing_follows_the_end() -> None:
+    assert "follow the last" in _faults("finish\nload.uop")[0]
+
+
+def test_a_store_into_the_micro_operations_is_refused() -> None:
+    text = ".tensor micro uop 0 4\n.micro\n.micro\n.micro\n.micro\nstore.out y_size=1 x_size=1"
+    assert "may change the micro-operations" in _faults(text)[0]
+
+
+def test_a_store_orders_the_load_of_what_it_wrote() -> None:
+    text = ".tensor x inp 0 4\nstore.out y_size=1 x_size=2\nload.inp y_size=1 x_size=2\nfinish"
+    bare = read_stream(vta(), text)
+    assert "RAW on memory" in check(vta(), bare)[0].text
+    made = insert(vta(), bare)
+    assert check(vta(), made) == []
+    assert [each.name for each in made.code] == ["store.out", "load.uop", "load.inp", "load.uop", "finish"]
+
+
+def test_units_that_no_queue_joins_are_refused() -> None:
+    machine = evolve(vta(), queues=vta().queues[:1])
+    text = "gemm uop_end=1 iter_out=1 iter_in=1\nload.inp y_size=1 x_size=1"
+    with pytest.raises(BadStream, match="no queue joins"):
+        insert(machine, read_stream(machine, text))
+
+
+def test_a_token_knows_its_ends() -> None:
+    stream = read_stream(vta(), "load.inp !push_next\nload.uop !pop_prev")
+    assert matched(vta(), stream.code) == [Token(0, 0, 1)]
