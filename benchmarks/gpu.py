@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import statistics
 import time
 
@@ -16,24 +15,46 @@ from plica.codegen.cuda.fold import Code, fold
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.ir.loop import Kernel
-from plica.ir.script import from_text
+from plica.ir.dtype import f32
+from plica.ir.tensor import buffer, compute, reduce
+from plica.runtime.error import PlicaError
 from plica.runtime.cuda.driver import Device, Memory, device
-from plica.schedule import trace_of
+from plica.schedule.default.contraction import Work, contraction
+from plica.schedule.default.gpu.form import product_form
+from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.replay import scheduled
+from plica.schedule.default.gpu.shape import stages
+from plica.schedule.default.gpu.spread import spread
+from plica.schedule.do import Body, do, run
+from plica.schedule.replay import begin
 
-GEMM = """
-from plica.script import Buffer, block, f32, grid, init
-import plica
+def tiled(n: int, tile: Tile) -> Kernel:
+    """A square matrix product in tiles."""
+    x, w = buffer("x", (n, n), f32), buffer("w", (n, n), f32)
+    of = compute(
+        (x, w), (n, n), lambda i, j: reduce("sum", (n,), lambda k: w[i, k] * x[k, j])
+    )
+    found = contraction(Work(of))
+    assert found is not None
+    form = product_form(found, tile, 1)
 
-@plica.kernel
-def matmul(A: Buffer[({n}, {n}), f32], B: Buffer[({n}, {n}), f32], C: Buffer[({n}, {n}), f32]):
-    for i, j, k in grid({n}, {n}, {n}):
-        with block("C", spatial=(i, j), reduce=(k,)):
-            with init():
-                C[i, j] = 0.0
-            C[i, j] += A[i, k] * B[k, j]
-"""
+    every = stages(begin(form.kernel).kernel)
+    assert every is not None
+
+    @do
+    def whole() -> Body:
+        yield spread(every[-1], (), Gpu())
+        yield product(tile, form.labels)
+
+    return lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
+
+
+TILES = (
+    Tile(128, 128, 16, 8, 16, ahead=True), Tile(128, 128, 16, 16, 16, ahead=True),
+    Tile(128, 256, 16, 16, 16, ahead=True), Tile(256, 128, 16, 16, 16, ahead=True),
+    Tile(64, 128, 16, 8, 16, ahead=True), Tile(128, 64, 16, 8, 16, ahead=True),
+    Tile(128, 128, 32, 8, 16, ahead=True),
+)
 
 
 def to_device(gpu: Device, array: np.ndarray) -> Memory:  # type: ignore[type-arg]
@@ -73,8 +94,6 @@ def main() -> None:
 
     torch.backends.cuda.matmul.allow_tf32 = False
     for n in map(int, options.sizes.split(",")):
-        kernel = from_text(GEMM.format(n=n)).values[0]
-        assert isinstance(kernel, Kernel)
         random = np.random.default_rng(n)
         a, b = (random.standard_normal((n, n), dtype=np.float32) for _ in range(2))
         da, db = to_device(gpu, a), to_device(gpu, b)
@@ -91,13 +110,18 @@ def main() -> None:
             torch.cuda.synchronize()
             marks.append(s.elapsed_time(e) / 1e3)
         peer = statistics.median(marks)
-        for tile in (Tile(), Tile(128, 256), Tile(256, 128)):
+        for tile in TILES:
             begin = time.perf_counter()
-            code = fold(lower(scheduled(trace_of(product("C", tile), kernel), kernel), "gpu"), "g")
+            try:
+                code = fold(tiled(n, tile), "g")
+            except PlicaError as error:
+                print(f"  gemm {n} {tile}: {error}")
+                continue
             made = time.perf_counter() - begin
             out = gpu.reserve(4 * n * n)
+            scratch = [gpu.reserve(size) for size in code.scratch]
             gpu.stream().fill(out.address, 0xFF, 4 * n * n)
-            seconds = timed(gpu, code, [da, db, out])
+            seconds = timed(gpu, code, [db, da, out, *scratch])
             got = np.empty((n, n), np.float32)
             stream = gpu.stream()
             stream.to_host(got.ctypes.data, out.address, got.nbytes)
@@ -112,4 +136,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    ctypes.pythonapi  # noqa: B018

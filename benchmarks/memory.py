@@ -140,6 +140,13 @@ CASES: dict[str, Case] = {
         lambda torch, x: torch.exp(x),
         lambda jax, x: jax.numpy.exp(x),
     ),
+    "relu": Case(
+        (1024, 1024),
+        op.nn.relu,
+        [("Relu", "x", {})],
+        lambda torch, x: torch.relu(x),
+        lambda jax, x: jax.nn.relu(x),
+    ),
     "chain": Case(
         (1024, 1024),
         lambda x: op.nn.relu(x * const(SCALE) + const(SHIFT)) * x,

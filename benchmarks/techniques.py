@@ -25,6 +25,7 @@ from rich.table import Table
 
 import plica
 from plica.codegen.dot import dot_of
+from plica.codegen.llvm import toolchain
 from plica.codegen.lower.prepare import PASSES
 from plica.core.name import Name
 from plica.frontend import zoo
@@ -32,7 +33,7 @@ from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.type import tensor
-from plica.pipeline import Lowered, arranged, build, find_target
+from plica.pipeline import Lowered, arranged, build
 from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise
 from plica.runtime.executable import Executable
@@ -76,7 +77,7 @@ MEMORY: dict[str, Callable[[], Module]] = {
 
 def lowered(of: Module, *, rules: bool = True, fusing: bool = True) -> Lowered:
     """A module for this machine and one core, with or without rules and fusion."""
-    target = evolve(find_target("cpu"), cores=1)
+    target = evolve(toolchain.host(), cores=1)
     start = infer(of)
     history = optimise(start) if rules else begun(start)
     for each in PASSES:
@@ -95,7 +96,7 @@ def fusion(names: list[str], seconds: float) -> Table:
             lowered(of, rules=rules, fusing=fusing)
             for rules, fusing in ((False, False), (True, False), (True, True))
         ]
-        ready = [build(each, find_target("cpu")) for each in made]
+        ready = [build(each, toolchain.host()) for each in made]
         times = contest(ready, seconds)
         best = [min(each) for each in times]
         cells = [
@@ -163,7 +164,10 @@ def _quantised(
     from onnx import TensorProto, helper, numpy_helper
 
     node = helper.make_node(word, ["x", "w", "zero"], ["y"], **attrs)
-    known = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.uint8(7), "zero")]
+    known = [
+        numpy_helper.from_array(weight, "w"),
+        numpy_helper.from_array(np.array(7, np.uint8), "zero"),
+    ]
     given = helper.make_tensor_value_info("x", TensorProto.UINT8, shape)
     made = helper.make_tensor_value_info("y", TensorProto.INT32, result)
     graph = helper.make_graph([node], "layer", [given], [made], known)
@@ -184,7 +188,7 @@ TENSORIZE: dict[str, tuple[Callable[[], Any], int]] = {
 
 def tensorize(names: list[str], seconds: float) -> Table:
     """Dot products of bytes, with the instructions for them and without."""
-    here = find_target("cpu")
+    here = toolchain.host()
     dot = dot_of(here)
     word = "no such instruction here" if dot is None else dot.intrinsic
     table = Table(title=f"tensorize ({word}), one core: best ms (median); GMAC/s")

@@ -17,8 +17,10 @@ from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
 from plica.frontend.specialised import Specialised, at_call
+from plica.ir.graph import Var
+from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.ir.script import Scripted
+from plica.ir.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, find_target, packs_of
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
@@ -27,14 +29,14 @@ from plica.runtime.host import cores
 from plica.search.measure import Limits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database
-from plica.search.tune import USUAL, How, Tuned, tuned_module
+from plica.search.tune import USUAL, How, Tuned, tuned_kernel, tuned_module
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
 def tune(  # noqa: PLR0917  # the public surface says so
-    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    mod: Module | Kernel | Scripted | str | PathLike[str] | ModelProto,
     target: str | Target = "cpu",
     trials: int = 64,
     database: Database | str | PathLike[str] = "tune.db",
@@ -48,7 +50,8 @@ def tune(  # noqa: PLR0917  # the public surface says so
     seconds: float | None = None,
     pool: str | None = None,
 ) -> Tuned:
-    """Search for fast schedules of a model's kernels: so many trials, or so many seconds, in all.
+    """Search for fast schedules of a model's kernels, or of one kernel: so many trials, or so many
+    seconds, in all.
 
     The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
     takes the best of the `database`.  The same `seed` proposes the same candidates; a search that
@@ -63,21 +66,39 @@ def tune(  # noqa: PLR0917  # the public surface says so
     kept = contract_of(contract)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     chosen = packs_of(wanted, kept)
-    module = at_call(mod, compile)
+    subject = written_kernel(mod)
+    module = None if subject is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
     if isinstance(module, Specialised):
         message = "A model with open sizes has no kernels to tune before it is called."
         hint = "Give its sizes: plica.from_onnx(path, dims={'batch': 1})."
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
         )
-    where = evolve(machine, cores=cores() if threads is None else threads)
+    count = cores() if threads is None else threads
+    where = evolve(machine, cores=count)
     how = How(trials, seed, progress, policy, seconds)
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
-    with opened as into:
-        if pool is None:
-            return tuned_module(module, kept, chosen, where, into, how)
-        with PoolMeasurer(pool, where, Limits(threads=where.cores)) as measurer:
-            return tuned_module(module, kept, chosen, where, into, how, measurer)
+    there = nullcontext() if pool is None else PoolMeasurer(pool, where, Limits(threads=count))
+    with opened as into, there as measurer:
+        if subject is not None:
+            name, kernel = subject
+            return tuned_kernel(kernel, name, where, into, how, measurer)
+        assert module is not None
+        return tuned_module(module, kept, chosen, where, into, how, measurer)
+
+
+def written_kernel(of: object) -> tuple[str, Kernel] | None:
+    """The kernel that somebody wrote, and its name: a kernel, or a module with nothing else."""
+    if isinstance(of, Kernel):
+        return "kernel", of
+    if not isinstance(of, Module | Scripted):
+        return None
+    values = [*as_module(of).items()]
+    match values:
+        case [(Var(name), Kernel() as kernel)]:
+            return str(name), kernel
+        case _:
+            return None
 
 
 def _check(machine: Target | GpuTarget, trials: int) -> None:

@@ -11,6 +11,7 @@ to something that runs the model once and gives its outputs.  All run float32 as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, util
@@ -148,14 +149,30 @@ PEERS: Final[dict[str, Peer]] = {
 
 
 def difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
-    """The greatest difference, relative to the greatest number that was expected."""
-    worst = 0.0
-    for mine, theirs in zip(found, expected, strict=True):
-        if mine.shape != theirs.shape:
-            return float("inf")
-        if not theirs.size:
-            continue
-        most = float(np.abs(theirs.astype(np.float64)).max())
-        apart = float(np.abs(mine.astype(np.float64) - theirs.astype(np.float64)).max())
-        worst = max(worst, apart / most if most else apart)
-    return worst
+    """The greatest difference, relative to the greatest finite number that was expected.
+
+    It is infinite where there is another number of outputs, or one has another shape, or where one
+    side is nan or infinite and the other is not the same.
+
+    >>> one, nan = np.array([1.0, 4.0]), np.array([1.0, np.nan])
+    >>> difference([one], [one + 1]), difference([nan], [nan]), difference([one], [nan])
+    (0.2, 0.0, inf)
+    """
+    if len(found) != len(expected):
+        return math.inf
+    return max([_apart(*each) for each in zip(found, expected, strict=True)], default=0.0)
+
+
+def _apart(found: Array, expected: Array) -> float:
+    if found.shape != expected.shape:
+        return math.inf
+    mine, theirs = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(theirs)
+    if not np.array_equal(mine[~finite], theirs[~finite], equal_nan=True):
+        return math.inf
+    mine, theirs = mine[finite], theirs[finite]
+    if not np.isfinite(mine).all():
+        return math.inf
+    most = float(np.abs(theirs).max(initial=0.0))
+    apart = float(np.abs(mine - theirs).max(initial=0.0))
+    return apart / most if most else apart

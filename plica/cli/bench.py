@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command
-from plica.cli.model import add_model, compile_model, inputs_of, positive
+from plica.cli.model import add_model, compile_reading, read
+from plica.cli.option import positive, read_arrays, seconds
 from plica.cli.progress import progress
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
@@ -28,7 +29,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Time the model, beside the peers and kernel by kernel; 3 where the numbers differ."""
     from plica.bench import How, compete
     from plica.bench.sample import sample
-    from plica.cli.compile_ import sized
     from plica.report.study import measured
 
     asked = peers_of(arguments)
@@ -36,14 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
     total = 2 + (1 + len(asked)) * (1 + rounds)
     with progress(arguments.model.name, total) as say:
         say("compiling")
-        made = compile_model(arguments)
-        arrays = sample(made.executable.inputs, inputs_of(arguments))
+        given = read_arrays(arguments.input)
+        model = read(arguments.model, arguments.dim, given)
+        made = compile_reading(arguments, model)
+        arrays = sample(made.executable.inputs, given)
         say("timing every kernel")
         rows, _, roof = measured(made, arrays)
-        how = How(arguments.threads, arguments.contract, dict(map(sized, arguments.dim)))
+        how = How(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed))
+        drawn = {port.name: each for port, each in zip(made.executable.inputs, arrays, strict=True)}
         contest = compete(
             arguments.model,
-            arrays,
+            {**drawn, **model.fixed},
             asked,
             how=how,
             rounds=rounds,
@@ -159,7 +162,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", action="append", default=[], metavar="NAMES",
                         help=f"systems to run beside, with commas: {known}")  # fmt: skip
     parser.add_argument("--rounds", type=positive, default=5, help="how often they take turns (5)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="how long a turn lasts (0.3)")
+    parser.add_argument("--seconds", type=seconds, default=0.3, help="how long a turn lasts (0.3)")
     parser.add_argument(
         "--tolerance",
         type=float,

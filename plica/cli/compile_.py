@@ -11,46 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.cli.model import read_model
+from plica.cli.option import add_dims, add_inputs, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from plica.codegen.target import Target
-    from plica.ir.module import Module
 
 
 USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
 """The features of machines that nobody builds without."""
-
-
-def read_model(path: Path, dims: Sequence[str] = ()) -> Module:
-    """The module in a file; `dims` are words such as `batch=1`, for ONNX files."""
-    from plica.ir.script import from_text
-
-    sizes = dict(map(sized, dims))
-    if path.suffix == ".onnx":
-        from plica.frontend.onnx import from_onnx
-
-        return from_onnx(path, dims=sizes)
-    if sizes:
-        message = "Only the dims of an ONNX file are given numbers here."
-        raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"The model cannot be read: {error}."
-        raise UnsupportedError(Diagnostic("no-source", message, Place(file=str(path)))) from error
-    return from_text(source, str(path))
-
-
-def sized(word: str) -> tuple[str, int]:
-    """A dim and its number, as in `batch=1`."""
-    name, _, size = word.partition("=")
-    if not name or not size.isdecimal():
-        message = "A dim is given a number as in batch=1."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "NAME=SIZE", word))
-    return name, int(size)
 
 
 def find_machine(arguments: argparse.Namespace) -> str | Target:
@@ -76,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime.host import cores
     from plica.tuning import tune
 
-    module = read_model(arguments.model, arguments.dim)
+    archive.destination(arguments.output)  # before the work rather than after it
+    module = read_model(arguments.model, arguments.dim, arguments.input)
     machine = find_target(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
     database: Path | None = arguments.db
@@ -120,12 +90,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the artefact to write (M.plica), or a library for C (libm.so)",
     )
-    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
-                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
+    add_dims(parser)
+    add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
     parser.add_argument("--target", default="cpu", help="cpu, or the triple of another machine")
     parser.add_argument("--cpu", help="LLVM's name of the processor, with a triple")
     parser.add_argument("--features", help="LLVM's features, with a triple: +neon,+dotprod")
-    parser.add_argument("--threads", type=int, help="how many threads share the work")
+    parser.add_argument("--threads", type=positive, help="how many threads share the work")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
     parser.add_argument("--tune", type=int, metavar="N",
@@ -140,6 +110,7 @@ COMMAND: Final = Command(
     (
         "plica compile M.onnx -o M.plica",
         "plica compile M.onnx --dim batch=1 --threads 2 -o libm.so",
+        "plica compile M.onnx --input shape=shape.npy -o M.plica",
         "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
     ),

@@ -10,7 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command
-from plica.cli.model import add_model, compile_model, inputs_of
+from plica.cli.model import add_model, compile_model
+from plica.cli.option import read_arrays
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     with progress(arguments.model.name, total=5) as say:
         say("compiling")
-        made = compile_model(arguments)
-        arrays = sample(made.executable.inputs, inputs_of(arguments), arguments.seed)
+        given = read_arrays(arguments.input)
+        made = compile_model(arguments, given)
+        arrays = sample(made.executable.inputs, given, arguments.seed)
         found = compare(made, arrays, arguments.tolerance, progress=say)
     if arguments.json:
         print(json.dumps(to_data(found), indent=2))

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command
-from plica.cli.model import positive
+from plica.cli.option import positive
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; 3 where a compiled network does not compute what it means."""
     from plica.demo import NETWORKS, SMALL, STEPS, show_network
     from plica.report import page
+    from plica.runtime import archive
 
+    archive.destination(arguments.output)  # before the work rather than after it
     start = perf_counter()
     found: list[Shown] = []
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    arguments.output.write_text(page(*[each.study for each in found]), encoding="utf-8")
+    archive.write(arguments.output, page(*[each.study for each in found]).encode())
     if arguments.json:
         print(json.dumps([to_data(each) for each in found], indent=2))
     else:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
-from plica.cli.model import add_model, compile_model, inputs_of
+from plica.cli.model import add_model, compile_model
+from plica.cli.option import read_arrays
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Compile, run, and write the page, or print what it would say as JSON."""
     from plica.report import examine, page
+    from plica.runtime import archive
 
+    if arguments.output is not None:
+        archive.destination(arguments.output)  # before the work rather than after it
     with progress(arguments.model.name, total=4) as say:
         say("compiling")
-        made = compile_model(arguments)
-        study = examine(made, inputs_of(arguments), say)
+        given = read_arrays(arguments.input)
+        study = examine(compile_model(arguments, given), given, say)
         say("drawing")
         text = page(study)
     if arguments.output is not None:
-        arguments.output.write_text(text, encoding="utf-8")
+        archive.write(arguments.output, text.encode())
     if arguments.json:
         print(json.dumps(to_data(study), indent=2))
     elif arguments.output is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from plica.cli.compile_ import read_model, sized
-from plica.cli.run import read_array
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.cli.option import add_dims, add_inputs, positive, read_arrays
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.codegen.target import Target
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 def add_model(parser: argparse.ArgumentParser, packs: bool = True) -> None:
     """The model, and how it is compiled."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
-    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
-                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy",
-                        help="an input; random numbers for those not given")  # fmt: skip
+    add_dims(parser)
+    add_inputs(parser, "an input; random numbers for those not given")
     parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
     if packs:
@@ -33,22 +32,63 @@ def add_model(parser: argparse.ArgumentParser, packs: bool = True) -> None:
                             help="rules that rewrite the model first; repeatable")  # fmt: skip
 
 
-def positive(text: str) -> int:
-    """A number of at least one."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
+def read(
+    path: Path, dims: Mapping[str, int], given: Mapping[str, Array], fix_all: bool = False
+) -> Reading:
+    """The module in a file, with the names of its nodes where it is an ONNX model.
 
-
-def read(arguments: argparse.Namespace) -> Reading:
-    """The module, with the names of its nodes where it is an ONNX model."""
+    Of the arrays that are given those become part of the model whose values decide shapes, or all.
+    """
+    from plica.frontend.onnx.node import NeedsValue
     from plica.frontend.onnx.origin import Reading, read_onnx
 
-    path: Path = arguments.model
-    if path.suffix == ".onnx":
-        return read_onnx(path, dims=dict(map(sized, arguments.dim)))
-    return Reading(read_model(path, arguments.dim), {})
+    if path.suffix != ".onnx":
+        return Reading(_script(path, dims, given if fix_all else {}), {})
+    fixed: dict[str, Any] = dict(given) if fix_all else {}
+    while True:
+        try:
+            found = read_onnx(path, dims=dims, fixed=fixed, recursion=False)
+        except NeedsValue as error:
+            more = [name for name in error.inputs if name in given and name not in fixed]
+            if not more:
+                raise
+            fixed |= {name: given[name] for name in more}
+        else:
+            _check_names(found, given)
+            return found
+
+
+def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> Module:
+    from plica.ir.script import from_text
+
+    if dims or given:
+        message = "Only the dims and inputs of an ONNX file are given values here."
+        raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"The model cannot be read: {error}."
+        raise UnsupportedError(Diagnostic("no-source", message, Place(file=str(path)))) from error
+    return from_text(source, str(path))
+
+
+def read_model(path: Path, dims: Mapping[str, int], given: Mapping[str, str]) -> Module:
+    """The module in a file; its sizes must be numbers, and arrays in files are part of it."""
+    module = read(path, dims, read_arrays(given), fix_all=True).module
+    check_sizes(module)
+    return module
+
+
+def _check_names(of: Reading, given: Mapping[str, Array]) -> None:
+    """Refuse an array for an input that there is not."""
+    there = [str(each.name) for each in of.module.main_function().params] + list(of.fixed)
+    wrong = [
+        Diagnostic("input-unknown", f"There is no input {name!r}.", None, ", ".join(there), name)
+        for name in given
+        if name not in there
+    ]
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])
 
 
 def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
@@ -58,34 +98,33 @@ def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
     return tuple(pack for name in getattr(arguments, "packs", ()) for pack in named_packs(name))
 
 
-def inputs_of(arguments: argparse.Namespace) -> dict[str, Array]:
-    """The arrays that were given, by name."""
-    return dict(map(read_array, arguments.input))
-
-
-def compile_model(arguments: argparse.Namespace) -> Compiled:
+def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> Compiled:
     """The model compiled for this machine, and all that is known on the way."""
+    return compile_reading(arguments, read(arguments.model, arguments.dim, given))
+
+
+def compile_reading(arguments: argparse.Namespace, found: Reading) -> Compiled:
+    """A model that was read, compiled for this machine."""
     from plica.pipeline import contract_of
     from plica.pipeline import packs_of as allowed
     from plica.report.study import compiled
 
-    found = read(arguments)
-    _check_sizes(found.module)
+    check_sizes(found.module)
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
     name, threads = arguments.model.stem, arguments.threads
     return compiled(name, found, here(), threads=threads, contract=contract, packs=packs)
 
 
-def _check_sizes(module: Module) -> None:
-    """Refuse sizes that are not numbers: what is measured here is one program."""
+def check_sizes(module: Module) -> None:
+    """Refuse sizes that are not numbers: what is made here is one program."""
     from plica.ir.sized import has_open_dims, open_dims
 
     if not has_open_dims(module):
         return
     names = [str(each.name) for each in open_dims(module)]
     message = "The model leaves sizes open, and needs numbers for them here."
-    hint = "Give them: " + " ".join(f"--dim {name}=1" for name in names) + "."
+    hint = "Give them: " + " ".join(f"--dim {shlex.quote(name)}=1" for name in names) + "."
     raise UnsupportedError(
         Diagnostic("unsupported", message, None, "numbers", ", ".join(names), hint)
     )

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Final
 
 from plica.cli.command import Command
-from plica.cli.compile_ import read_model
-from plica.cli.model import positive
+from plica.cli.model import read_model
+from plica.cli.option import add_dims, add_inputs, positive, seconds
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, and say for every kernel how fast it was and is."""
+    from plica.runtime import archive
     from plica.tuning import tune
 
-    module = read_model(arguments.model, arguments.dim)
+    if arguments.report is not None:
+        archive.destination(arguments.report)
+    module = read_model(arguments.model, arguments.dim, arguments.input)
     found = tune(
         module,
         arguments.target,
@@ -36,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(found)
     if arguments.report is not None:
         title = f"Tuning of {arguments.model.name}"
-        arguments.report.write_text(found.page(title), encoding="utf-8")
+        archive.write(arguments.report, found.page(title).encode())
         print(f"{arguments.report}: the curves")
     return 0
 
@@ -44,10 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
-    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
-                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
+    add_dims(parser)
+    add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
     parser.add_argument("--trials", type=positive, default=256, help="for all kernels (256)")
-    parser.add_argument("--seconds", type=float, help="stop after so many, trials or not")
+    parser.add_argument("--seconds", type=seconds, help="stop after so many, trials or not")
     parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
     parser.add_argument("--target", default="cpu", help="this machine, or less of it")
     parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")

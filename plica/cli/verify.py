@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
+from plica.cli.option import add_dims, add_inputs
 from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -26,15 +27,18 @@ def run(arguments: argparse.Namespace) -> int:
     found = verify(arguments.artefact)
     again = None
     if arguments.model is not None:
-        from plica.cli.compile_ import read_model
+        from plica.cli.model import read_model
         from plica.core.digest import digest
 
-        model = read_model(arguments.model)
+        model = read_model(arguments.model, arguments.dim, arguments.input)
         expected = digest(model)
         if expected != found.module:
             message = "The artefact was not compiled from this model."
             place = Place(file=str(arguments.artefact))
-            raise ArtefactError(Diagnostic("bad-artefact", message, place, expected, found.module))
+            hint = "Give the --dim and --input that it was compiled with."
+            raise ArtefactError(
+                Diagnostic("bad-artefact", message, place, expected, found.module, hint)
+            )
         if arguments.replay:
             again = _replayed(arguments.artefact, model)
     if arguments.json:
@@ -74,12 +78,22 @@ def _replayed(path: Path, model: Module) -> Rederived:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("artefact", type=Path, metavar="M.plica", help="a compiled model")
-    parser.add_argument("--model", type=Path, help="the script it must have been compiled from")
+    parser.add_argument("--model", type=Path, help="the model it must have been compiled from")
+    add_dims(parser)
+    add_inputs(parser, "an input of the model that is part of the artefact; repeatable")
     parser.add_argument("--replay", action="store_true",
                         help="take every step of the derivation again, from the model")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 COMMAND: Final = Command(
-    "verify", "Check an artefact: digests, plan, derivation, code", run, configure
+    "verify",
+    "Check an artefact: digests, plan, derivation, code",
+    run,
+    configure,
+    (
+        "plica verify M.plica",
+        "plica verify M.plica --model M.onnx --dim batch=1 --replay",
+        "plica verify M.plica --json",
+    ),
 )

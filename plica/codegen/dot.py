@@ -28,7 +28,11 @@ from plica.schedule.default.machine import QUAD, Dot
 
 def meaning(lanes: int, dtype: DType) -> Kernel:
     """What a dot product of so many lanes does; one side is of the dtype, the other is signed."""
-    x, w, y = buffer("x", (QUAD,), dtype), buffer("w", (lanes, QUAD), i8), buffer("y", (lanes,), i32)
+    x, w, y = (
+        buffer("x", (QUAD,), dtype),
+        buffer("w", (lanes, QUAD), i8),
+        buffer("y", (lanes,), i32),
+    )
     lane, part = axis("lane"), axis("part")
     product = Cast(x[part], i32) * Cast(w[lane, part], i32)
     body = For(part, index(QUAD), "serial", Store(y, (lane,), y[lane] + product))
@@ -40,14 +44,18 @@ def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) 
     return Dot(intrinsic(name, meaning(lanes, dtype), None, hints).name, lanes, dtype)
 
 
-# Architecture, what its features must hold, the bits a vector must have at least, the instruction.
 # fmt: off
+_VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
+_VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32")
+_SDOT_4:  Final = _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")
+
+# Architecture, what its features must hold, the bits a vector must have at least, the instruction.
 DOTS: Final[tuple[tuple[str, tuple[str, ...], int, Dot], ...]] = (
-    ("x86_64",  ("avx512f", "avx512vnni"),  512, _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512",       "i32")),
-    ("x86_64",  ("avx512vl", "avx512vnni"), 256, _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256",       "i32")),
-    ("x86_64",  ("avxvnni",),               256, _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256",       "i32")),
-    ("aarch64", ("dotprod",),               128, _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")),
-    ("arm64",   ("dotprod",),               128, _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")),
+    ("x86_64",  ("avx512f", "avx512vnni"),  512, _VNNI_16),
+    ("x86_64",  ("avx512vl", "avx512vnni"), 256, _VNNI_8),
+    ("x86_64",  ("avxvnni",),               256, _VNNI_8),
+    ("aarch64", ("dotprod",),               128, _SDOT_4),
+    ("arm64",   ("dotprod",),               128, _SDOT_4),
 )
 # fmt: on
 

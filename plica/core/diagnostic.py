@@ -75,6 +75,7 @@ CODES: Final[dict[str, str]] = {
     # artefacts and tools
     "bad-artefact": "An artefact is damaged, or the file is none.",
     "other-machine": "An artefact was made for a machine other than this one.",
+    "cannot-write": "A file cannot be written where it was asked for.",
     "missing-tool": "A tool of this machine, such as a C compiler, is missing or has failed.",
     # values given at call time
     "input-shape": "An input has the wrong shape.",
@@ -104,6 +105,7 @@ CODES: Final[dict[str, str]] = {
     "device-conflict": "A value is bound to two devices at once.",
     # running and compiling
     "no-main": "A module is run or compiled that has no main function.",
+    "no-memory": "There is not enough memory for what a model is asked to compute.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
     "no-cuda": "What CUDA needs is not on this machine: a driver, a GPU, or the compiler NVRTC.",
     "cuda-compile": "NVRTC refused CUDA C++ that Plica made.",

@@ -37,7 +37,7 @@ from plica.ir.module import Module
 from plica.ir.scalar import Scalar, ScalarVar
 from plica.ir.script import Scripted, as_module
 from plica.ir.show.type import show_dim
-from plica.ir.sized import has_open_dims, open_dims, sized, sizes_of, tensors
+from plica.ir.sized import check_ranges, has_open_dims, open_dims, sized, sizes_of, tensors
 from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
@@ -201,6 +201,8 @@ class Sizes:
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module at the sizes of these arrays."""
         sizes = sizes_of(self._module, [each.shape for each in arrays])
+        named = {str(dim.name): size for dim, size in sizes.items()}
+        check_ranges(self._module.main_function(), named)
         made = sized(self._module, sizes)
         types = [each for param in made.main_function().params for each in tensors(param.type)]
         wrong = []

@@ -29,6 +29,7 @@ from plica.ir.module import Module
 from plica.ir.program import program_of
 from plica.ir.run import run_kernel
 from plica.ir.script import Scripted, as_module
+from plica.ir.sized import check_ranges
 from plica.ir.type import TensorType
 from plica.ir.value import Array, Value
 
@@ -54,8 +55,12 @@ def interpret(
         if isinstance(first, Kernel):
             return _kernel(first, program.module, args, named)
         machine = Machine(program, externs or {}, limits)
-        main = program.apart(program.module.main_function())
+        said = program.module.main_function()
+        main = program.apart(said)
         values, sizes = read_inputs(main.params, args, named, program.module)
+        if said.dims:
+            named_dims = zip(said.dims, main.dims, strict=True)
+            check_ranges(said, {str(dim.name): sizes[own] for dim, own in named_dims if own in sizes})
         return _fresh(machine.enter(main, {}, values, sizes))
 
 

@@ -27,14 +27,14 @@ from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import normal_dim
-from plica.ir.graph import Apply, Function, Var
+from plica.ir.graph import Apply, Function, Var, attr
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.operator import Mismatch
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import TensorType, TupleType, Type, static_shape
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Diagnostic, InputError, Place
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:
@@ -80,6 +80,24 @@ def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int
             if isinstance(dim, ScalarVar):
                 found.setdefault(dim, size)
     return found
+
+
+def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that a function says are not meant: its attribute `dim_ranges` is (dim, least, most).
+
+    What was traced for some sizes may mean something else for others.
+    """
+    wrong = []
+    for name, least, most in attr(of, "dim_ranges", ()):
+        size = sizes.get(name)
+        if size is not None and (size < least or (most is not None and size > most)):
+            message = f"The program was made for other sizes of the dim {name!r}."
+            expected = f"at least {least}" if most is None else f"from {least} to {most}"
+            place = Place(node=name)
+            hint = "Export the model for the sizes it is to be run with."
+            wrong.append(Diagnostic("input-shape", message, place, expected, str(size), hint))
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])
 
 
 def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:

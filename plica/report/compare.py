@@ -6,7 +6,7 @@ bisection over the derivation finds the step.  Or the code of a kernel may not c
 operators mean: then it is the first, in the order they run, whose result differs from what the
 interpreter gives for the same operators on the same inputs.
 
->>> apart([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
+>>> difference([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
 0.25
 """
 
@@ -102,7 +102,7 @@ def compare(
     progress("interpreting the model")
     expected = _values(interpret(lowered.module, *inputs))
     progress("running the compiled model")
-    output = apart(_values(of.executable(*inputs)), expected)
+    output = difference(_values(of.executable(*inputs)), expected)
     progress("interpreting what the rules made of it")
     step = _wrong_step(of, inputs, expected, tolerance)
     progress("running every kernel")
@@ -123,23 +123,11 @@ def compare(
             launch.source,
             every[number].nodes,
             _operators(every[number]),
-            apart([mine], [theirs]),
+            difference([mine], [theirs]),
         )
         for (number, launch), mine, theirs in zip(launched, found, meant, strict=True)
     ]
     return Comparison(tolerance, output, tuple(kernels), step)
-
-
-def apart(found: Sequence[Array], expected: Sequence[Array]) -> float:
-    """How far numbers are apart, relative to the greatest; infinitely, if one is nan alone."""
-    for mine, theirs in zip(found, expected, strict=True):
-        if mine.dtype.kind in "fc" or mine.dtype.name == "bfloat16":
-            strange = ~np.isfinite(theirs.astype(np.float64))
-            same = np.array_equal(mine[strange], theirs[strange], equal_nan=True)
-            if not same or not np.isfinite(mine.astype(np.float64)[~strange]).all():
-                return float("inf")
-    plain = [np.nan_to_num(each.astype(np.float64)) for each in found]
-    return difference(plain, [np.nan_to_num(each.astype(np.float64)) for each in expected])
 
 
 def _giving(of: Module, terms: Sequence[Expr]) -> Module:
@@ -206,7 +194,7 @@ def _wrong_step(
     def good(state: Term) -> bool:
         assert isinstance(state, Module)
         if state not in distance:
-            distance[state] = apart(_values(interpret(state, *inputs)), expected)
+            distance[state] = difference(_values(interpret(state, *inputs)), expected)
         return distance[state] <= tolerance
 
     if good(of.lowered.final):

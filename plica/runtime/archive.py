@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic, Place
+from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place
 
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
@@ -87,11 +87,32 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
     return members
 
 
+def destination(path: str | os.PathLike[str]) -> Path:
+    """The file that would be written, links followed; refuse where none can be.
+
+    A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise _unwritable(path, "It is a link that leads to itself.", "Give the file itself.")
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
+        raise _unwritable(path, f"It is {kind}.", "Give the name of a plain file.")
+    folder = target.parent
+    if not folder.is_dir():
+        raise _unwritable(path, f"There is no folder {str(folder)!r}.", "Make the folder first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        hint = "Give a place in a folder of your own."
+        raise _unwritable(path, f"Nobody lets you write into {str(folder)!r}.", hint)
+    return target
+
+
 def write(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that it is there as a whole or not at all."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    target = destination(path)
+    name = None
     try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
@@ -100,9 +121,18 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
             os.umask(mask)
             os.fchmod(file.fileno(), 0o666 & ~mask)
         Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            hint = "Give another place, or make room."
+            raise _unwritable(path, f"{error.strerror}.", hint) from error
         raise
+
+
+def _unwritable(path: str | os.PathLike[str], why: str, hint: str) -> OutputError:
+    message, place = f"The file cannot be written. {why}", Place(file=os.fspath(path))
+    return OutputError(Diagnostic("cannot-write", message, place, suggestion=hint))
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, bytes]:

@@ -125,5 +125,9 @@ class UnsupportedError(PlicaError):
     """The model is well formed, but uses what Plica or the target does not have."""
 
 
+class OutputError(PlicaError):
+    """A file cannot be written where it was asked for."""
+
+
 class ArtefactError(PlicaError):
     """A saved artefact is damaged, newer than this runtime, or made for another machine."""

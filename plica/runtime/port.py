@@ -14,12 +14,14 @@ x: Input 'x' has the wrong shape. [input-shape]
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Diagnostic, EvaluationError, Place
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
 
@@ -62,7 +64,15 @@ class Port:
 
     def empty(self) -> Array:
         """A new array for the port, its elements not set."""
-        return np.empty(self.shape, self.numpy)
+        try:
+            return np.empty(self.shape, self.numpy)
+        except (MemoryError, ValueError):  # numpy calls what no address can reach a bad value
+            message = f"There is not enough memory for the output {self.name!r}."
+            need = f"{math.prod(self.shape) * self.numpy.itemsize} bytes"
+            hint = "Run the model on smaller inputs."
+            place = Place(node=self.name)
+            wrong = Diagnostic("no-memory", message, place, need, self.type, hint)
+        raise EvaluationError(wrong)
 
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read, copied only if it must be."""
@@ -84,7 +94,7 @@ class Port:
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):
             try:
-                array = np.from_dlpack(value)
+                array = self._shared(value)
             except (BufferError, RuntimeError) as error:  # on another device, or of another dtype
                 return self._refuse("input-type", "cannot be shared", self.type, str(error))
         else:
@@ -102,6 +112,16 @@ class Port:
         if not (flags.c_contiguous and flags.aligned):
             array = np.require(array, requirements=("C", "A")).reshape(self.shape)
         return array
+
+    def _shared(self, value: Any) -> Array:
+        """The memory of another library's tensor; it has a type for bf16, and numpy has none."""
+        torch = sys.modules.get("torch")
+        if self.dtype != "bf16" or torch is None or not isinstance(value, torch.Tensor):
+            return np.from_dlpack(value)
+        if value.dtype is not torch.bfloat16 or value.requires_grad:
+            return np.from_dlpack(value)
+        bits: Array = np.from_dlpack(value.contiguous().view(torch.int16))
+        return bits.view(self.numpy)
 
     def _holds(self, value: bool | int | float) -> bool:
         """Whether a Python number is a value of the dtype; a float may be rounded."""

@@ -27,14 +27,16 @@ from plica.codegen.lower.scheduled import facts, machine_of
 from plica.codegen.lower.sequence import steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.target import Target
+from plica.core.digest import digest
 from plica.ir.graph import Call, Expr, Function, If
+from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.schedule.default.machine import Machine
 
-__all__ = ["DEFAULT_CONTRACT", "Task", "task_of", "tasks", "tasks_of"]
+__all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_of"]
 
 
 @frozen(eq=False, slots=False)
@@ -57,6 +59,30 @@ class Task:
         return workload(
             self.function, self.constant, self.reassociates, self.bytes_, self.approximates
         )
+
+
+@frozen(eq=False, slots=False)
+class KernelTask:
+    """A kernel as somebody wrote it; its sums stay in their order."""
+
+    function: Kernel
+    name: str = ""
+    weight: int = 1
+
+    @property
+    def constant(self) -> tuple[bool, ...]:
+        """Nothing is known of what it reads."""
+        return (False,) * self.function.inputs
+
+    @property
+    def reassociates(self) -> bool:
+        """Its terms are added as they come."""
+        return False
+
+    @cached_property
+    def key(self) -> str:
+        """The digest of the kernel, by which its records are found."""
+        return digest(self.function)
 
 
 def tasks(

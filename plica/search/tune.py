@@ -16,10 +16,12 @@ from attrs import frozen
 
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
+from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.schedule.default import Machine
+from plica.schedule.trace import Trace
 from plica.search.measure import Limits, LocalMeasurer, Measurer
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import policy_named
@@ -27,8 +29,8 @@ from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
 from plica.search.space import Point
-from plica.search.space_of import space_of
-from plica.search.task import tasks
+from plica.search.space_of import space_of, space_of_kernel
+from plica.search.task import KernelTask, tasks
 from plica.search.tune_loop import Course, Run, Subject, tuned
 
 USUAL: Final = "guided"
@@ -54,6 +56,12 @@ class Tuned:
     courses: tuple[Course, ...]
     fixed: tuple[str, ...] = ()
     """The kernels of which nothing can be decided."""
+
+    @property
+    def trace(self) -> Trace | None:
+        """The fastest schedule that was found, of the first kernel."""
+        best = self.courses[0].best if self.courses else None
+        return None if best is None else self.courses[0].subject.space.trace(best.point)
 
     @property
     def trials(self) -> int:
@@ -105,6 +113,22 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
         else:
             fixed.append(task.name)
     return searched(subjects, tuple(fixed), target, database, how, measurer)
+
+
+def tuned_kernel(  # noqa: PLR0917  # as above
+    kernel: Kernel,
+    name: str,
+    target: Target,
+    database: Database,
+    how: How,
+    measurer: Measurer | None = None,
+) -> Tuned:
+    """Search the schedules of a kernel that somebody wrote."""
+    space = space_of_kernel(kernel, machine_of(target))
+    subject = Subject(KernelTask(kernel, name), space)
+    many = space.size > 1
+    return searched([subject] if many else [], () if many else (name,), target, database, how,
+                    measurer)  # fmt: skip
 
 
 def searched(  # noqa: PLR0917  # as above

@@ -12,7 +12,8 @@ from plica.codegen.target import Target
 from plica.op import nn
 from plica.pipeline import Lowered, find_target
 from plica.report import compiled
-from plica.report.compare import Run, apart, built, compare
+from plica.bench.peer import difference
+from plica.report.compare import Run, built, compare
 from plica.rewrite import holes, pack, rule
 from tests.report.model import compiled_small, read_small
 
@@ -65,7 +66,7 @@ def test_a_wrong_kernel_is_found_with_its_nodes() -> None:
 
 def test_what_is_not_finite_must_be_the_same() -> None:
     inf, nan = np.inf, np.nan
-    assert apart([np.array([1.0, nan, inf])], [np.array([1.0, nan, inf])]) == 0
-    assert apart([np.array([1.0, nan])], [np.array([1.0, 2.0])]) == inf
-    assert apart([np.array([1.0, inf])], [np.array([1.0, -inf])]) == inf
-    assert apart([np.array([1.0, 2.0])], [np.array([1.0, nan])]) == inf
+    assert difference([np.array([1.0, nan, inf])], [np.array([1.0, nan, inf])]) == 0
+    assert difference([np.array([1.0, nan])], [np.array([1.0, 2.0])]) == inf
+    assert difference([np.array([1.0, inf])], [np.array([1.0, -inf])]) == inf
+    assert difference([np.array([1.0, 2.0])], [np.array([1.0, nan])]) == inf

@@ -22,8 +22,8 @@ from plica.ir.op import find
 from plica.ir.type import TupleType, Type, tensor
 from plica.pipeline import compile
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError
-from plica.runtime.executable import Executable
-from plica.runtime.port import Port
+from plica.runtime.executable import Executable, _address
+from plica.runtime.port import Port, numpy_dtype
 
 ROOT = Path(__file__).parents[2]
 ONES = np.ones((2, 3), np.float32)
@@ -286,3 +286,12 @@ def test_a_copy_is_the_executable_itself(affine: Executable) -> None:
 def test_an_executable_belongs_to_its_process(affine: Executable) -> None:
     with pytest.raises(UnsupportedError, match="belongs to its process"):
         pickle.dumps(affine)
+
+
+@pytest.mark.parametrize("of", ["bool", "i8", "u64", "f16", "bf16", "f32", "f64"])
+def test_addresses_of_arrays(of: str) -> None:
+    for shape in ((), (0, 3), (2, 3)):
+        array = np.zeros(shape, numpy_dtype(of))
+        assert _address(array) == array.ctypes.data
+        array.flags.writeable = False
+        assert _address(array) == array.ctypes.data

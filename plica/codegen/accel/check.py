@@ -1,4 +1,4 @@
-"""The checker: a proof that a stream is right for all timings, or two instructions that show why not.
+"""The checker: a proof that a stream is right for all timings, or two instructions that deny it.
 
 What happens before what is static (`order`), so five things can be decided without running:
 
@@ -88,9 +88,9 @@ def check(machine: Machine, stream: Stream, known: list[Footprint] | None = None
             return faults
     clocks = _clocks(machine, code, tokens, order)
     units = units_of(machine, code)
-    for each in conflicts(machine, stream, known):
-        if clocks[each.second][units[each.first]] < each.first:
-            faults.append(fault("race", _race(each), each.first, each.second))
+    for found in conflicts(machine, stream, known):
+        if clocks[found.second][units[found.first]] < found.first:
+            faults.append(fault("race", _race(found), found.first, found.second))
     return faults
 
 
@@ -193,10 +193,10 @@ def _topological(
     while ready:
         at = ready.pop()
         order.append(at)
-        for each in after[at]:
-            missing[each] -= 1
-            if not missing[each]:
-                ready.append(each)
+        for following in after[at]:
+            missing[following] -= 1
+            if not missing[following]:
+                ready.append(following)
     return order
 
 
@@ -216,8 +216,7 @@ def _clocks(
         clock = list(clocks[before[at]]) if before[at] >= 0 else list(none)
         for source in into.get(at, ()):
             for unit, value in enumerate(clocks[source]):
-                if value > clock[unit]:
-                    clock[unit] = value
+                clock[unit] = max(clock[unit], value)
         clock[units[at]] = at
         clocks[at] = tuple(clock)
     return clocks
@@ -247,9 +246,7 @@ def _recurrences(
 
 def recurs(written: Array, latency: int) -> bool:
     """Whether an element is written twice within so many turns."""
-    return any(
-        bool((written[apart:] == written[:-apart]).any()) for apart in range(1, latency)
-    )
+    return any(bool((written[apart:] == written[:-apart]).any()) for apart in range(1, latency))
 
 
 def _changed(

@@ -175,9 +175,7 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
         touch = Touch(acc, ZERO, (area, vs, index(1)))
         return Work(name, (os, hs, vs), (touch,), tuple(given.items()))
 
-    clear = Work(
-        "gemm.reset", (os, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),)
-    )
+    clear = Work("gemm.reset", (os, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
     finish = (
         over("alu.shr.imm", imm=of.shift),
         over("alu.max.imm", imm=-128),
@@ -263,4 +261,5 @@ def reference(of: Convolution, x: Array, w: Array) -> Array:
             part = part[:, : of.out_height, : of.out_width].astype(np.float64)
             # Exact: products of int8 summed over channels stay far below 2 ** 53.
             sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
-    return np.clip(sums.astype(np.int64) >> of.shift, -128, 127).astype(np.int8)
+    found: Array = np.clip(sums.astype(np.int64) >> of.shift, -128, 127).astype(np.int8)
+    return found

@@ -150,7 +150,9 @@ def simulate(machine: Machine, stream: Stream, known: list[Footprint] | None = N
             held[queue] += 1
         wake(now)
     total = max(ends, default=0)
-    left = [lines[unit][following[unit]] for unit in range(count) if following[unit] < len(lines[unit])]
+    left = [
+        lines[unit][following[unit]] for unit in range(count) if following[unit] < len(lines[unit])
+    ]
     if left:
         message = "The units wait for each other for ever."
         found = ", ".join(code[at].name for at in left)

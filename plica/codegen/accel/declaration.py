@@ -197,7 +197,7 @@ class Machine(Term):
     operations: tuple[Operation, ...]
     finish: str
     micro: Micro | None = None
-    timing: Timing = Timing()  # noqa: RUF009  # a term, so it cannot change
+    timing: Timing = Timing()  # a term, so it cannot change
 
     @staticmethod
     def normal(*parts: Any) -> tuple[Any, ...]:  # Any: the fields as they are declared above
@@ -250,7 +250,7 @@ def queue_of(machine: Machine, unit: str, flag: str) -> Queue | None:
     return next((each for each in machine.queues if (each.source, each.target) == ends), None)
 
 
-def _faults(
+def _faults(  # noqa: PLR0917  # a machine is these things
     name: str,
     bits: int,
     scopes: tuple[Scope, ...],
@@ -264,7 +264,9 @@ def _faults(
     """Everything that is wrong with a declaration."""
     wrong: list[Diagnostic] = []
 
-    def refuse(where: str, message: str, expected: str, found: str, hint: str | None = None) -> None:
+    def refuse(
+        where: str, message: str, expected: str, found: str, hint: str | None = None
+    ) -> None:
         place = Place(node=f"{name}.{where}" if where else name)
         wrong.append(Diagnostic("bad-accelerator", message, place, expected, found, hint))
 

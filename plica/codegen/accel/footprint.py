@@ -163,7 +163,8 @@ def footprint(
         turns = _turns(machine, does, each, value, words)
         if not len(turns.written):
             return NOTHING
-        reads, writes = {}, {}
+        reads: dict[Patch, None] = {}
+        writes: dict[Patch, None] = {}
         for reach, at in zip(does.reads, turns.read, strict=True):
             reads[patch(reach.scopes[0], distinct(machine, reach, at))] = None
         if words is not None and machine.micro is not None:

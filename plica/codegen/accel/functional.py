@@ -241,9 +241,7 @@ def _steps(does: Sweep, turns: Turns) -> list[Any]:
         if reach.scopes[0] in does.writes.scopes and at is not written
     ]
     others = [at for at in places if not np.array_equal(at, written)]
-    if len(np.unique(written)) == count and not any(
-        np.isin(at, written).any() for at in others
-    ):
+    if len(np.unique(written)) == count and not any(np.isin(at, written).any() for at in others):
         return [slice(None)]
     if any(np.isin(at, written).any() for at in others):
         return [slice(at, at + 1) for at in range(count)]

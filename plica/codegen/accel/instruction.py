@@ -71,15 +71,22 @@ def instruction(
     machine: Machine, name: str, /, tokens: Iterable[str] = (), **operands: int
 ) -> Instruction:
     """An instruction by the names of its operands; those not given are 0."""
+    return made(machine, name, operands, tokens)
+
+
+def made(machine: Machine, name: str, operands: Values, tokens: Iterable[str] = ()) -> Instruction:
+    """The same, of operands in a mapping."""
     operation = find(machine, name)
     known = {field.name for field in operation.operands}
     for word in operands:
         if word not in known:
-            raise _bad(name, f"{name} has no operand {word!r}.", None, word, did_you_mean(word, known))
+            raise _bad(
+                name, f"{name} has no operand {word!r}.", None, word, did_you_mean(word, known)
+            )
     values = tuple(operands.get(field.name, 0) for field in operation.operands)
-    made = Instruction(name, values, sum(1 << FLAGS.index(flag) for flag in tokens))
-    check(machine, made)
-    return made
+    new = Instruction(name, values, sum(1 << FLAGS.index(flag) for flag in tokens))
+    check(machine, new)
+    return new
 
 
 def find(machine: Machine, name: str) -> Operation:

@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir import scalar as s
@@ -28,6 +27,7 @@ from plica.ir.dtype import DType
 from plica.ir.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
 from plica.ir.size import shape_of
 from plica.ir.tensor import Compute
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +39,10 @@ _BINARY: Final[dict[type[Scalar], Any]] = {  # Any: numpy's functions
     s.Eq: np.equal,         s.Ne: np.not_equal,      s.Lt: np.less,         s.Le: np.less_equal,
 }
 # fmt: on
+
+_REDUCE: Final[dict[str, np.ufunc]] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
 
 
 @frozen
@@ -69,7 +73,8 @@ def contraction(meaning: Compute) -> Contraction | None:
         return None
     if body.left is not Load(meaning.inputs[0], meaning.axes):
         return None
-    product, bound = body.right, ()
+    product: Scalar = body.right
+    bound: tuple[ScalarVar, ...] = ()
     if isinstance(product, Reduce):
         if product.combiner != "sum":
             return None
@@ -105,71 +110,77 @@ def apply(meaning: Compute, inputs: Sequence[Array], given: Mapping[str, int]) -
     `given` are the values of the free variables, by name.
     """
     count = len(inputs[0]) if inputs else 1
-    where = {buffer: at for at, buffer in enumerate(meaning.inputs)}
     reduces = [each for each in post_order(meaning.body) if isinstance(each, Reduce)]
     axes = (*meaning.axes, *(axis for each in reduces for axis in each.axes))
-    sizes = [
-        *_sizes(meaning.shape),
-        *(size for each in reduces for size in _sizes(each.extents)),
-    ]
-    rank = len(axes) + 1
+    sizes = [*_sizes(meaning.shape), *(size for each in reduces for size in _sizes(each.extents))]
     grid: dict[Term, Array] = {}
     for at, (axis, size) in enumerate(zip(axes, sizes, strict=True), 1):
-        shape = [1] * rank
+        shape = [1] * (len(axes) + 1)
         shape[at] = size
         grid[axis] = np.arange(size).reshape(shape)
     everyone = np.arange(count).reshape([count] + [1] * len(axes))
+    around = _Around(grid, dict(zip(meaning.inputs, inputs, strict=True)), everyone, given)
     memo: dict[Term, Array] = {}
     with np.errstate(over="ignore"):
         for node in post_order(meaning.body):
             if isinstance(node, Scalar):
-                memo[node] = _value(node, memo, grid, where, inputs, everyone, given)
+                memo[node] = _value(node, memo, around)
     result = memo[meaning.body]
-    if result.ndim == rank:
-        result = result.reshape(result.shape[: 1 + len(meaning.axes)])
-    whole = (count, *sizes[: len(meaning.axes)])
-    return np.broadcast_to(result, whole)
+    shown = result.reshape(result.shape[: 1 + len(meaning.axes)])
+    return np.broadcast_to(shown, (count, *sizes[: len(meaning.axes)]))
 
 
-def _value(
-    node: Scalar,
-    memo: Mapping[Term, Array],
-    grid: Mapping[Term, Array],
-    where: Mapping[Buffer, int],
-    inputs: Sequence[Array],
-    everyone: Array,
-    given: Mapping[str, int],
-) -> Array:
+@frozen
+class _Around:
+    """What the variables of a meaning are: axes, elements, and operands of the instruction."""
+
+    grid: Mapping[Term, Array]
+    inputs: Mapping[Buffer, Array]
+    everyone: Array
+    given: Mapping[str, int]
+
+    def number(self, value: float, dtype: DType) -> Array:
+        return np.full((1,) * self.everyone.ndim, value, dtype.numpy)
+
+
+def _value(node: Scalar, memo: Mapping[Term, Array], around: _Around) -> Array:
     make = _BINARY.get(type(node))
     if make is not None:
         left, right = node._children
-        found: Array = make(memo[left], memo[right])
-        return found
+        made: Array = make(memo[left], memo[right])
+        return made
     match node:
         case Lit(value, dtype):
-            return np.full((1,) * everyone.ndim, value, dtype.numpy)
+            return around.number(value, dtype)
         case ScalarVar(name, dtype):
-            if node in grid:
-                return grid[node]
-            return np.full((1,) * everyone.ndim, given[str(name)], dtype.numpy)
+            known = around.grid.get(node)
+            return around.number(around.given[str(name)], dtype) if known is None else known
         case Load(buffer, indices):
-            found = inputs[where[buffer]][(everyone, *(memo[each] for each in indices))]
-            return found
+            places = (around.everyone, *(memo[each] for each in indices))
+            loaded: Array = around.inputs[buffer][places]
+            return loaded
         case Cast(value, dtype):
             return memo[value].astype(dtype.numpy)
         case Select(condition, then, orelse):
             return np.where(memo[condition], memo[then], memo[orelse])
         case s.ShiftLeft(left, right) | s.ShiftRight(left, right):
             return _shift(node, memo[left], memo[right])
-        case Reduce(combiner, axes, _, body):
-            fold = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
-            along = tuple(list(grid).index(axis) + 1 for axis in axes)
-            wide = np.broadcast_to(memo[body], np.broadcast_shapes(
-                memo[body].shape, *(grid[axis].shape for axis in axes)))  # fmt: skip
-            found = fold[combiner].reduce(wide, axis=along, keepdims=True, dtype=wide.dtype)
-            return found
+        case Reduce(combiner, axes, _, body) if combiner in _REDUCE:
+            along = tuple(list(around.grid).index(axis) + 1 for axis in axes)
+            shapes = [memo[body].shape, *(around.grid[axis].shape for axis in axes)]
+            wide = np.broadcast_to(memo[body], np.broadcast_shapes(*shapes))
+            reduced: Array = _REDUCE[combiner].reduce(
+                wide, axis=along, keepdims=True, dtype=wide.dtype
+            )
+            return reduced
         case _:
-            raise CompilerBug(f"no accelerator's meaning uses {type(node).__name__}")
+            raise UnsupportedError(
+                Diagnostic(
+                    "unsupported",
+                    f"The meaning of an instruction uses {type(node).__name__}.",
+                    suggestion="Write it with sums, products, minima, maxima, shifts and choices.",
+                )
+            )
 
 
 def _shift(node: Scalar, value: Array, by: Array) -> Array:

@@ -5,7 +5,8 @@ hardware has) become its loops, and the rest is written out as micro-operations,
 fields and the pipeline's latency allow.
 
 >>> from plica.codegen.accel.vta import vta
->>> nest = Nest("gemm", (4, 3, 8, 8), (Path(0, (64, 0, 8, 1)), Path(0, (0, 1, 10, 1)), Path(0, (3, 1, 0, 0))))
+>>> paths = Path(0, (64, 0, 8, 1)), Path(0, (0, 1, 10, 1)), Path(0, (3, 1, 0, 0))
+>>> nest = Nest("gemm", (4, 3, 8, 8), paths)
 >>> folded = fold_nest(vta(), nest)
 >>> [(each.values["iter_out"], each.values["iter_in"], len(each.places)) for each in folded]
 [(8, 8, 12)]

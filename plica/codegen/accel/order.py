@@ -57,9 +57,7 @@ def queues_at(machine: Machine, unit: str, tokens: int) -> tuple[tuple[int, ...]
 
 def units_of(machine: Machine, code: Sequence[Instruction]) -> list[int]:
     """The unit of each instruction, by number."""
-    number = {
-        each.name: machine.units.index(each.unit) for each in machine.operations
-    }
+    number = {each.name: machine.units.index(each.unit) for each in machine.operations}
     return [number[each.name] for each in code]
 
 

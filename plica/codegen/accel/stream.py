@@ -1,6 +1,6 @@
 """Streams from flows: room for tiles and tensors, micro-operations, instructions, tokens.
 
-    Flow --virtual_thread.lower--> Flow --unroll--> leaves --fold--> instructions --token.insert--> Stream
+    Flow --lower--> Flow --unroll--> leaves --fold_nest--> instructions --insert--> Stream
 
 Equal sweeps share their micro-operations.  If all fit they are loaded once, at the start; otherwise
 the scope is a ring, and those that were put out are loaded again.  What does not fit is refused.
@@ -19,7 +19,7 @@ from plica.codegen.accel.check import check
 from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
 from plica.codegen.accel.encode import encode_micro
 from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
-from plica.codegen.accel.instruction import MICRO, Instruction, Stream, Tensor, find, instruction
+from plica.codegen.accel.instruction import MICRO, Instruction, Stream, Tensor, find, made
 from plica.codegen.accel.micro import Nest, Path, fold_nest
 from plica.codegen.accel.unroll import unroll
 from plica.core.diagnostic import CompilerBug
@@ -60,7 +60,10 @@ def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
     micro, code = _with_micro(machine, steps, tensors)
     code.append(Instruction(machine.finish, (0,) * len(find(machine, machine.finish).operands)))
     if micro and machine.micro is not None:
-        tensors = (*tensors, Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)))
+        tensors = (
+            *tensors,
+            Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)),
+        )
     stream = token.insert(machine, Stream(tuple(code), micro, tensors))
     if checked:
         faults = check(machine, stream)
@@ -175,7 +178,7 @@ def _with_micro(
 ) -> tuple[Words, list[Instruction]]:
     """The micro-operations, and the instructions with the loads of them that they need."""
     if machine.micro is None:
-        return (), [instruction(machine, each.name, **dict(each.values)) for each in steps]
+        return (), [made(machine, each.name, dict(each.values)) for each in steps]
     kernels: dict[Words, int] = {}
     micro: list[int] = []
     for each in steps:
@@ -196,10 +199,10 @@ def _with_micro(
     else:
         places = {}
     ring = 0
-    made: dict[_Step, Instruction] = {}
+    known: dict[_Step, Instruction] = {}
     for each in steps:
         if each.words is None:
-            code.append(_made(machine, each, None, made))
+            code.append(_made(machine, each, None, known))
             continue
         if each.words not in places:
             size = len(each.words)
@@ -209,25 +212,25 @@ def _with_micro(
             for words in gone:
                 del places[words]
             if gone:
-                made = {}
+                known = {}
             code.append(_load(machine, load, ring, start + kernels[each.words], size))
             places[each.words] = ring
             ring += size
-        code.append(_made(machine, each, places[each.words], made))
+        code.append(_made(machine, each, places[each.words], known))
     return tuple(micro), code
 
 
 def _made(
-    machine: Machine, each: _Step, at: int | None, made: dict[_Step, Instruction]
+    machine: Machine, each: _Step, at: int | None, known: dict[_Step, Instruction]
 ) -> Instruction:
-    found = made.get(each)
+    found = known.get(each)
     if found is None:
         values = dict(each.values)
         does = find(machine, each.name).does
         if isinstance(does, Sweep) and does.micro and at is not None and each.words is not None:
             first, last = does.micro
             values[first], values[last] = at, at + len(each.words)
-        found = made[each] = instruction(machine, each.name, **values)
+        found = known[each] = made(machine, each.name, values)
     return found
 
 
@@ -237,4 +240,4 @@ def _load(machine: Machine, load: Operation, sram: int, dram: int, size: int) ->
     values = {does.sram: sram, does.dram: dram, does.width: size}
     if does.rows:
         values[does.rows], values[does.stride] = 1, size
-    return instruction(machine, load.name, **values)
+    return made(machine, load.name, values)

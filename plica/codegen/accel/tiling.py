@@ -43,7 +43,9 @@ def tilings(machine: Machine, of: Convolution, threads: int) -> list[Tiling]:
             for width in _even(of.out_width):
                 for outputs in _even(co):
                     for inputs in _even(ci):
-                        for keep in (False, True)[: 2 if inputs == ci and across == "height" else 1]:
+                        for keep in (False, True)[
+                            : 2 if inputs == ci and across == "height" else 1
+                        ]:
                             each = Tiling(height, width, outputs, inputs, threads, across, keep)
                             if fits(machine, of, each) and not _idle(of, co, each):
                                 found[each] = None

@@ -22,6 +22,8 @@ each unit between; so it does to an instruction that carries no tokens.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from attrs import evolve
 
 from plica.codegen.accel.conflict import conflicts
@@ -53,11 +55,15 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
     where: list[int] = []  # an instruction's place in the new code
     clocks: list[list[int]] = []  # the last of each unit that happened before, in the new code
     now = [[-1] * count for _ in machine.units]
+    lines: list[list[int]] = [[] for _ in machine.units]
+    owner: list[int] = []
 
     def append(each: Instruction, unit: int) -> int:
         at = len(code)
         code.append(each)
         tokens.append(0)
+        lines[unit].append(at)
+        owner.append(unit)
         now[unit][unit] = at
         clocks.append(now[unit])
         now[unit] = list(now[unit])
@@ -66,7 +72,12 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
     def wait(unit: int, first: int, source: int) -> None:
         """Let the next instruction of the unit come after `first`, by a path through neighbours."""
         step = 1 if unit > source else -1
+        wanted = first
         for between in range(source + step, unit, step):
+            if now[between][source] >= wanted:  # one that waited for it already passes it on
+                line = lines[between]
+                first = line[bisect_left(line, wanted, key=lambda at: clocks[at][source])]
+                continue
             _join(now[between], clocks[first])
             nop = append(idle(machine, machine.units[between], 0), between)
             tokens[first] |= _push(machine, between - step, between)
@@ -78,15 +89,16 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
     for at, each in enumerate(bare.code):
         unit = units[at]
         sources = sorted((where[first] for first in needed[at]), reverse=True)
+        near = [first for first in sources if abs(owner[first] - unit) == 1]
         carries = machine.operation(each.name).carries
         pops = 0
         for far in (True, False):
             for first in sources:
-                source = machine.units.index(machine.operation(code[first].name).unit)
+                source = owner[first]
                 if (abs(source - unit) > 1) != far or now[unit][source] >= first:
                     continue
-                if far and _covered(first, source, unit, sources, clocks, machine, code):
-                    continue
+                if far and any(clocks[other][source] >= first for other in near):
+                    continue  # a neighbour that will be waited for has itself waited for it
                 wait(unit, first, source)
                 pops |= _pop(unit - 1 if unit > source else unit + 1, unit)
         if pops and not carries:
@@ -99,23 +111,6 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
         for each, flags in zip(code, tokens, strict=True)
     )
     return evolve(stream, code=made)
-
-
-def _covered(
-    first: int,
-    source: int,
-    unit: int,
-    sources: list[int],
-    clocks: list[list[int]],
-    machine: Machine,
-    code: list[Instruction],
-) -> bool:
-    """Whether a neighbour that will be waited for has itself come after `first`."""
-    for other in sources:
-        there = machine.units.index(machine.operation(code[other].name).unit)
-        if abs(there - unit) == 1 and clocks[other][source] >= first:
-            return True
-    return False
 
 
 def _join(clock: list[int], other: list[int]) -> None:

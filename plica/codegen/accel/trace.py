@@ -73,7 +73,11 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
         up = (log10(y) - log10(low)) / (log10(2 * top) - log10(low))
         return EDGE + across * (WIDE - 2 * EDGE), HIGH - EDGE - up * (HIGH - 2 * EDGE)
 
-    corners = [at(max(left, low / slope), max(low, slope * left)), at(top / slope, top), at(right, top)]
+    corners = [
+        at(max(left, low / slope), max(low, slope * left)),
+        at(top / slope, top),
+        at(right, top),
+    ]
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     parts = [f'<polyline points="{points}" fill="none" stroke="#444" stroke-width="2"/>']
     for name, x, y in dots:
@@ -81,12 +85,15 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
             continue
         a, b = at(x, y)
         title = escape(f"{name}: {y:.1f} GOP/s of {min(top, slope * x):.1f}, {x:.1f} op/byte")
-        parts.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="5" fill="#2563eb"><title>{title}</title></circle>')
+        parts.append(
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="5" fill="#2563eb">'
+            f"<title>{title}</title></circle>"
+        )
         parts.append(f'<text x="{a + 7:.1f}" y="{b + 4:.1f}">{escape(name)}</text>')
     x, y = at(top / slope, top)
     parts.append(f'<text x="{x:.1f}" y="{y - 8:.1f}">{top:.1f} GOP/s, {slope:.2f} GB/s</text>')
     parts.append(f'<text x="{WIDE // 2}" y="{HIGH - 12}">operations / byte</text>')
-    parts.append(f'<text x="8" y="20">GOP/s</text>')
+    parts.append('<text x="8" y="20">GOP/s</text>')
     rows = "".join(_row(machine, name, each) for name, each in timed)
     heads = ["stream", "cycles", "utilisation"]
     heads += [f"{unit}: {word}" for unit in machine.units for word in ("busy", *STALLS)]
@@ -94,7 +101,8 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
     title = escape(f"{machine.name} at {machine.timing.megahertz} MHz")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>{title}</title><style>body{{font:14px sans-serif;margin:2em}}svg text{{font-size:12px}}"
+        f"<title>{title}</title><style>body{{font:14px sans-serif;margin:2em}}"
+        "svg text{font-size:12px}"
         "td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}</style></head><body>"
         f'<h1>{title}</h1><svg width="{WIDE}" height="{HIGH}" role="img">{"".join(parts)}</svg>'
         f"<table><tr>{head}</tr>{rows}</table></body></html>\n"

@@ -41,6 +41,7 @@ def lower(machine: Machine, flow: Flow) -> Flow:
     lowered = map_bottom_up(one, body)
     grown = {each: evolve(each, elements=sizes[each], private=False) for each in flow.tiles}
     renamed = map_bottom_up(lambda node: grown.get(node, node), lowered)  # type: ignore[call-overload]  # only tiles are keys
+    assert isinstance(renamed, Stmt)
     return evolve(flow, tiles=tuple(grown[each] for each in flow.tiles), body=renamed)
 
 

@@ -12,34 +12,38 @@ Sizes are powers of two, as logarithms; field widths follow from them.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from plica.codegen.accel.declaration import (
-    Field,
-    Idle,
-    Machine,
-    Micro,
-    Move,
-    Operation,
-    Queue,
-    Reach,
-    Scope,
-    Sweep,
-    Timing,
-    element,
-    pack,
-)
+from plica.codegen.accel import declaration as d
 from plica.core.name import Name
 from plica.ir.dtype import i8, i32, u32
-from plica.ir.scalar import Buffer, Cast, Max, Min, Scalar, ScalarVar, Select, ShiftLeft, ShiftRight
-from plica.ir.scalar import lit
+from plica.ir.scalar import (
+    Buffer,
+    Cast,
+    Max,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    lit,
+)
 from plica.ir.tensor import Compute, compute, reduce
+
+PYNQ: Final = d.Timing(megahertz=100)
+PADS: Final = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+ENDS: Final = (("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute"))
 
 
 @frozen
 class Configuration:
-    """Logarithms of the sizes: of an element's rows and columns, and of the bytes of scopes."""
+    """Logarithms: of an element's rows and columns, and of the bytes of the scopes.
+
+    `interval` is the cycles that one turn of a vector operation takes.
+    """
 
     batch: int = 0
     block: int = 4
@@ -48,92 +52,98 @@ class Configuration:
     wgt: int = 18
     acc: int = 17
     interval: int = 2
-    timing: Timing = Timing()
+    timing: d.Timing = PYNQ
+
+
+DEFAULT: Final = Configuration()
 
 
 @lru_cache(maxsize=16)
-def vta(of: Configuration = Configuration()) -> Machine:  # noqa: B008  # a value that cannot change
-    """The machine of a configuration."""
+def vta(of: Configuration = DEFAULT) -> d.Machine:
+    """The machine of a configuration; one whose words would be too long is refused."""
     b, n = 1 << of.batch, 1 << of.block
-    uop = Scope("uop", (1 << of.uop) // 4, (), u32)
-    inp = Scope("inp", (1 << of.inp) // (b * n), (b, n), i8)
-    wgt = Scope("wgt", (1 << of.wgt) // (n * n), (n, n), i8)
-    acc = Scope("acc", (1 << of.acc) // (4 * b * n), (b, n), i32)
-    out = Scope("out", acc.depth, (b, n), i8)
-    d_inp, d_wgt, d_acc, d_uop = (s.depth.bit_length() - 1 for s in (inp, wgt, acc, uop))
+    uop = d.Scope("uop", (1 << of.uop) // 4, (), u32)
+    inp = d.Scope("inp", (1 << of.inp) // (b * n), (b, n), i8)
+    wgt = d.Scope("wgt", (1 << of.wgt) // (n * n), (n, n), i8)
+    acc = d.Scope("acc", (1 << of.acc) // (4 * b * n), (b, n), i32)
+    out = d.Scope("out", acc.depth, (b, n), i8)
+    l_uop, l_inp, l_wgt, l_acc = (s.depth.bit_length() - 1 for s in (uop, inp, wgt, acc))
 
     # fmt: off
-    common = pack(0, opcode=3, pop_prev=1, pop_next=1, push_prev=1, push_next=1)
-    memory = common + pack(7, memory=3, sram=16, dram=32) + pack(
-        64, y_size=16, x_size=16, x_stride=16, y_pad_0=4, y_pad_1=4, x_pad_0=4, x_pad_1=4)
-    nest = common + pack(7, reset=1, uop_bgn=d_uop, uop_end=d_uop + 1, iter_out=14, iter_in=14) + pack(
-        64, dst_out=d_acc, dst_in=d_acc, src_out=d_inp, src_in=d_inp)
-    gemm = nest + pack(64 + 2 * (d_acc + d_inp), wgt_out=d_wgt, wgt_in=d_wgt)
-    alu = nest + pack(64 + 2 * (d_acc + d_inp), op=3, use_imm=1, imm=-16)
+    common = d.pack(0, opcode=3, pop_prev=1, pop_next=1, push_prev=1, push_next=1)
+    memory = (common + d.pack(7, memory=3, sram=16, dram=32)
+              + d.pack(64, y_size=16, x_size=16, x_stride=16, **dict.fromkeys(PADS, 4)))
+    nest = (common + d.pack(7, reset=1, uop_bgn=l_uop, uop_end=l_uop + 1, iter_out=14, iter_in=14)
+            + d.pack(64, dst_out=l_acc, dst_in=l_acc, src_out=l_inp, src_in=l_inp))
+    rest = 64 + 2 * (l_acc + l_inp)
+    gemm = nest + d.pack(rest, wgt_out=l_wgt, wgt_in=l_wgt)
+    alu = nest + d.pack(rest, op=3, use_imm=1, imm=-16)
     # fmt: on
 
-    dst = Reach(("acc", "out"), "dst", ("dst_out", "dst_in"))
-    old = Reach(("acc",), "dst", ("dst_out", "dst_in"))
-    src = Reach(("inp",), "src", ("src_out", "src_in"))
-    weight = Reach(("wgt",), "wgt", ("wgt_out", "wgt_in"))
-    other = Reach(("acc",), "src", ("src_out", "src_in"))
+    dst = d.Reach(("acc", "out"), "dst", ("dst_out", "dst_in"))  # sums go to out, cut to i8
+    old = d.Reach(("acc",), "dst", ("dst_out", "dst_in"))
+    src = d.Reach(("inp",), "src", ("src_out", "src_in"))
+    weight = d.Reach(("wgt",), "wgt", ("wgt_out", "wgt_in"))
+    other = d.Reach(("acc",), "src", ("src_out", "src_in"))
 
-    def move(memory_id: int, scope: str, unit: str, way: str = "in") -> Operation:
-        pads = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-        store = way == "out"
-        fixed = (("opcode", int(store)), ("memory", memory_id))
-        if store:
-            fixed, pads = (*fixed, *((pad, 0) for pad in pads)), ()
-        does = Move(scope, "out" if store else "in", "sram", "dram", "x_size", "y_size", "x_stride", pads)
-        return Operation(f"{'store' if store else 'load'}.{scope}", unit, memory, fixed, does)
+    def load(scope: str, number: int, unit: str) -> d.Operation:
+        does = d.Move(scope, "in", "sram", "dram", "x_size", "y_size", "x_stride", PADS)
+        fixed = (("opcode", 0), ("memory", number))
+        return d.Operation(f"load.{scope}", unit, memory, fixed, does)
 
-    def sweep(
-        name: str, fields: tuple[Field, ...], fixed: dict[str, int], reads: tuple[Reach, ...],
-        meaning: Compute, interval: int = 1, latency: int = 1,
-    ) -> Operation:  # fmt: skip
-        does = Sweep(("iter_out", "iter_in"), ("uop_bgn", "uop_end"), dst, reads, meaning, latency)
-        return Operation(name, "compute", fields, tuple(fixed.items()), does, interval)
+    def store(scope: str, number: int) -> d.Operation:
+        does = d.Move(scope, "out", "sram", "dram", "x_size", "y_size", "x_stride")
+        fixed = (("opcode", 1), ("memory", number), *((pad, 0) for pad in PADS))
+        return d.Operation(f"store.{scope}", "store", memory, fixed, does)
 
-    a, x, w = element(acc), element(inp), element(wgt)
-    y = Buffer(Name("src"), a.shape, a.dtype)
-    imm = ScalarVar(Name("imm"), i32)
-    product = compute(
-        (a, x, w), a.shape,
-        lambda r, c: a[r, c] + reduce("sum", (n,), lambda k: Cast(x[r, k], i32) * Cast(w[c, k], i32)),
-    )  # fmt: skip
+    def sweep(meaning: Compute, *reads: d.Reach, latency: int = 1) -> d.Sweep:
+        loops, micro = ("iter_out", "iter_in"), ("uop_bgn", "uop_end")
+        return d.Sweep(loops, micro, dst, reads, meaning, latency)
+
+    a, x, w = d.element(acc), d.element(inp), d.element(wgt)
+    y, imm = Buffer(Name("src"), a.shape, a.dtype), ScalarVar(Name("imm"), i32)
+
+    def dot(r: Scalar, c: Scalar) -> Scalar:
+        return reduce("sum", (n,), lambda k: Cast(x[r, k], i32) * Cast(w[c, k], i32))
+
+    product = compute((a, x, w), a.shape, lambda r, c: a[r, c] + dot(r, c))
     zero = compute((), a.shape, lambda _r, _c: lit(0, i32))
 
     def shifted(value: Scalar, by: Scalar) -> Scalar:
         return Select(by >= 0, ShiftRight(value, by), ShiftLeft(value, -by))
 
-    vector = {
-        "min": (0, Min), "max": (1, Max), "add": (2, lambda p, q: p + q),
-        "shr": (3, shifted), "mul": (4, lambda p, q: p * q),
-    }  # fmt: skip
-    alus: list[Operation] = []
-    for name, (op, make) in vector.items():
-        both = compute((a, y), a.shape, lambda r, c, make=make: make(a[r, c], y[r, c]))
-        with_imm = compute((a,), a.shape, lambda r, c, make=make: make(a[r, c], imm))
-        fixed = {"opcode": 4, "reset": 0, "op": op}
-        alus.append(sweep(f"alu.{name}", alu, {**fixed, "use_imm": 0, "imm": 0}, (old, other), both, of.interval))
-        alus.append(sweep(f"alu.{name}.imm", alu, {**fixed, "use_imm": 1}, (old,), with_imm, of.interval))
+    alus: list[d.Operation] = []
+    for op, (name, make) in enumerate((
+        ("min", Min), ("max", Max), ("add", lambda p, q: p + q),
+        ("shr", shifted), ("mul", lambda p, q: p * q),
+    )):  # fmt: skip
+        both = compute((a, y), a.shape, lambda r, c, f=make: f(a[r, c], y[r, c]))
+        one = compute((a,), a.shape, lambda r, c, f=make: f(a[r, c], imm))
+        fixed = (("opcode", 4), ("reset", 0), ("op", op))
+        for word, more, does in (
+            (f"alu.{name}", (("use_imm", 0), ("imm", 0)), sweep(both, old, other)),
+            (f"alu.{name}.imm", (("use_imm", 1),), sweep(one, old)),
+        ):
+            alus.append(d.Operation(word, "compute", alu, (*fixed, *more), does, of.interval))
 
-    return Machine(
+    # fmt: off
+    return d.Machine(
         "vta", 128, (uop, inp, wgt, acc, out), ("load", "compute", "store"),
-        tuple(Queue(s, t) for s, t in
-              (("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute"))),
+        tuple(d.Queue(source, target) for source, target in ENDS),
         (
-            move(2, "inp", "load"), move(1, "wgt", "load"),
-            move(0, "uop", "compute"), move(3, "acc", "compute"), move(4, "out", "store", "out"),
-            sweep("gemm", gemm, {"opcode": 2, "reset": 0}, (old, src, weight), product, latency=2),
-            sweep("gemm.reset", gemm, {"opcode": 2, "reset": 1}, (), zero),
+            load("inp", 2, "load"), load("wgt", 1, "load"),
+            load("uop", 0, "compute"), load("acc", 3, "compute"), store("out", 4),
+            d.Operation("gemm", "compute", gemm, (("opcode", 2), ("reset", 0)),
+                        sweep(product, old, src, weight, latency=2)),
+            d.Operation("gemm.reset", "compute", gemm, (("opcode", 2), ("reset", 1)), sweep(zero)),
             *alus,
-            Operation("finish", "compute", common, (("opcode", 3),), Idle(), carries=False),
+            d.Operation("finish", "compute", common, (("opcode", 3),), d.Idle(), carries=False),
         ),
-        "finish", Micro("uop", pack(0, dst=d_acc, src=d_inp, wgt=d_wgt)), of.timing,
-    )  # fmt: skip
+        "finish", d.Micro("uop", d.pack(0, dst=l_acc, src=l_inp, wgt=l_wgt)), of.timing,
+    )
+    # fmt: on
 
 
-def osdi() -> Machine:
-    """The configuration of the OSDI'18 paper: 200 MHz, 32 KB of weights, one vector pass a cycle."""
-    return vta(Configuration(wgt=15, interval=1, timing=evolve(Timing(), megahertz=200)))
+def osdi() -> d.Machine:
+    """The configuration of the OSDI'18 paper: 200 MHz, 32 KB of weights, vectors at full speed."""
+    return vta(Configuration(wgt=15, interval=1, timing=d.Timing(megahertz=200)))

@@ -107,9 +107,7 @@ def alone(text: Text, name: str, target: Target) -> str:
         [
             f'target triple = "{target.triple}"',
             *declarations(dict(text.functions)),
-            *helper.texts(
-                set(text.helpers), target.has_half, target.has_fma, target.has_scale
-            ),
+            *helper.texts(set(text.helpers), target.has_half, target.has_fma, target.has_scale),
             *([pool.DECLARATION] if text.shares else []),
             *lines,
             "",

@@ -166,8 +166,7 @@ def _improve(module: Any, machine: Any, plain: bool) -> None:
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
+    # Numbering values finds little (the fold writes an address once) and takes longest of all.
     passes.add_instruction_combine_pass()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, builder)

@@ -125,9 +125,7 @@ def _columns(rounds: list[tuple[Exchange, ...]], count: int, width: int) -> tupl
     found: dict[int, int] = {}
     for at, row in enumerate(rows):
         column = row[0][1]
-        wanted = [
-            (lane % count, column + lane // count * count) for lane in range(width)
-        ]
+        wanted = [(lane % count, column + lane // count * count) for lane in range(width)]
         if row != wanted:
             raise CompilerBug(f"Turning {count} rows of {width} leaves row {at} as {row}.")
         found[column] = at

@@ -8,18 +8,23 @@ that contain it and what calls them, and nothing else.
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.llvm import peak, pool, toolchain
 from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.kernel import Text
 from plica.codegen.place import Plan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.core.digest import digest
+from plica.runtime.host import cores
 from plica.runtime.store import Store, key_of
 
 _FAILS: Final = 1
@@ -50,31 +55,60 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
         whole = fold(program, plan, target, contract, signless)
         return Units((_made(whole, target, store),), program.names)
     callees: dict[tuple[int, int | None], Callee] = {}
-    objects: dict[str, bytes] = {}
+    objects: dict[str, Callable[[], bytes]] = {}
     compiled: list[str] = []
     shares = False
-    for variant in variants(program, plan):
-        number, over = variant
-        options = f"{over} {contract and target.has_fma} {signless}"
-        key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
-        name = f"k.{key[:24]}"
-        entry = store.get(key) if store is not None else None
-        if entry is None:
-            compiled.append(program.names[number])
-            text = kernel_text(program, variant, name, target, contract, signless)
-            flags = _FAILS * text.can_fail | _SHARES * text.shares
-            entry = bytes([flags]) + toolchain.emit(alone(text, name, target), target)
-            if store is not None:
-                store.put(key, entry)
-        callees[variant] = Callee(name, bool(entry[0] & _FAILS))
-        shares = shares or bool(entry[0] & _SHARES)
-        objects[name] = entry[1:]
-    made = [_made(regions_text(program, plan, target, callees), target, store), *objects.values()]
+    with _beside() as later:
+        for variant in variants(program, plan):
+            number, over = variant
+            options = f"{over} {contract and target.has_fma} {signless}"
+            key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
+            name = f"k.{key[:24]}"
+            entry = store.get(key) if store is not None else None
+            if entry is None:
+                compiled.append(program.names[number])
+                text = kernel_text(program, variant, name, target, contract, signless)
+                flags = _FAILS * text.can_fail | _SHARES * text.shares
+                objects[name] = later(partial(_kept, key, flags, text, name, target, store))
+            else:
+                flags = entry[0]
+                objects[name] = partial(bytes, entry[1:])
+            callees[variant] = Callee(name, bool(flags & _FAILS))
+            shares = shares or bool(flags & _SHARES)
+        done = [each() for each in objects.values()]
+    made = [_made(regions_text(program, plan, target, callees), target, store), *done]
     made.append(_made(peak.text(target), target, store))
     if shares:
         head = f'target triple = "{target.triple}"\n'
         made.append(_made(head + pool.text(target.triple), target, store))
     return Units(tuple(made), tuple(compiled))
+
+
+Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
+"""Begins to make some bytes; what it gives waits for them."""
+
+
+@contextmanager
+def _beside() -> Iterator[Later]:
+    """LLVM works on one kernel while the next is folded, where there is a core for each.
+
+    More than one thread would not help: llvmlite lets one in at a time.
+    """
+    if cores() < 2:
+        yield lambda make: make
+        return
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        yield lambda make: worker.submit(make).result
+
+
+def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
+    key: str, flags: int, text: Text, name: str, target: Target, store: Store | None
+) -> bytes:
+    """The object of a kernel, which is put into the store."""
+    found = toolchain.emit(alone(text, name, target), target)
+    if store is not None:
+        store.put(key, bytes([flags]) + found)
+    return found
 
 
 def _made(text: str, target: Target, store: Store | None) -> bytes:

@@ -138,7 +138,9 @@ class Values:
                 if a.step is None or b.step is None or (a.text and b.text):
                     found[number] = summed(node, a, b, around)
                 else:
-                    found[number] = Value(a.text or b.text, a.step + b.step, wrapped(a.plus + b.plus))
+                    found[number] = Value(
+                        a.text or b.text, a.step + b.step, wrapped(a.plus + b.plus)
+                    )
             elif word == "mul":
                 a, b = found[kids[0]], found[kids[1]]
                 if a.text or b.text or a.step != 0 or b.step != 0:
@@ -251,9 +253,7 @@ class Values:
             return value
         return self._instruction(node, [dtype_of(kid) for kid in kids], found)
 
-    def _instruction(
-        self, node: Scalar, dtypes: Sequence[DType], found: Sequence[Value]
-    ) -> Value:
+    def _instruction(self, node: Scalar, dtypes: Sequence[DType], found: Sequence[Value]) -> Value:
         """The value of a node that takes an instruction."""
         lanes = self.lanes
         n = 0

@@ -12,8 +12,8 @@
 Any number of threads will do.  The order of additions changes: for floats the contract is
 `reassociates`.
 
-Law: the kernel means the same.  Refused: a block that is no plain reduction, or loops that serve
-both its elements and its terms.
+Law: the kernel means the same.  Refused: a block that is no plain reduction, loops that serve
+both its elements and its terms, or a loop of its terms around that over the threads.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.memory import scope
-from plica.ir.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, index
+from plica.ir.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.rewrite.index.context import conjuncts
 from plica.schedule.site import distinct, map_of
 
@@ -65,6 +65,7 @@ def allreduce(kernel: Kernel) -> Kernel:
         if isinstance(new, For) and new.kind.startswith("threadIdx"):
             chain = _chain(new)
             if chain is not None:
+                _check(chain, kernel.dims)
                 return _lowered(chain, around, used)
         return new
 
@@ -135,7 +136,6 @@ def _update(block: Block) -> Update:
 
 def _lowered(chain: Chain, around: tuple[For, ...], used: set[Name]) -> Stmt:
     lane, block, update = chain.lane, chain.block, _update(chain.block)
-    _check(chain)
     threads = known(lane.extent)
     assert threads is not None
     terms = chain.bound(reducing=True)
@@ -187,7 +187,7 @@ def _lowered(chain: Chain, around: tuple[For, ...], used: set[Name]) -> Stmt:
     return For(lane.var, lane.extent, lane.kind, Alloc(part, Alloc(own, inner)), lane.annotations)
 
 
-def _check(chain: Chain) -> None:
+def _check(chain: Chain, dims: tuple[ScalarVar, ...]) -> None:
     message = f"The block {str(chain.block.label)!r} cannot be reduced across threads."
     where = chain.block.label
     if known(chain.lane.extent) is None:
@@ -197,6 +197,10 @@ def _check(chain: Chain) -> None:
         expected = "loops that serve either the elements or the terms of the reduction"
         raise refused(message, where, expected, "one that serves both")
     terms = chain.bound(reducing=True)
+    if not terms <= {chain.lane.var, *[each.var for each in chain.loops], *dims}:
+        expected = "all loops of its terms inside the loop over threads"
+        hint = "Put the loop over threads around it: reorder."
+        raise refused(message, where, expected, "one around it", hint)
     if any(not terms.isdisjoint(free_vars(each.extent)) for each in chain.loops):
         raise refused(message, where, "extents apart from the reduction", "one that follows it")
 

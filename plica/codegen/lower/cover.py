@@ -297,7 +297,9 @@ def _told(
     # How far the places reach does not matter for a guess.
     places = iteration_map(telling, tuple(offsets), tuple([index(1)] * len(offsets)))
     values = [simple(w - b, context) for w, b in zip(read.indices, begins, strict=True)]
-    return dict(places.recovered(tuple(values)))
+    found: dict[Term, Scalar] = {}
+    found.update(places.recovered(tuple(values)).items())
+    return found
 
 
 def _init_before(write: Touch, read: Touch, shared: int, context: Context) -> bool:

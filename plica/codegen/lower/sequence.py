@@ -268,9 +268,9 @@ class _Maker:
                 assert isinstance(of, Const)
                 reads[each.input] = packed(of, each)
             more = [self.derived(reads[each.input], each) for each in made.derived]
-            for each, new in zip(made.derived, more, strict=True):
-                if isinstance(each, Cut):
-                    reads[each.input] = new
+            for how, new in zip(made.derived, more, strict=True):
+                if isinstance(how, Cut):
+                    reads[how.input] = new
                 else:
                     reads.append(new)
             targets = [*[self.scratch(each) for each in made.scratch], target]

@@ -24,6 +24,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
 from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import open_model
@@ -45,8 +46,9 @@ class Family:
         graph = self._opened.model.graph
         stored = {each.name for each in graph.initializer}
         self._declared = [each for each in graph.input if each.name not in stored]
-        self.inputs = tuple(_port(each) for each in self._declared)
-        self.outputs = tuple(_port(each, of_output=True) for each in graph.output)
+        dims = Dims(self._declared)
+        self.inputs = tuple(_port(each, dims) for each in self._declared)
+        self.outputs = tuple(_port(each, dims, of_output=True) for each in graph.output)
         self.needed: tuple[str, ...] = ()
         """The inputs whose values decide shapes, as far as is known."""
 
@@ -103,7 +105,7 @@ class Family:
         return found
 
 
-def _port(info: ValueInfoProto, of_output: bool = False) -> OpenPort:
+def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:
     """What the model says of an input or output; an output need not say anything."""
     of = info.type.tensor_type
     place = Place(node=info.name)
@@ -116,13 +118,8 @@ def _port(info: ValueInfoProto, of_output: bool = False) -> OpenPort:
     if not of.HasField("shape") and not of_output:
         message = f"The number of axes of the input {info.name!r} is not known."
         raise UnsupportedError(Diagnostic("unsupported", message, place, "a shape", "none"))
-    sizes: list[int | str] = [
-        int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{info.name}_{at}"
-        for at, dim in enumerate(of.shape.dim)
-    ]
-    if of_output and not of.HasField("shape"):
-        sizes = ["..."]
+    sizes = ("...",) if of_output and not of.HasField("shape") else dims.of(info)
     if of_output and not of.elem_type:
-        return OpenPort.unknown(info.name, tuple(sizes))
+        return OpenPort.unknown(info.name, sizes)
     dtype = dtype_of(of.elem_type, info.name)
-    return OpenPort(info.name, tuple(sizes), dtype.name, dtype.numpy)
+    return OpenPort(info.name, sizes, dtype.name, dtype.numpy)

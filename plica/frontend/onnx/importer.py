@@ -24,7 +24,6 @@ def main(x: Tensor[("n", 3), f32]) -> Tensor[("n", 3), f32]:
 
 from __future__ import annotations
 
-import re
 from collections import ChainMap
 from collections.abc import Mapping
 from os import PathLike
@@ -46,6 +45,7 @@ from plica.frontend.onnx.convert import (
     missing,
     opset_versions,
 )
+from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
@@ -58,7 +58,7 @@ from plica.ir.graph import Expr, Function, Tuple, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.scalar import Scalar, ScalarVar, index
-from plica.ir.type import TensorType
+from plica.ir.type import TensorType, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -110,8 +110,10 @@ def imported(
     _check_operators(graph, functions, opsets)
     check_expansion(graph, functions)
     stored = initialisers(graph, opened.folder)
+    for name in [name for name in fixed if name in stored]:
+        stored[name] = _replaced(name, fixed.pop(name), stored[name])
     declared = [each for each in graph.input if each.name not in stored]
-    shapes = _Shapes(declared, dims)
+    shapes = _Shapes(declared, dims, fixed)
     params: list[Var] = []
     scope: Scope = ChainMap({})
     scope.update(stored)
@@ -125,7 +127,6 @@ def imported(
         else:
             params.append(Var(Name(each.name), of))
             scope[each.name] = Value(params[-1])
-    shapes.check_given()
     if fixed:
         unknown = ", ".join(sorted(fixed))
         message = "A value is fixed for an input that the model does not have."
@@ -236,18 +237,35 @@ def _fixed(name: str, given: Any, of: TensorType) -> Value:
     return Value(const(array, of.dtype))
 
 
+def _replaced(name: str, given: Any, stored: Value) -> Value:
+    """A value in place of one that the file holds: of the same type, so that all else fits."""
+    array = np.asarray(given)
+    if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
+        message = f"The value for {name!r} does not fit the one that the file holds."
+        found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
+        raise InputError(Diagnostic("input-type", message, place, str(stored.type), found))
+    return Value(const(array, stored.type.dtype))
+
+
 class _Shapes:
     """The types of inputs; dims with one name are one dim."""
 
-    def __init__(self, inputs: list[ValueInfoProto], given: dict[str, int]) -> None:
-        self._given, self._unused = given, set(given)
-        self._names: dict[str, str] = {}
-        taken = {str(each.name) for each in inputs}
+    def __init__(
+        self, inputs: list[ValueInfoProto], given: Mapping[str, int], fixed: Mapping[str, Any]
+    ) -> None:
+        self._dims = Dims(inputs)
+        self._sizes = self._dims.sizes(given)
+        # A value says the open sizes of its input, and with them those of others.
         for each in inputs:
-            for dim in each.type.tensor_type.shape.dim:
-                if dim.dim_param and dim.dim_param not in self._names:
-                    self._names[dim.dim_param] = _identifier(
-                        dim.dim_param, {*taken, *self._names.values()}
+            if each.name in fixed and each.type.HasField("tensor_type"):
+                shape = np.shape(fixed[each.name])
+                if not self._dims.bound(each, shape, self._sizes):
+                    message = f"The value for {each.name!r} has the wrong shape."
+                    said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]
+                    expected = str(tuple(said))
+                    place = Place(node=each.name)
+                    raise InputError(
+                        Diagnostic("input-shape", message, place, expected, str(shape))
                     )
 
     def type(self, info: ValueInfoProto) -> TensorType:
@@ -275,43 +293,14 @@ class _Shapes:
                 )
             )
         sizes: list[Scalar] = []
-        for at, dim in enumerate(of.shape.dim):
-            if dim.HasField("dim_value"):
-                if dim.dim_value < 0:
-                    message = f"The input {info.name!r} has a negative size."
-                    place = Place(node=info.name)
-                    found = str(dim.dim_value)
-                    raise Malformed(Diagnostic("bad-model", message, place, "0 or more", found))
-                sizes.append(index(int(dim.dim_value)))
+        for size in self._dims.of(info):
+            if isinstance(size, str):
+                number = self._sizes.get(size)
+                sizes.append(dim_var(size) if number is None else index(number))
+            elif size < 0:
+                message = f"The input {info.name!r} has a negative size."
+                place = Place(node=info.name)
+                raise Malformed(Diagnostic("bad-model", message, place, "0 or more", str(size)))
             else:
-                sizes.append(self._symbol(dim.dim_param, f"{info.name}_{at}"))
+                sizes.append(index(size))
         return TensorType(tuple(sizes), dtype)
-
-    def _symbol(self, said: str, otherwise: str) -> Scalar:
-        for name in (said, otherwise):
-            if name in self._given:
-                self._unused.discard(name)
-                return index(self._given[name])
-        if not said and otherwise not in self._names:
-            self._names[otherwise] = _identifier(otherwise, set(self._names.values()))
-        return dim_var(self._names[said or otherwise])
-
-    def check_given(self) -> None:
-        """Refuse a number for a dim that there is not, or that is no size."""
-        wrong = [name for name, size in self._given.items() if size < 0]
-        if self._unused or wrong:
-            message = "A size is given for a dim that the model does not have, or is below 0."
-            there = ", ".join(sorted(self._names)) or "no symbolic dims"
-            found = ", ".join(sorted({*self._unused, *wrong}))
-            raise InputError(Diagnostic("input-unknown", message, None, there, found))
-
-
-def _identifier(text: str, taken: set[str]) -> str:
-    """A name that scripts can hold, as near to the text as can be, and not taken."""
-    bare = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "d"
-    base = bare if not bare[0].isdigit() else f"d{bare}"
-    name, count = base, 1
-    while name in taken:
-        count += 1
-        name = f"{base}_{count}"
-    return name

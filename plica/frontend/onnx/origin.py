@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -39,15 +40,24 @@ class Reading:
 
     module: Module
     nodes: Mapping[Expr, tuple[str, ...]]
+    fixed: Mapping[str, Any] = MappingProxyType({})
+    """The inputs that are part of the module, and their values."""
 
 
 def read_onnx(
-    source: str | PathLike[str] | bytes | ModelProto, *, dims: Mapping[str, int] | None = None
+    source: str | PathLike[str] | bytes | ModelProto,
+    *,
+    dims: Mapping[str, int] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    recursion: bool = True,
 ) -> Reading:
-    """A model as `from_onnx` reads it, with the names of its nodes."""
+    """A model as `from_onnx` reads it, with the names of its nodes.
+
+    Without `recursion` a loop of unknown length needs the values of the inputs that decide it.
+    """
     opened = open_model(source)
     with paused():
-        module, scope = imported(opened, dict(dims or {}), {}, recursion=True)
+        module, scope = imported(opened, dict(dims or {}), dict(fixed or {}), recursion)
     nodes = list(opened.model.graph.node)
     made = {name for node in nodes for name in node.output if name}
     given = {name for name in scope if name not in made}
@@ -57,7 +67,7 @@ def read_onnx(
         roots = [each.expr for each in values if each is not None]
         for term in _fresh(roots, found):
             found[term] = (*found.get(term, ()), name_of(node))
-    return Reading(module, found)
+    return Reading(module, found, dict(fixed or {}))
 
 
 def _fresh(roots: list[Expr], known: Mapping[Expr, object]) -> list[Expr]:

@@ -55,29 +55,66 @@ def compiled(
         warnings.warn(message, TorchFallback, stacklevel=2)
         return graph.forward
 
-    stored = _stored(graph, inputs) if freeze else {}
+    stored = Stored(_stored(inputs) if freeze else {})
 
     def inference(traced: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        run = Traced(traced, compile_module, list(stored.values()))
+        run = Traced(traced, compile_module, stored)
         boxed: Callable[..., Any] = make_boxed_func(run)
         return boxed
 
     table = torch._decomp.core_aten_decompositions()
-    if not stored:
+    if not stored.tensors:
         made: Callable[..., Any] = aot_autograd(
             fw_compiler=inference, inference_compiler=inference, decompositions=table
         )(graph, inputs)
         return made
     # The stored tensors become attributes of the graph; torch then gives them as its first inputs.
-    rest = [each for at, each in enumerate(inputs) if at not in stored]
+    rest = [each for at, each in enumerate(inputs) if at not in stored.tensors]
     inner: Callable[..., Any] = aot_autograd(
         fw_compiler=inference, inference_compiler=inference, decompositions=table
     )(_with_attributes(graph, stored), rest)
-    kept = [at for at in range(len(inputs)) if at not in stored]
-    return lambda *args: inner(*[args[at] for at in kept])
+    kept = [at for at in range(len(inputs)) if at not in stored.tensors]
+
+    def frozen(*args: Any) -> Any:
+        stored.renew(args)
+        return inner(*[args[at] for at in kept])
+
+    return frozen
 
 
-def _stored(graph: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+class Stored:
+    """Tensors that count as constants, by their places among the inputs of a graph.
+
+    A module may have other tensors at the next call: a parameter can be replaced as well as
+    written.  `held` are tensors over the same memory, which torch's own graph keeps; `edition`
+    says how often anything has become another.
+    """
+
+    def __init__(self, tensors: dict[int, torch.Tensor]) -> None:
+        self.tensors = dict(tensors)
+        self.held = {at: each.detach() for at, each in tensors.items()}
+        self.edition = 0
+        self._seen = self._state()
+
+    def renew(self, args: Sequence[Any]) -> None:
+        """Take note of the tensors of a call."""
+        for at, known in self.tensors.items():
+            given = args[at]
+            if given is not known:
+                self.tensors[at] = given
+                self.edition += 1
+            if given.data_ptr() != self.held[at].data_ptr() or given is not known:
+                self.held[at].data = given.detach()
+        state = self._state()
+        if state != self._seen:
+            self._seen = state
+            self.edition += 1
+
+    def _state(self) -> list[tuple[int, int]]:
+        return [(each._version, each.data_ptr()) for each in self.tensors.values()]
+
+
+def _stored(inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
     """The inputs that are parameters or buffers of a module."""
     import torch
 
@@ -89,15 +126,15 @@ def _stored(graph: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Ten
     }
 
 
-def _with_attributes(graph: fx.GraphModule, stored: dict[int, torch.Tensor]) -> fx.GraphModule:
+def _with_attributes(graph: fx.GraphModule, stored: Stored) -> fx.GraphModule:
     import copy
 
     changed = copy.copy(graph)
     changed.graph = copy.deepcopy(graph.graph)
     holders = [node for node in changed.graph.nodes if node.op == "placeholder"]
-    for at, tensor in stored.items():
+    for at, tensor in stored.held.items():
         name = f"stored_{at}"
-        changed.register_buffer(name, tensor.detach())
+        changed.register_buffer(name, tensor)
         with changed.graph.inserting_after(holders[-1]):
             held = changed.graph.get_attr(name)
         held.meta = dict(holders[at].meta)
@@ -111,12 +148,12 @@ class Traced:
     """A traced graph one can call: parts that Plica has compiled, and nodes of torch."""
 
     def __init__(
-        self, graph: fx.GraphModule, compile_module: Compile, frozen: Sequence[torch.Tensor]
+        self, graph: fx.GraphModule, compile_module: Compile, stored: Stored
     ) -> None:
         self.graph, self.compile = graph, compile_module
         self.holders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        self.frozen = dict(zip(self.holders, frozen, strict=False))
-        self._seen = self._state()
+        self.frozen = dict(zip(self.holders, stored.held.values(), strict=False))
+        self._stored, self._edition = stored, stored.edition
         self._plan: Plan | None = None
         self._code: dict[tuple[Part, tuple[int, ...]], Executable | None] = {}
         self._names, self._sources = _sources(self.holders)
@@ -128,9 +165,9 @@ class Traced:
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph."""
-        if self.frozen and self._state() != self._seen:
+        if self._edition != self._stored.edition:
             self._code.clear()
-            self._seen = self._state()
+            self._edition = self._stored.edition
         sizes = tuple(_size(args[at], axis) for at, axis in self._sources)
         symbols = Symbols(self._names, dict(zip(self._names.values(), sizes, strict=True)))
         if self._plan is None:
@@ -143,9 +180,6 @@ class Traced:
             else:
                 values[step] = _called(step, values)
         return _filled(self._output, values)
-
-    def _state(self) -> list[tuple[int, int]]:
-        return [(each._version, each.data_ptr()) for each in self.frozen.values()]
 
     def _divided(self, symbols: Symbols) -> Plan:
         nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]

@@ -13,7 +13,7 @@ listed all at once, each with its line of Python.  docs/torch.md has examples.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, Unsup
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
+
+Range: TypeAlias = tuple[str, int, int | None]
+"""A dim, the least size it may have, and the greatest, if there is one."""
 
 KEPT: Final = (
     "linear.default", "matmul.default", "scaled_dot_product_attention.default", "silu.default",
@@ -111,7 +114,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
     if errors:
         listed = [each for error in errors for each in error.diagnostics]
         raise UnsupportedError(listed[0], *listed[1:])
-    return _module(program, params, made)
+    return _module(program, params, made, _ranges(program, symbols))
 
 
 def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> Any:
@@ -171,7 +174,9 @@ def _check_outputs(program: ExportedProgram) -> None:
         raise UnsupportedError(wrong[0], *wrong[1:])
 
 
-def _module(program: ExportedProgram, params: list[Var], made: list[Any]) -> Module:
+def _module(
+    program: ExportedProgram, params: list[Var], made: list[Any], ranges: tuple[Range, ...]
+) -> Module:
     outputs: list[Expr] = []
     names: list[str] = []
     for spec, value in zip(program.graph_signature.output_specs, made, strict=True):
@@ -193,10 +198,12 @@ def _module(program: ExportedProgram, params: list[Var], made: list[Any]) -> Mod
         message = "The program has no outputs."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", "nothing"))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
-    return assembled(params, body, names)
+    return assembled(params, body, names, ranges)
 
 
-def assembled(params: list[Var], body: Expr, names: list[str]) -> Module:
+def assembled(
+    params: list[Var], body: Expr, names: list[str], ranges: tuple[Range, ...] = ()
+) -> Module:
     """A module of one function, over the dims that its parameters have."""
     used: dict[ScalarVar, None] = {}
     for param in params:
@@ -205,7 +212,9 @@ def assembled(params: list[Var], body: Expr, names: list[str]) -> Module:
             found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     main = Var(Name("main"), None)
-    attrs = (("outputs", tuple(names)),)
+    attrs: tuple[tuple[str, Any], ...] = (("outputs", tuple(names)),)
+    if ranges:
+        attrs = (*attrs, ("dim_ranges", ranges))
     return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
 
 
@@ -231,6 +240,20 @@ def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
                     names[symbol] = _free(name, {*taken, *names.values()})
     _check_dims(program, names, dims)
     return Symbols(names, dims)
+
+
+def _ranges(program: ExportedProgram, symbols: Symbols) -> tuple[Range, ...]:
+    """The sizes that the open dims may have, those that torch has bounds for."""
+    found: list[Range] = []
+    for symbol, name in symbols.names.items():
+        allowed = program.range_constraints.get(symbol)
+        if allowed is None or name in symbols.given:
+            continue
+        most = int(allowed.upper) if allowed.upper.is_Integer else None
+        least = int(allowed.lower) if allowed.lower.is_Integer else 0
+        if least > 0 or most is not None:
+            found.append((name, least, most))
+    return tuple(found)
 
 
 def _debug_name(said: Any, symbol: Any) -> str | None:

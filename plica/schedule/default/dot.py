@@ -136,8 +136,10 @@ class _Form:
         places = whole.data.indices
         reach = [_span(place, self.sizes) for place in places]
         at = places.index(of.quad)
-        inside = all(0 <= low and high < n for (low, high), n in zip(reach, counts, strict=True))
-        lies = at == len(places) - 1 and counts[at] % QUAD == 0 and counts[at] == self.sizes[of.quad]
+        inside = all(low >= 0 and high < n for (low, high), n in zip(reach, counts, strict=True))
+        lies = (
+            at == len(places) - 1 and counts[at] % QUAD == 0 and counts[at] == self.sizes[of.quad]
+        )
         if not of.shift and inside and lies:
             return Load(old, (*places[:-1], self.quads * QUAD + self.part))
         axes = [self.names.var("a") for _ in places]
@@ -194,7 +196,7 @@ class _Form:
         for number in range(len(places)):
             at[number] = number + (number > lane) + (number > quad)
         rest = [n for n in range(len(places)) if n not in (lane, quad)]
-        rest.sort(key=lambda n: whole.terms.index(places[n]) if places[n] in whole.terms else -1)  # type: ignore[arg-type]  # a term is a variable
+        rest.sort(key=lambda n: whole.terms.index(places[n]) if places[n] in whole.terms else -1)
         order = (at[lane], at[quad], *[at[n] for n in rest], at[lane] + 1, at[quad] + 1)
         shape = [index(self.sizes[self.outer]), index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
@@ -286,8 +288,8 @@ class _Form:
         assert isinstance(value, Scalar)
         if lane in free_vars(value):
             return None
-        at = whole.axes.index(lane)
-        places = (*whole.axes[:at], self.outer, self.inner, *whole.axes[at + 1 :])
+        cut = whole.axes.index(lane)
+        places = (*whole.axes[:cut], self.outer, self.inner, *whole.axes[cut + 1 :])
         both = (self.outer, self.inner)
         shape = [index(self.sizes[a] if a in both else whole.sizes[a]) for a in places]
         return places, shape, value

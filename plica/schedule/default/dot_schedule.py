@@ -48,6 +48,9 @@ FEWEST = 2048
 WIDE = 256
 """Neighbours that are copied at once, at most."""
 
+EACH = 2
+"""Copies for each core, at least."""
+
 WORSE = 1.15
 """Steps of a tile divide a whole if that costs no more than so many times the best."""
 
@@ -62,7 +65,9 @@ def dot_form(
         return None
     pixels = found.whole.pixels
     steps = found.whole.sizes[pixels[-1]] if pixels else 1
-    return dotted(found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine))
+    return dotted(
+        found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine)
+    )
 
 
 def tile_of(vectors: int, steps: int, machine: Machine) -> Tile:
@@ -93,7 +98,9 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     # A copy that is no parameter is made for each tile of steps, just before these.
     near = Name("quads") in blocks and all(str(each.name) != "quads" for each in kernel.params)
     depth = prod([sizes[at] for at in terms])
-    together = _together(count // tile.steps, tile.steps, depth) if near else 1
+    together = 1
+    if near:
+        together = _together(count // tile.steps, tile.steps, depth, machine.cores)
     result = "kept" if Name("kept") in blocks else "out"
 
     def schedule() -> Body:
@@ -131,16 +138,18 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             if Name(name) in blocks:
                 yield from _vectors(name, blocks[Name(name)].node)
         if Name("quads") in blocks:
-            yield from _in_fours(blocks[Name("quads")].node)
+            yield from _in_fours(blocks[Name("quads")].node, shares=shares and not near)
         if shares:
-            yield from shared(order[:-1] or order)
+            yield from shared(order[: place + 1] if near else order[:-1] or order)
 
     return do(schedule)()
 
 
-def _together(tiles: int, steps: int, depth: int) -> int:
+def _together(tiles: int, steps: int, depth: int, cores: int) -> int:
     """How many tiles of steps are copied at once: long rows are read faster than short ones."""
     most = max(1, min(NEAR // depth, WIDE) // steps)
+    if cores > 1:
+        most = max(1, min(most, tiles // (EACH * cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
@@ -178,7 +187,7 @@ def _finished(last: Handle, outside: int) -> Body:
         yield vectorize(inside[-1])
 
 
-def _in_fours(of: Block) -> Body:
+def _in_fours(of: Block, *, shares: bool) -> Body:
     """Neighbours of a row are copied from four rows at once; a border is filled before."""
     copy = yield block("quads")
     every: tuple[Handle, ...] = yield loops(copy)
@@ -187,6 +196,8 @@ def _in_fours(of: Block) -> Body:
         filled: tuple[Handle, ...] = yield loops(fill)
         yield vectorize(filled[-1])
     yield unroll(every[-1])
+    if shares:
+        yield from shared(every[:-2] or every[:1])
 
 
 def _has_border(of: Block) -> bool:

@@ -40,7 +40,6 @@ from plica.ir.scalar import (
 from plica.ir.tensor import Compute
 from plica.schedule.default.contraction import Contraction, Work, contraction, merged
 
-
 FAR = 1 << 30
 """Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
 

@@ -46,8 +46,7 @@ class SampleTuple(Sampling):
 
 def sample_tuple(tuples: tuple[tuple[int, ...], ...]) -> SampleTuple:
     """One of several tuples of numbers; all are equally likely."""
-    if not isinstance(tuples, tuple | list) or not all(
-        isinstance(each, tuple | list) for each in tuples
-    ):
-        raise TypeError(f"sample_tuple takes a tuple of tuples of numbers, not {tuples!r}.")
-    return SampleTuple(tuple([tuple(each) for each in tuples]))
+    given: object = tuples  # whatever a user gives
+    if isinstance(given, tuple | list) and all(isinstance(each, tuple | list) for each in given):
+        return SampleTuple(tuple([tuple(each) for each in given]))
+    raise TypeError(f"sample_tuple takes a tuple of tuples of numbers, not {tuples!r}.")

@@ -81,9 +81,11 @@ class Report:
     replayed: int = 0
 
 
-EXAMPLES: Final = 14
-"""Points replayed for the first class of a sketch."""
-MORE: Final = 5
+EXAMPLES: Final = 6
+"""Points replayed for a class, besides one for each of its sizes."""
+MOST: Final = 16
+"""Points replayed for a class, at most."""
+MORE: Final = 4
 """Points replayed to try its formulas on."""
 AGAIN: Final = 4
 """How often formulas are made, each time from more points."""
@@ -254,7 +256,8 @@ class Featuriser:
 
     def _made(self, which: Class) -> Compiled | None:
         """Formulas from examples; points at which they are wrong are examples the next time."""
-        points, nests = self._examples(which, EXAMPLES)
+        wanted = min(EXAMPLES + len(self._columns()), MOST)
+        points, nests = self._examples(which, wanted)
         for number in range(1, AGAIN + 1):
             made = self._from_examples(points, nests)
             if made is None:

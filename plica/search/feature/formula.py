@@ -27,7 +27,6 @@ from attrs import frozen
 
 from plica.search.feature.layout import Floats
 
-
 Column: TypeAlias = tuple[int, int]
 """A decision, and one of its sizes; a size and what divides by it are two entries of one column."""
 
@@ -92,7 +91,7 @@ class Basis:
         if found is not None:
             return Formula((found,))
         for each in dict.fromkeys(known):
-            if len(each.factors) != 1 or not each.factors[0].shift:
+            if len(each.factors) != 1 or not each.factors[0].entries:
                 continue
             part = each.of(self.decided)
             other = self._line(given, values / part) if part.all() else None
@@ -100,7 +99,9 @@ class Basis:
                 return Formula((*each.factors, other))
         return None
 
-    def _line(self, given: np.ndarray[tuple[int], np.dtype[np.bool_]], all_: Floats) -> Factor | None:
+    def _line(
+        self, given: np.ndarray[tuple[int], np.dtype[np.bool_]], all_: Floats
+    ) -> Factor | None:
         """One factor, of few entries if it can be; a shift only where there is no other way."""
         values, products = all_[given], self.products[given]
         if (values == values[0]).all():
@@ -177,7 +178,11 @@ def _levels(decisions: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
         for last in range(first + 1, longest + 1):
             yield tuple([entry for each in decisions for entry in each[first:last]])
             yield tuple(
-                [n for each in decisions for n in each[max(0, len(each) - last) : len(each) - first]]
+                [
+                    n
+                    for each in decisions
+                    for n in each[max(0, len(each) - last) : len(each) - first]
+                ]
             )
 
 

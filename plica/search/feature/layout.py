@@ -1,4 +1,4 @@
-"""Layouts: what the nests of several schedules have in common, and the numbers in which they differ.
+"""Layouts: what the nests of several schedules have in common, and the numbers that differ.
 
 Schedules that differ in decisions alone have the same stores, and loops of the same names in the
 same order, but for loops of one step, which are missing.  Their layout has all of them; a nest is
@@ -34,7 +34,7 @@ Nests: TypeAlias = tuple[Nest, ...]
 
 @frozen
 class Touch:
-    """An access of a layout: its buffer as a number, and the (loop, dimension) pairs it moves by."""
+    """An access of a layout: its buffer as a number, the (loop, dimension) pairs it moves by."""
 
     buffer: int
     written: bool
@@ -111,7 +111,7 @@ def _numbers(place: Place, nest: Nest) -> Iterator[float]:
 def aligned(samples: Sequence[Nests]) -> Layout | None:
     """The layout of several schedules, None where they differ in more than numbers."""
     first = samples[0]
-    if any([_outline(each) != _outline(first) for each in samples[1:]]):
+    if any(_outline(each) != _outline(first) for each in samples[1:]):
         return None
     buffers: dict[Name, int] = {}
     touching: dict[Name, set[int]] = {}
@@ -147,7 +147,10 @@ def _outline(nests: Nests) -> tuple[object, ...]:
     """What schedules of one layout have in common, numbers apart."""
     return tuple(
         [
-            (nest.operations, *[(e.buffer, e.written, e.bytes, len(e.shape)) for e in nest.accesses])
+            (
+                nest.operations,
+                *[(e.buffer, e.written, e.bytes, len(e.shape)) for e in nest.accesses],
+            )
             for nest in nests
         ]
     )

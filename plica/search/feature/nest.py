@@ -31,7 +31,7 @@ from plica.codegen.lower.blocks import blocks_to_loops
 from plica.core.binding import free_vars
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
+from plica.ir.dim import known
 from plica.ir.dtype import i64
 from plica.ir.loop import (
     Alloc,
@@ -46,15 +46,18 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.scalar import (
+    Add,
     Buffer,
     FloorDiv,
     FloorMod,
     Lit,
     Load,
+    Mul,
     Ramp,
     Reduce,
     Scalar,
     ScalarVar,
+    Sub,
 )
 from plica.schedule.access import accesses as accesses_of
 from plica.search.feature.operation import Operations, operations
@@ -268,88 +271,108 @@ def _row_major(shape: list[float]) -> list[float]:
 
 # --- indices --------------------------------------------------------------------------------------
 
-Terms: TypeAlias = "list[tuple[ScalarVar, float, float]]"
-"""Variable, coefficient, range."""
+Moves: TypeAlias = "dict[ScalarVar, Reach]"
+Form: TypeAlias = "dict[Scalar, float]"
+"""A sum: how often each variable, quotient, remainder or other term is in it."""
 
 
-def reaches_of(
-    index: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]
-) -> dict[ScalarVar, Reach]:
+def reaches_of(index: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]) -> Moves:
     """How an index moves with each loop; what is no sum of quotients and remainders may move
     one place with each step of all loops in it."""
-    found: dict[ScalarVar, tuple[float, float]] = {}
-    for var, coefficient, places in _terms(index, sizes, bound):
-        if places > 1:
-            span, count = found.get(var, (0.0, 1.0))
-            found[var] = span + abs(coefficient) * (places - 1), count * places
-    return {
-        var: Reach(span / (count - 1), min(count, sizes[var]))
-        for var, (span, count) in found.items()
-    }
-
-
-def _terms(root: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]) -> Terms:
-    memo: dict[Scalar, Terms] = {}
-    stack = [root]
+    forms: dict[Scalar, Form] = {}
+    moves: dict[Scalar, Moves] = {}
+    stack = [index]
     while stack:
         node = stack[-1]
-        if node in memo:
+        if node in forms:
             stack.pop()
             continue
-        needed = _parts(node, bound)
-        missing = [each for each in needed if each not in memo]
+        missing = [each for each in _parts(node, bound) if each not in forms]
         if missing:
             stack += missing
             continue
-        memo[node] = _combined(node, memo, sizes, bound)
-    return memo[root]
+        forms[node] = _form(node, forms, moves, sizes, bound)
+    return _moves(forms[index], moves, sizes)
 
 
 def _parts(node: Scalar, bound: Mapping[ScalarVar, Scalar]) -> list[Scalar]:
     match node:
         case ScalarVar():
             return [bound[node]] if node in bound else []
+        case Add(left, right) | Sub(left, right) | Mul(left, right):
+            return [left, right]
         case FloorDiv(left, Lit()) | FloorMod(left, Lit()):
             return [left]
         case Ramp(base, _, _):
             return [base]
         case _:
-            return [
-                atoms[0]
-                for atoms, _ in polynomial(node).values()
-                if len(atoms) == 1 and atoms[0] is not node
-            ]
+            return []
 
 
-def _combined(
-    node: Scalar, memo: dict[Scalar, Terms], sizes: Sizes, bound: Mapping[ScalarVar, Scalar]
-) -> Terms:
+def _form(
+    node: Scalar,
+    forms: dict[Scalar, Form],
+    moves: dict[Scalar, Moves],
+    sizes: Sizes,
+    bound: Mapping[ScalarVar, Scalar],
+) -> Form:
     match node:
+        case Lit():
+            return {}
         case ScalarVar():
             if node in bound:
-                return memo[bound[node]]
-            return [(node, 1.0, sizes[node])] if node in sizes else []
+                return forms[bound[node]]
+            if node in sizes:
+                moves[node] = {node: Reach(1.0, sizes[node])}
+            return {node: 1.0} if node in sizes else {}
+        case Add(left, right):
+            return _sum(forms[left], forms[right], 1.0)
+        case Sub(left, right):
+            return _sum(forms[left], forms[right], -1.0)
+        case Mul(Lit(value, _), other) | Mul(other, Lit(value, _)):
+            return {atom: value * factor for atom, factor in forms[other].items() if value}
         case FloorDiv(left, Lit(value, _)) if value > 0:
-            return [
-                (var, max(1.0, c // value), p if c >= value else c * (p - 1) // value + 1)
-                for var, c, p in memo[left]
-            ]
+            moves[node] = {
+                var: _divided(reach, float(value))
+                for var, reach in _moves(forms[left], moves, sizes).items()
+            }
         case FloorMod(left, Lit(value, _)) if value > 0:
-            return [(var, c, min(p, -(-value // c))) for var, c, p in memo[left] if c % value]
+            moves[node] = {
+                var: Reach(reach.coefficient, min(reach.range, -(-value // reach.coefficient)))
+                for var, reach in _moves(forms[left], moves, sizes).items()
+                if reach.coefficient % value
+            }
         case Ramp(base, _, _):
-            return memo[base]
+            return forms[base]
         case _:
-            pass
-    found: Terms = []
-    for atoms, factor in polynomial(node).values():
-        if len(atoms) == 1 and atoms[0] in memo:
-            found += [(var, abs(factor) * c, p) for var, c, p in memo[atoms[0]]]
-        else:
-            for atom in atoms:
-                found += [(var, 1.0, sizes[var]) for var in _loops_in(atom, sizes)]
-    return found
+            inside = free_vars(node)
+            moves[node] = {v: Reach(1.0, sizes[v]) for v in sizes if v in inside}
+    return {node: 1.0}
 
 
-def _loops_in(node: Scalar, sizes: Sizes) -> list[ScalarVar]:
-    inside = free_vars(node)
-    return [var for var in sizes if var in inside]
+def _divided(reach: Reach, by: float) -> Reach:
+    if reach.coefficient >= by:
+        return Reach(reach.coefficient // by, reach.range)
+    return Reach(1.0, reach.coefficient * (reach.range - 1) // by + 1)
+
+
+def _sum(one: Form, other: Form, sign: float) -> Form:
+    found = dict(one)
+    for atom, factor in other.items():
+        found[atom] = found.get(atom, 0.0) + sign * factor
+    return {atom: factor for atom, factor in found.items() if factor}
+
+
+def _moves(form: Form, moves: dict[Scalar, Moves], sizes: Sizes) -> Moves:
+    """All terms of a sum together, by loop."""
+    found: dict[ScalarVar, tuple[float, float]] = {}
+    for atom, factor in form.items():
+        for var, reach in moves[atom].items():
+            if reach.range > 1:
+                span, count = found.get(var, (0.0, 1.0))
+                wide = abs(factor) * reach.coefficient * (reach.range - 1)
+                found[var] = span + wide, count * reach.range
+    return {
+        var: Reach(span / (count - 1), min(count, sizes[var]))
+        for var, (span, count) in found.items()
+    }

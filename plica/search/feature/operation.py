@@ -1,8 +1,8 @@
 """Operations: how often each kind of arithmetic occurs in what a store writes.
 
 Sixteen kinds: of floats, and again of integers, multiply-add, add, multiply, divide, compare,
-function, other; then logic and choice.  Arithmetic of indices is not counted: the same places can
-be written in many ways.
+function, other; then logic and choice.  What reads no buffer is not counted: indices, and guards on
+them, can be written in many ways.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import axis, buffer
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from plica.core.binding import free_vars
 from plica.ir.scalar import (
     Add,
     And,
     BitAnd,
     BitOr,
     BitXor,
+    Buffer,
     Div,
     Eq,
     FloorDiv,
@@ -82,6 +84,8 @@ def operations(value: Scalar | None) -> Operations:
     stack, seen = [value], {value}
     while stack:
         node = stack.pop()
+        if not _reads(node):
+            continue
         kind = _kind(node)
         if kind is not None:
             counts[_NUMBER[kind]] += 1
@@ -90,6 +94,10 @@ def operations(value: Scalar | None) -> Operations:
                 seen.add(each)
                 stack.append(each)
     return tuple(counts)
+
+
+def _reads(node: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(node))
 
 
 def _operands(node: Scalar) -> list[Scalar]:

@@ -298,9 +298,7 @@ def _curve(of: _Store, touched: Floats) -> list[Floats]:
             wide = inside[left + 1] - inside[left]
             part = np.clip((at - inside[left]) / np.where(wide > 0, wide, 1.0), 0.0, 1.0)
             within = (wide > 0) & (at <= inside[left + 1])
-            value = np.where(
-                within, height[left] + part * (height[left + 1] - height[left]), value
-            )
+            value = np.where(within, height[left] + part * (height[left + 1] - height[left]), value)
         found.append(value)
     return found
 
@@ -373,8 +371,7 @@ def _cycles(of: _Store, sums: Floats, reads: Floats, inner: Floats, body: Floats
     done = work * inner / vector * np.ceil(vector / lanes)
     chain = _at(_inward(np.where(of.reduces, of.extents, 1.0), np.cumprod, 1.0), body, 1.0)
     updates = any(
-        not each.written and each.buffer == of.place.touches[0].buffer
-        for each in of.place.touches
+        not each.written and each.buffer == of.place.touches[0].buffer for each in of.place.touches
     )
     waits = LATENCY * chain if updates else 0.0 * chain
     # Sums that are in no register are read and written again for each term.

@@ -23,6 +23,7 @@ from plica.ir.graph import Function
 from plica.ir.loop import Kernel
 from plica.runtime.error import Diagnostic
 from plica.schedule.default import Packing
+from plica.schedule.default.grouped import Viewed
 from plica.schedule.trace import Trace
 from plica.search.space import Point, Space
 
@@ -71,7 +72,7 @@ class Job:
                 "constant": list(self.constant),
                 "reassociates": self.reassociates,
                 "kernel": _text(self.kernel),
-                "packings": [[e.input, e.axis, e.lanes, list(e.order)] for e in self.packings],
+                "packings": [_plain(each) for each in self.packings],
                 "trace": self.trace.to_json(),
                 "target": self.target,
             }
@@ -130,17 +131,29 @@ def job_of(work: Work, space: Space, point: Point, target: Target) -> Job:
     )
 
 
+def _plain(of: Packing) -> list[object]:
+    shape = [list(of.shape)] if isinstance(of, Viewed) else []
+    return [of.input, of.axis, of.lanes, list(of.order), *shape]
+
+
 def _packing(given: object) -> Packing:
     match given:
-        case [int(number), int(axis), int(lanes), [*order]] if (
+        case [int(number), int(axis), int(lanes), [*order], *rest] if (
             min(number, axis) >= 0
             and 0 < lanes < 1 << 16
             and (places := [e for e in order if type(e) is int])
             and sorted(places) == list(range(len(order)))
         ):
-            return Packing(number, axis, lanes, tuple(places))
+            if not rest:
+                return Packing(number, axis, lanes, tuple(places))
+            match rest:
+                case [[*sizes]] if (shape := [e for e in sizes if type(e) is int]) == sizes:
+                    return Viewed(number, axis, lanes, tuple(places), tuple(shape))
+                case _:
+                    pass
         case _:
-            _refuse("It packs a constant in a way that does not exist.")
+            pass
+    _refuse("It packs a constant in a way that does not exist.")
 
 
 @lru_cache(maxsize=256)

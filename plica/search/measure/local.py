@@ -1,7 +1,8 @@
 """The local measurer: candidates are built in some processes and timed in one other.
 
-While one candidate is timed the next ones are built.  What a candidate does to its process costs
-one trial; the process is started again.  Several threads may ask at once.  No server is needed.
+While one candidate is validated the next ones are built; while it is timed they wait, unless the
+limits say otherwise.  What a candidate does to its process costs one trial; the process is started
+again.  Several threads may ask at once.  No server is needed.
 """
 
 from __future__ import annotations
@@ -104,12 +105,16 @@ class LocalMeasurer:
     ) -> tuple[Measured, ...]:
         """The times of points that were right before, taken in turns, round by round."""
         jobs = [job_of(task, space, each, self.target) for each in points]
+        outcomes = self.final_outcomes(jobs, rounds)
+        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
+
+    def final_outcomes(self, jobs: Sequence[Job], rounds: int = 0) -> tuple[Outcome, ...]:
+        """The times of jobs, taken in turns; `ROUNDS` of them if no number is given."""
         pending = [self._ahead.submit(self._build, job) for job in jobs]
         made = [each.result() for each in pending]
         ready = [(job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, Ready)]
         timed = iter(self._final(ready, rounds) if ready else ())
-        outcomes = [each if isinstance(each, Outcome) else next(timed) for each in made]
-        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
+        return tuple([each if isinstance(each, Outcome) else next(timed) for each in made])
 
     def close(self) -> None:
         """End all processes."""

@@ -20,7 +20,6 @@ from typing import IO, Any, Final
 
 from attrs import frozen
 
-import plica
 from plica.runtime.apart import MEANINGS
 from plica.search.measure import frame
 from plica.search.measure.frame import Frame
@@ -97,7 +96,7 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         self.started += 1
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        folder = str(Path(plica.__file__).parents[1])
+        folder = str(Path(__file__).parents[3])  # where the package is
         paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(ONE_THREAD, "1")}
         self._process = subprocess.Popen(

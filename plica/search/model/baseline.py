@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar, Final
 from zlib import crc32
 
@@ -39,10 +40,10 @@ class Chance:
 
     def fitted(
         self,
-        packs: Packs,  # noqa: ARG002  # it learns nothing
-        costs: Floats,  # noqa: ARG002
-        groups: Integers | None = None,  # noqa: ARG002
-        margin: Floats | None = None,  # noqa: ARG002
+        packs: Packs,  # it learns nothing
+        costs: Floats,
+        groups: Integers | None = None,
+        margin: Floats | None = None,
     ) -> Chance:
         """Itself."""
         return self
@@ -52,7 +53,7 @@ class Chance:
         starts = np.searchsorted(packs.owner, np.arange(packs.count + 1))
         found = [
             crc32(np.ascontiguousarray(packs.rows[one:two]).tobytes(), self.seed) / 2**32
-            for one, two in zip(starts, starts[1:], strict=False)
+            for one, two in itertools.pairwise(starts)
         ]
         return np.where(packs.is_legal, np.array(found), -np.inf)
 
@@ -75,10 +76,10 @@ class Analytical:
 
     def fitted(
         self,
-        packs: Packs,  # noqa: ARG002  # it learns nothing
-        costs: Floats,  # noqa: ARG002
-        groups: Integers | None = None,  # noqa: ARG002
-        margin: Floats | None = None,  # noqa: ARG002
+        packs: Packs,  # it learns nothing
+        costs: Floats,
+        groups: Integers | None = None,
+        margin: Floats | None = None,
     ) -> Analytical:
         """Itself."""
         return self

@@ -133,7 +133,9 @@ def settings_of(of: File, like: Any) -> dict[str, Any]:  # any of the models wit
         raise malformed("A model has other settings.", ", ".join(known), ", ".join(of.fields))
     for name, each in of.fields.items():
         if not np.isfinite(each) or (type(known[name]) is int and type(each) is not int):
-            raise malformed("A setting of a model is wrong.", type(known[name]).__name__, repr(each))
+            raise malformed(
+                "A setting of a model is wrong.", type(known[name]).__name__, repr(each)
+            )
     return dict(of.fields)
 
 

@@ -12,6 +12,7 @@ examples at once, so that the same examples give the same weights.
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar, Final
 
 import numpy as np
@@ -35,8 +36,8 @@ class Perceptron:
 
     kind: ClassVar[str] = "perceptron"
 
-    hidden: int = 48
-    rounds: int = 300
+    hidden: int = 32
+    rounds: int = 200
     rate: float = 3e-3
     hold: float = 1e-4
     seed: int = 0
@@ -78,7 +79,7 @@ class Perceptron:
         random = np.random.default_rng(self.seed)
         sizes = (width, self.hidden, self.hidden, 1)
         found: dict[str, Floats] = {}
-        for number, (rows, columns) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for number, (rows, columns) in enumerate(itertools.pairwise(sizes)):
             found[f"w{number}"] = random.normal(0, np.sqrt(2 / rows), (rows, columns))
             found[f"b{number}"] = np.zeros(columns)
         return found

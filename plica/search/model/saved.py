@@ -60,4 +60,3 @@ def _single(file: File) -> Model:
         expected = f"one of {', '.join(KINDS)}"
         raise malformed("There is no such kind of model.", expected, f"{file.kind!r} {hint}")
     return KINDS[file.kind](file)
-

@@ -17,7 +17,7 @@ The stages follow from the log, so nothing is remembered but how long the best h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import zip_longest
 from math import isfinite
 from random import Random
@@ -82,8 +82,11 @@ class Guided:
             return memory, self.reckoned(known, random)
         if known.best is None:
             return memory, known.fresh(random, self.batch)
-        score = self.judge.after(known)
-        beside = _thought(score, _beside(known, 1 + memory.rounds))
+        vain = max(0, memory.rounds - self.patience) / self.patience
+        fast = promising(known, SLOW * (1 + vain))
+        # What is slow is neither learned from nor asked for: its features are never reckoned.
+        score = self.judge.after(Known(known.space, _within(known.log, fast)))
+        beside = _thought(score, _beside(known, 1 + memory.rounds, fast))
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
         untried = _untried(known)[: self.batch // 8]
@@ -91,7 +94,7 @@ class Guided:
         missing = self.batch - len(found)
         if missing > 0:
             met = set(found)
-            ranked = bred(known, score, random, self.breeding, promising(known))
+            ranked = bred(known, score, random, self.breeding, fast)
             others = [each for each in ranked if each not in met]
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
         return memory, found
@@ -113,17 +116,20 @@ class Guided:
 FOREMOST: Final = 4
 """The first sketches of a space are the best by rule of thumb; what is near these is tried."""
 
-SLOW: Final = 2.0
-"""A sketch whose best is so many times slower than the best is left alone."""
+SLOW: Final = 1.5
+"""A sketch whose best is so many times slower than the best is left alone, until nothing better is
+found in others."""
 
 
-def promising(known: Known) -> frozenset[int]:
+def promising(known: Known, slow: float = SLOW) -> frozenset[int]:
     """The sketches that have been seen to be fast enough."""
-    return frozenset(
-        each.point.sketch
-        for each in known.ranked
-        if (each.cost or 0.0) <= SLOW * (known.ranked[0].cost or 0.0)
-    )
+    least = min([each.cost for each in known.ranked if each.cost is not None], default=0.0)
+    fast = [each for each in known.ranked if (each.cost or 0.0) <= slow * least]
+    return frozenset([each.point.sketch for each in fast])
+
+
+def _within(log: Sequence[Observation], sketches: Container[int]) -> tuple[Observation, ...]:
+    return tuple([each for each in log if each.point.sketch in sketches])
 
 
 def _untried(known: Known) -> list[Point]:
@@ -138,10 +144,10 @@ def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
     return Incumbent(memory.best, memory.rounds + 1)
 
 
-def _beside(known: Known, incumbents: int) -> list[Point]:
-    """What is next to the fastest points and has not been tried."""
+def _beside(known: Known, incumbents: int, sketches: Container[int]) -> list[Point]:
+    """What is next to the fastest points of some sketches and has not been tried."""
     found = dict[Point, None]()
-    for each in known.ranked[:incumbents]:
+    for each in _within(known.ranked[:incumbents], sketches):
         found.update(dict.fromkeys(around(known, Footing(each.point))))
     return [each for each in found if each not in known.taken]
 

@@ -68,12 +68,23 @@ def _measurer(limits: str, target: Target) -> LocalMeasurer:
 def perform(job: str, limits: str, target: str) -> str:
     """Measure a job on this machine, whose fingerprint must be the one meant."""
     given = Job.from_json(job)
-    machine = target_of(given)
+    (outcome,) = _measurer(limits, _machine(given, target)).outcomes([given])
+    return outcome.to_json()
+
+
+def perform_final(jobs: tuple[str, ...], limits: str, target: str, rounds: int) -> tuple[str, ...]:
+    """Time several jobs in turns on this machine."""
+    given = [Job.from_json(each) for each in jobs]
+    measurer = _measurer(limits, _machine(given[0], target))
+    return tuple([each.to_json() for each in measurer.final_outcomes(given, rounds)])
+
+
+def _machine(of: Job, target: str) -> Target:
+    machine = target_of(of)
     if fingerprint(machine) != target:
         message = "A job for another kind of machine was sent here."
         raise PoolError(Diagnostic("other-machine", message, None, target, str(machine)))
-    (outcome,) = _measurer(limits, machine).outcomes([given])
-    return outcome.to_json()
+    return machine
 
 
 _loaded: dict[str, Executable] = {}

@@ -21,7 +21,7 @@ from plica.search.measure.job import Work, job_of
 from plica.search.measure.local import Arrived
 from plica.search.measure.outcome import Limits, Measured, Outcome, failed, measured
 from plica.search.pool.address import Certificates, PoolError, checked
-from plica.search.pool.device import Device, devices_of, perform
+from plica.search.pool.device import Device, devices_of, perform, perform_final
 from plica.search.record.fingerprint import fingerprint
 from plica.search.space import Point, Space
 
@@ -112,6 +112,25 @@ class PoolMeasurer:
                 self._client.cancel(list(futures))
                 self._check_devices()
         return tuple([found[number] for number in range(len(points))])
+
+    def finals(
+        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+    ) -> tuple[Measured, ...]:
+        """The times of points that were right before, taken in turns on one device."""
+        from distributed import KilledWorker
+
+        if not points:
+            return ()
+        self._check_devices()
+        jobs = tuple([job_of(task, space, each, self.target).to_json() for each in points])
+        given = (perform_final, jobs, self.limits.to_json(), self._name, rounds)
+        future = self._client.submit(*given, pure=False, resources={self._name: 1.0})
+        try:
+            outcomes = [Outcome.from_json(each) for each in future.result()]
+        except KilledWorker:
+            lost = failed("crash", "pool", "Every worker that was given this trial died.", {})
+            outcomes = [lost] * len(points)
+        return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
 
     def _done(self, futures: Iterable[Future[str]]) -> list[Future[str]]:
         """Those that have come to an end, after a while at most."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import import_module
 
-from plica import __version__
 from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
 
@@ -35,4 +35,5 @@ def fingerprint(target: Target) -> str:
 
 def versions() -> tuple[tuple[str, str], ...]:
     """What made the code that was measured."""
-    return (("llvm", toolchain.llvm_version()), ("plica", __version__))
+    whole = import_module(__name__.partition(".")[0])  # the face, of which only this is asked
+    return (("llvm", toolchain.llvm_version()), ("plica", str(whole.__version__)))

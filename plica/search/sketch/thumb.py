@@ -47,6 +47,8 @@ def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
     if first is None:
         return
     others = [] if first.derived else list(_contractions(of, machine))
+    if all(each.kernel is first.kernel for _, each in others):
+        others = others[:1] if len(others) < len(FORMS) else []  # all alike: no contraction
     # A record finds its kernel by this name, also once another form is the default.
     same = [name for name, each in others if each.kernel is first.kernel]
     yield (same[0] if same else "default"), first

@@ -1,4 +1,4 @@
-"""The machines that every property is tried on, and instructions and streams drawn for any of them."""
+"""The machines that every property is tried on, and what is drawn for any of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from plica.codegen.accel.instruction import (
     Tensor,
     instruction,
     legal_tokens,
+    made,
 )
 from plica.codegen.accel.vta import Configuration, osdi, vta
 
@@ -76,7 +77,7 @@ def streams(draw: st.DrawFn, machine: Machine, most: int = 10) -> Stream:
         load = _micro_load(machine)
         assert isinstance(load.does, Move)
         given = {load.does.dram: at, load.does.width: len(micro), load.does.rows: 1}
-        code.append(instruction(machine, load.name, **given))
+        code.append(made(machine, load.name, given))
     able = [each for each in machine.operations if _is_usable(machine, each)]
     for _ in range(draw(st.integers(1, most))):
         operation = draw(st.sampled_from(able))
@@ -128,7 +129,10 @@ def _instruction(draw: st.DrawFn, machine: Machine, operation: Operation) -> Ins
         values[does.width] = draw(st.integers(1, 3))
         values[does.dram] = draw(st.integers(0, SPAN // 2))
         if does.rows:
-            values[does.rows], values[does.stride] = draw(st.integers(1, 2)), draw(st.integers(3, 5))
+            values[does.rows], values[does.stride] = (
+                draw(st.integers(1, 2)),
+                draw(st.integers(3, 5)),
+            )
     elif isinstance(does, Sweep):
         for word in does.loops:
             values[word] = draw(st.integers(1, 2))
@@ -136,4 +140,4 @@ def _instruction(draw: st.DrawFn, machine: Machine, operation: Operation) -> Ins
             first, last = does.micro
             values[first] = draw(st.integers(0, 1))
             values[last] = draw(st.integers(values[first] + 1, 3))
-    return instruction(machine, operation.name, **values)
+    return made(machine, operation.name, values)

@@ -40,9 +40,10 @@ def test_a_changed_bit_is_another_word(machine: Machine, data: st.DataObject) ->
     each = data.draw(instructions(machine))
     word = encode(machine, each) ^ 1 << data.draw(st.integers(0, machine.bits - 1))
     try:
-        assert decode(machine, word) is not each
-    except BadInstruction as refused:
-        assert refused.code == "bad-instruction"
+        found = decode(machine, word)
+    except BadInstruction:
+        return
+    assert found is not each
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)

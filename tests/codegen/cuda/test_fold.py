@@ -9,20 +9,29 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import ARCHITECTURES, CompileError, compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.statement import LoweringRefused
+from plica.ir.define import defined
+from plica.ir.dtype import f32
 from plica.ir.loop import Kernel
 from plica.ir.run import run_kernel
 from plica.ir.script import from_text
+from plica.ir.tensor import buffer, compute, reduce
 from plica.runtime.error import UnsupportedError
-from plica.schedule import trace_of
+from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default.gpu.form import product_form
 from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.replay import scheduled
+from plica.schedule.default.gpu.shape import stages
+from plica.schedule.default.gpu.spread import spread as spread_out
+from plica.schedule.do import Body, do
+from plica.schedule.do import run as do_run
+from plica.schedule.replay import begin
 from tests.codegen.cuda.emulate import COMPILER, run
 from tests.conftest import Golden
-from tests.schedule.kernel import matmul
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+
+SMALL = Tile(16, 16, 4, 2, 2)
 
 HEAD = """
 from plica.script import Buffer, block, f32, grid, i8, init, thread
@@ -91,6 +100,14 @@ def k(x: Buffer[(5, 6), f32], z: Buffer[(5,), f32]):
                 z[i] = 0.0
             z[i] += x[i, j]
 """,
+    "long sums": """
+def k(x: Buffer[(3, 130), f32], z: Buffer[(3,), f32]):
+    for i, j in grid(3, 130):
+        with block("z", spatial=(i,), reduce=(j,)):
+            with init():
+                z[i] = 0.0
+            z[i] += x[i, j]
+""",
 }
 
 
@@ -101,32 +118,46 @@ def test_spread_kernels_mean_the_same(name: str) -> None:
     check(spread(kernel), kernel)
 
 
-def tiled() -> tuple[Kernel, Kernel]:
-    kernel = matmul(64, 64, 8)
-    tile = Tile(rows=32, columns=32, terms=4, down=4, across=4)
-    return kernel, lower(scheduled(trace_of(product("C", tile), kernel), kernel), "gpu")
+def tiled(size: int, terms: int, tile: Tile) -> tuple[Kernel, Kernel]:
+    """A matrix product as it is, and in tiles."""
+    x, w = buffer("x", (size, terms), f32), buffer("w", (terms, size), f32)
+    of = compute(
+        (x, w), (size, size),
+        lambda i, j: reduce("sum", (terms,), lambda k: x[i, k] * w[k, j]),
+    )  # fmt: skip
+    found = contraction(Work(of))
+    assert found is not None
+    form = product_form(found, tile, 1)
+    every = stages(begin(form.kernel).kernel)
+    assert every is not None
+
+    @do
+    def whole() -> Body:
+        yield spread_out(every[-1], (), Gpu())
+        yield product(tile, form.labels)
+
+    return defined(of), lower(do_run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
 
 
 @needs_compiler
 def test_a_tiled_product_means_the_same() -> None:
-    kernel, lowered = tiled()
+    kernel, lowered = tiled(32, 8, SMALL)
     check(lowered, kernel)
 
 
 def test_the_text_is_readable(golden: Golden) -> None:
-    _, lowered = tiled()
+    _, lowered = tiled(32, 8, SMALL)
     golden(fold(lowered, "product", "matmul of x and y").text, "product")
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_nvrtc_compiles_without_a_gpu(architecture: str) -> None:
-    kernel = matmul(256, 256, 64)
-    lowered = lower(scheduled(trace_of(product("C", Tile()), kernel), kernel), "gpu")
+    _, lowered = tiled(256, 64, Tile(128, 128, 16, 8, 16, ahead=True))
     made = compiled(fold(lowered, "product").text, architecture)
-    usage = dict(made.usage)["product"]
+    usage = dict(made.usage)["product_0"]
     assert made.code.startswith(b"\x7fELF")
-    assert usage.registers <= 128
+    assert usage.registers <= 200
     assert usage.spilled == 0
 
 

@@ -20,19 +20,23 @@ from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.loop import Invoke, Kernel, Region, statements
+from plica.ir.loop import For, Invoke, Kernel, Region, statements
 from plica.ir.module import Module, module
 from plica.ir.run import run_in_place
 from plica.ir.scalar import index
 from plica.ir.type import tensor
-from plica.pipeline import Lowered, find_target, lower
+from plica.pipeline import Lowered, lower
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
-HERE = find_target("cpu")
-PLAIN = evolve(HERE, features=tuple([f for f in HERE.features if "vnni" not in f and "dot" not in f]))
+HERE = toolchain.host()
+PLAIN = evolve(
+    HERE, features=tuple([f for f in HERE.features if "vnni" not in f and "dot" not in f])
+)
 TARGETS = {
-    "vnni512": Target("cpu", "x86_64-unknown-linux-gnu", "cascadelake", ("+avx512f", "+avx512vnni")),
+    "vnni512": Target(
+        "cpu", "x86_64-unknown-linux-gnu", "cascadelake", ("+avx512f", "+avx512vnni")
+    ),
     "vnni256": Target("cpu", "x86_64-unknown-linux-gnu", "alderlake", ("+avx", "+avxvnni")),
     "sdot": Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", ("+dotprod",)),
 }
@@ -43,7 +47,7 @@ def whole(body: Expr, *params: Var) -> Module:
     return module({main: Function((), (), params, None, body)}, main)
 
 
-def wide(of: Expr) -> Expr:
+def widened(of: Expr) -> Expr:
     return op.cast(of, dtype="i32")
 
 
@@ -57,27 +61,28 @@ def drawn(seed: int, shape: tuple[int, ...], of: Any) -> Array:
 
 
 def product(
-    m: int, k: int, n: int, of: str = "u8", zero: int = 0, known_weight: bool = True
+    sizes: tuple[int, int, int], of: str = "u8", zero: int = 0, known_weight: bool = True
 ) -> tuple[Module, list[Array]]:
+    m, k, n = sizes
     x = Var(Name("x"), tensor((m, k), of))
     weight = drawn(2, (k, n), np.int8)
     given = [drawn(1, (m, k), np.uint8 if of == "u8" else np.int8)]
-    data = wide(x)
+    data = widened(x)
     if zero:
         data = op.subtract(data, const(np.array(zero, np.int32)))
     if known_weight:
-        return whole(op.matmul(data, wide(const(weight))), x), given
+        return whole(op.matmul(data, widened(const(weight))), x), given
     w = Var(Name("w"), tensor((k, n), "i8"))
-    return whole(op.matmul(data, wide(w)), x, w), [*given, weight]
+    return whole(op.matmul(data, widened(w)), x, w), [*given, weight]
 
 
 def window(
-    channels: int, outputs: int, size: int, zero: int, **attrs: Any
+    channels: int, outputs: int, size: int, zero: int, wide: int = 3, **attrs: Any
 ) -> tuple[Module, list[Array]]:
     """A quantised convolution, its sums scaled and made bytes again."""
     x = Var(Name("x"), tensor((1, channels, size, size), "u8"))
-    weight = wide(const(drawn(2, (outputs, channels, 3, 3), np.int8)))
-    data = op.subtract(wide(x), const(np.array(zero, np.int32)))
+    weight = widened(const(drawn(2, (outputs, channels, wide, wide), np.int8)))
+    data = op.subtract(widened(x), const(np.array(zero, np.int32)))
     bias = const(np.arange(outputs, dtype=np.int32).reshape(outputs, 1, 1))
     sums = op.add(op.nn.conv(data, weight, **attrs), bias)
     scaled = op.round(op.multiply(op.cast(sums, dtype="f32"), const(np.float32(2.0**-12))))
@@ -152,7 +157,7 @@ def test_an_instruction_does_what_it_means() -> None:
 def test_products_are_exact(
     sizes: tuple[int, int, int], of: str, zero: int, known_weight: bool
 ) -> None:
-    whole_of, given_ = product(*sizes, of, zero, known_weight)
+    whole_of, given_ = product(sizes, of, zero, known_weight)
     wanted = plica.interpret(whole_of, *given_)
     for target in (HERE, PLAIN):
         found = plica.compile(whole_of, target=target, cache=False)(*given_)
@@ -180,7 +185,7 @@ def test_windows_are_exact(
 @pytest.mark.parametrize("zero", [0, 5])
 def test_kernels_for_other_machines_mean_the_same(name: str, of: str, zero: int) -> None:
     for sizes, known_weight in (((6, 24, 16), True), ((5, 23, 19), True), ((5, 22, 20), False)):
-        whole_of, given_ = product(*sizes, of, zero, known_weight)
+        whole_of, given_ = product(sizes, of, zero, known_weight)
         found = interpreted(whole_of, TARGETS[name], given_)
         np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
 
@@ -197,7 +202,7 @@ def test_windows_for_other_machines_mean_the_same(name: str) -> None:
 )
 def test_sums_stay_in_registers(name: str, word: str) -> None:
     target = evolve(TARGETS[name], cores=1)
-    made = lower(product(32, 64, 64)[0], target=target)
+    made = lower(product((32, 64, 64))[0], target=target)
     text = toolchain.assembly(fold(made.program, made.plan, target), target)
     lines = [line for line in text.splitlines() if line.strip()]
     dots = [at for at, line in enumerate(lines) if word in line]
@@ -207,10 +212,30 @@ def test_sums_stay_in_registers(name: str, word: str) -> None:
     assert "[sp" not in inner
 
 
+@pytest.mark.parametrize("sizes", [(128, 128, 128), (131, 126, 96), (1, 2048, 1024)])
+def test_cores_share_products(sizes: tuple[int, int, int]) -> None:
+    whole_of, given_ = product(sizes, "u8", 3)
+    made = lower(whole_of, target=evolve(TARGETS["vnni512"], cores=2))
+    assert kernels(made)
+    kinds = {e.kind for k in made.program.kernels for e in statements(k.body) if isinstance(e, For)}
+    assert "parallel" in kinds
+    found = plica.compile(whole_of, threads=2, cache=False)(*given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+@pytest.mark.parametrize(("channels", "wide"), [(32, 3), (64, 1), (30, 1)])
+def test_cores_share_windows(channels: int, wide: int) -> None:
+    whole_of, given_ = window(channels, 32, 28, 7, wide=wide, padding=wide // 2)
+    made = lower(whole_of, target=evolve(TARGETS["vnni512"], cores=2))
+    assert kernels(made)
+    found = plica.compile(whole_of, threads=2, cache=False)(*given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
 def test_a_zero_point_that_comes_with_the_call() -> None:
     x, zero = Var(Name("x"), tensor((9, 32), "u8")), Var(Name("zero"), tensor((), "u8"))
-    weight = wide(const(drawn(2, (32, 48), np.int8)))
-    whole_of = whole(op.matmul(op.subtract(wide(x), wide(zero)), weight), x, zero)
+    weight = widened(const(drawn(2, (32, 48), np.int8)))
+    whole_of = whole(op.matmul(op.subtract(widened(x), widened(zero)), weight), x, zero)
     given_ = [drawn(1, (9, 32), np.uint8), np.array(200, np.uint8)]
     wanted = plica.interpret(whole_of, *given_)
     np.testing.assert_array_equal(plica.compile(whole_of, cache=False)(*given_), wanted)
@@ -220,9 +245,9 @@ def test_what_is_no_byte_stays_in_loops() -> None:
     x = Var(Name("x"), tensor((16, 32), "u8"))
     target = TARGETS["vnni512"]
     far = const(np.full((32, 32), 300, np.int32))
-    assert not kernels(lower(whole(op.matmul(wide(x), far), x), target=target))
+    assert not kernels(lower(whole(op.matmul(widened(x), far), x), target=target))
     near = const(np.full((32, 32), 100, np.int32))
-    assert kernels(lower(whole(op.matmul(wide(x), near), x), target=target))
-    assert not kernels(lower(whole(op.matmul(wide(x), near), x), target=evolve(target, features=())))
-
-
+    assert kernels(lower(whole(op.matmul(widened(x), near), x), target=target))
+    assert not kernels(
+        lower(whole(op.matmul(widened(x), near), x), target=evolve(target, features=()))
+    )

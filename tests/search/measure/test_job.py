@@ -40,7 +40,7 @@ def test_packings_travel() -> None:
 DAMAGED = (
     ("no JSON",        lambda given: "{"),
     ("a part missing", lambda given: json.dumps({k: v for k, v in given.items() if k != "trace"})),
-    ("other terms",    lambda given: json.dumps({**given, "function": given["kernel"]})),
+    ("other terms",    lambda given: json.dumps({**given, "kernel": given["function"]})),
     ("a bad packing",  lambda given: json.dumps({**given, "packings": [[0, 0, 0, [0]]]})),
     ("a bad order",    lambda given: json.dumps({**given, "packings": [[0, 0, 4, [0, 0]]]})),
     ("a bad flag",     lambda given: json.dumps({**given, "constant": [1]})),

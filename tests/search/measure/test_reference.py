@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
+from plica import op
+from plica.codegen.llvm import toolchain
+from plica.codegen.lower.scheduled import machine_of
 from plica.core.name import Name
 from plica.ir.dtype import DType, f16, f32, f64, i32, u8
-from plica.ir.graph import Var
+from plica.ir.graph import Function, Var
+from plica.ir.infer import type_of
 from plica.ir.interpret import interpret
 from plica.ir.module import module
-from plica.search.measure.job import job_of
-from plica.search.measure.reference import disagreement, drawn, far, poisoned, reference_of
+from plica.ir.type import tensor
+from plica.schedule.trace import Trace
+from plica.search.measure.build import Loaded, built
+from plica.search.measure.job import Job, job_of
+from plica.search.measure.reference import (
+    difference,
+    disagreement,
+    drawn,
+    far,
+    poisoned,
+    reference_of,
+)
 from plica.search.measure.slot import slot, slot_path
-from tests.search.measure.work import TARGET, TASK, product_space
+from plica.search.space_of import space_of
+from plica.search.task import Task
+from tests.search.measure.work import DOUBLED, SQUARED, TARGET, TASK, kernel_of, product_space
 
 
 def test_the_reference_is_what_the_interpreter_says() -> None:
@@ -41,6 +58,34 @@ def test_poison_is_never_taken_for_a_result() -> None:
     meant = np.zeros((4, 2), np.float32)
     assert far(poisoned((4, 2), np.dtype(np.float32)), meant).all()
     assert "8 of 8" in disagreement(poisoned((4, 2), np.dtype(np.float32)), meant)
+
+
+def convolution() -> Task:
+    """A small convolution whose weight is constant, so that its kernels want it packed."""
+    x = Var(Name("x"), tensor((1, 4, 10, 10), "f32"))
+    w = Var(Name("w"), tensor((32, 4, 3, 3), "f32"))
+    body = op.nn.relu(op.nn.conv2d(x, w, padding=((1, 1), (1, 1))))
+    return Task(Function((), (), (x, w), type_of(body), body), (False, True), True)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_every_sketch_computes_its_work(cores: int) -> None:
+    task = convolution()
+    target = evolve(toolchain.host(), cores=cores)
+    space = space_of(task, machine_of(target))
+    assert any(each.form is not None and each.form.packings for each in space.sketches)
+    for point in space.defaults()[:4]:
+        job = Job.from_json(job_of(task, space, point, target).to_json())
+        assert difference(job, Loaded(built(job).objects, cores)) == ""
+
+
+def test_a_kernel_is_its_own_reference() -> None:
+    kernel = kernel_of(DOUBLED)
+    given = (kernel, (), False, kernel_of(SQUARED), (), Trace(()), TARGET.describe())
+    wrong = Job.from_json(Job(*given).to_json())
+    assert "Element" in difference(wrong, Loaded(built(wrong).objects))
+    right = Job(kernel, (), False, kernel, (), Trace(()), TARGET.describe())
+    assert difference(right, Loaded(built(right).objects)) == ""
 
 
 def test_the_slot_is_for_one() -> None:

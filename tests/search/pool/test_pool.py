@@ -127,6 +127,8 @@ def test_a_worker_dies_and_no_record_is_lost_or_doubled(
         assert [each.point for each in found] == points
         assert {each.status for each in found} == {"ok"}
         assert len(stored) == len(points) == len(database)
+        last = many.finals(TASK, space, points[:2], rounds=3)
+        assert [(each.status, len(each.times)) for each in last] == [("ok", 3), ("ok", 3)]
 
 
 @pytest.mark.slow

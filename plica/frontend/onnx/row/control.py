@@ -24,7 +24,7 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import stack
 from plica.ir.op.shape import reshape
-from plica.ir.type import FuncType, TensorType, TupleType, tensor
+from plica.ir.type import FuncType, TensorType, TupleType, static_shape, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -70,7 +70,8 @@ def _loop(node: Node) -> Made:
     if start is not None and not _first(node, start):
         turns = np.zeros(1, np.int64)
     most = None if turns is None else int(_first(node, turns))
-    if most is not None or (count is None and start is not None):
+    # Whether there is a first turn must be known to write it out.
+    if start is not None and (most is not None or count is None):
         found = _written_out(node, most, state, scans)
         if found is not None:
             return found
@@ -122,8 +123,19 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
         if not _first(node, going):
             break
     if scans and not turn:
-        node.unsupported("A loop without turns gives tensors of unknown shape.")
+        given = [Value(const(0, i64)), Value(const(True)), *state]
+        items = node.run(body, *given)[1 + len(state) :]
+        return [*state, *(_no_rows(node, each, 0) for each in items)]
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
+
+
+def _no_rows(node: Node, item: Value, axis: int) -> Expr:
+    """What stacking no items gives: the item that is not made says the other sizes."""
+    sizes = static_shape(item.type)
+    if sizes is None:
+        node.unsupported("A loop without turns gives tensors of unknown shape.")
+    whole = (*sizes[:axis], 0, *sizes[axis:])
+    return const(np.zeros(whole, item.type.dtype.numpy), item.type.dtype)
 
 
 def _never_ends(body: GraphProto) -> bool:
@@ -197,9 +209,9 @@ def _scan(node: Node) -> Made:
     length = lengths.pop()
     if lengths:
         node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
-    if length is None or not 0 < length <= MOST_TURNS:
+    if length is None or length > MOST_TURNS:
         found = str(given[0].type)
-        node.unsupported("A scan needs a known length.", f"1 to {MOST_TURNS}", found)
+        node.unsupported("A scan needs a known length.", f"at most {MOST_TURNS}", found)
     rows: list[list[Expr]] = [[] for _ in range(outputs)]
     for turn in range(length):
         items = [
@@ -210,11 +222,33 @@ def _scan(node: Node) -> Made:
         state = made[:states]
         for row, value in zip(rows, made[states:], strict=True):
             row.append(value.expr)
+    if not length:
+        return [*state, *_none_scanned(node, state, given, places, out_axes)]
     ends: list[Expr] = []
     for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
         items_ = tuple(reversed(row)) if back else tuple(row)
         ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
     return [*state, *ends]
+
+
+def _none_scanned(
+    node: Node,
+    state: list[Value],
+    given: list[Value],
+    places: list[int],
+    out_axes: tuple[int, ...],
+) -> list[Expr]:
+    """The outputs of a scan without turns, whose body is only asked for its types."""
+    items = []
+    for value, axis in zip(given, places, strict=True):
+        of = value.type
+        item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
+        items.append(Value(Var(Name(node.fresh("scan")), item)))
+    made = node.run(node.graph("body"), *state, *items)[len(state) :]
+    return [
+        _no_rows(node, value, axis_in(node, axis, len(value.type.shape) + 1))
+        for value, axis in zip(made, out_axes, strict=True)
+    ]
 
 
 def _item(x: Expr, axis: int, at: int) -> Expr:

@@ -22,7 +22,7 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, isnan, maximum, minimum, multiply, subtract
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.pad import pad
-from plica.ir.op.reduction import all_, max_, min_, prod, sum_
+from plica.ir.op.reduction import max_, min_, prod, sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.scalar import Scalar, index
@@ -140,8 +140,8 @@ def _scatter_elements(node: Node) -> Expr:
     if 0 in given:
         return data
     _check_pairs(node, *sizes, given[axis])
-    length = like(sizes[axis], indices)
-    indices = where(less(indices, like(0, indices)), add(indices, length), indices)
+    # Taking from the places themselves refuses what is outside, and counts from the end.
+    indices = take(iota(shape=(sizes[axis],), dtype=i64), indices, axis=0)
     # Where the indices are shorter than the data along other axes, nothing is meant for the rest.
     widths = tuple((0, 0) if at == axis else (0, sizes[at] - given[at]) for at in range(len(sizes)))
     indices = pad(indices, widths, constant_values=-1)
@@ -181,19 +181,16 @@ def _scatter_nd(node: Node) -> Expr:
     if count == 0 or outer == 0 or inner == 0:
         return data
     _check_pairs(node, count, outer, inner)
-    extents = np.asarray(sizes[:depth], np.int64)
-    flat = reshape(indices, (count, depth))
-    flat = where(less(flat, like(0, flat)), add(flat, const(extents)), flat)
-    strides = np.asarray([math.prod(sizes[at + 1 : depth]) for at in range(depth)], np.int64)
-    inside = logical_and(greater_equal(flat, like(0, flat)), less(flat, const(extents)))
-    linear = where(all_(inside, axis=(1,)), sum_(multiply(flat, const(strides)), axis=(1,)),
-                   like(-1, flat))  # fmt: skip
+    # Gathering the numbers of the places refuses what is outside, and counts from the end.
+    table = reshape(iota(shape=(outer,), dtype=i64), sizes[:depth])
+    chosen = reshape(indices, (count, depth))
+    linear = gather_nd(table, chosen) if depth else broadcast_to(like(0, table), (count,))
     places = reshape(iota(shape=(outer,), dtype=i64), (1, outer, 1))
     whole = (count, outer, inner)
     hit = broadcast_to(equal(reshape(linear, (count, 1, 1)), places), whole)
     candidates = broadcast_to(reshape(updates, (count, 1, inner)), whole)
-    table = reshape(data, (outer, inner))
-    return reshape(_scattered(kind, table, hit, candidates), sizes)
+    rows = reshape(data, (outer, inner))
+    return reshape(_scattered(kind, rows, hit, candidates), sizes)
 
 
 # --- ranking -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Rows of indexing by values: gathering, scattering, ordering.
 
-An index outside its axis is an error in torch.  Gathering raises here too; scattering drops it.
+An index outside its axis is an error in torch, and is one here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from plica.ir.dim import known
 from plica.ir.dtype import i64, u8
 from plica.ir.graph import Expr
 from plica.ir.op.comparison import less
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, divide, maximum, multiply
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
@@ -105,8 +106,13 @@ def _check_pairs(node: Node, *counts: int) -> None:
 
 
 def _wrapped(places: Expr, length: int) -> Expr:
-    """Indices counted from the front."""
-    return where(less(places, like(0, places)), add(places, like(length, places)), places)
+    """Indices counted from the front; what is outside is refused when they are taken."""
+    return take(iota(shape=(length,), dtype=i64), casted(places, i64), axis=0)
+
+
+def _inside(places: Expr, length: int) -> Expr:
+    """Indices that must not count from the end."""
+    return _wrapped(where(less(places, like(0, places)), like(length, places), places), length)
 
 
 def _index_put(node: Node) -> Expr:
@@ -194,6 +200,7 @@ def _at(node: Node, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) ->
         given = broadcast_to(given, count)
     elif node.known_sizes(given) != count:  # only as much of the source as there are indices
         given = slice_(given, (0,) * len(count), count)
+    places = _inside(places, sizes[axis])
     widths = tuple((0, 0) if at == axis else (0, sizes[at] - count[at]) for at in range(len(sizes)))
     hit = hits(pad(places, widths, constant_values=-1), sizes, axis)
     nothing = False if dtype(x).name == "bool" else 0.0 if dtype(x).is_float else 0

@@ -17,7 +17,8 @@ from attrs import frozen
 from plica.core.collector import paused
 from plica.ir.dtype import f32
 from plica.ir.loop import Kernel
-from plica.schedule.default.contraction import Work, bared, contraction
+from plica.schedule.default.contraction import Contraction, Work, bared, contraction
+from plica.schedule.default.gpu.across import across
 from plica.schedule.default.gpu.form import ProductForm, product_form
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
@@ -51,8 +52,23 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         yield inlined(tuple([each.label for each in every[:-1]]))
         yield spread(left[-1], left[:-1], gpu, wide)
 
+    @do
+    def together() -> Body:
+        yield inlined(tuple([each.label for each in every[:-1]]))
+        for each in left:
+            yield across(each, gpu) if each.reduce else spread(each, (), gpu)
+
+    sums = [each for each in left if each.reduce]
+    if sums and all(each.terms >= MANY and each.elements <= gpu.most for each in sums):
+        found = _recorded(together(), kernel)
+        if found is not None:
+            return found
+
     return _recorded(whole(True), kernel) or _recorded(whole(False), kernel)
 
+
+MANY: Final = 128
+"""Terms of a sum that many threads share, at least."""
 
 FEWEST: Final = 1 << 16
 """Fewer products than that are spread over threads, one sum each."""
@@ -69,7 +85,7 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     batch = prod(found.sizes[a] for a in found.shared)
     if min(sizes) < LEAST or prod(sizes) * found.depth * batch < FEWEST:
         return None
-    tile, parts = tile_for(*sizes, batch, found.depth, gpu)
+    tile, parts = tile_for(found, gpu)
     known_weight = constant[found.inputs.index(found.weight.buffer)]
     form = product_form(found, tile, parts, known_weight)
     every = stages(begin(form.kernel).kernel)
@@ -86,27 +102,40 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     return None if made is None else Contracted(form, *made)
 
 
-def tile_for(rows: int, columns: int, batch: int, terms: int, gpu: Gpu) -> tuple[Tile, int]:
+def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
     """The tile, and in how many parts the terms go: large, but enough for all processors."""
+    rows, columns, batch = (prod(of.sizes[a] for a in n) for n in (of.lanes, of.pixels, of.shared))
+    if of.axes[-1] in of.lanes:
+        rows, columns = columns, rows
+    gathers = WINDOW if len(of.terms) > 1 or of.guarded else ROW
     best: tuple[float, Tile, int] | None = None
     for tile in TILES:
         tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
-        for parts in (1, 2, 4, 8, 16, 32):
-            deep = -(-terms // parts)
+        for parts in PARTS:
+            deep = -(-of.depth // parts)
             if parts > 1 and deep < 4 * tile.terms:
                 break
             turns = -(-tiles * parts // gpu.processors)
-            # A tile is as fast as its share of what is loaded for what is multiplied.
-            reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
             slices = -(-deep // tile.terms) * tile.terms
-            work = turns * tile.rows * tile.columns * slices * (1 + 12 / reuse)
-            joined = parts * rows * columns * batch / gpu.processors * 24 if parts > 1 else 0
-            cost = work + joined + 40000
-            if best is None or cost < best[0]:
-                best = cost, tile, parts
+            fetching = 1 + gathers / tile.rows + ROW / tile.columns
+            work = turns * tile.rows * tile.columns * slices * fetching
+            joining = JOIN * parts * rows * columns * batch / gpu.processors if parts > 1 else 0
+            if best is None or work + joining < best[0]:
+                best = work + joining, tile, parts
     assert best is not None
     return best[1], best[2]
 
+
+ROW: Final = 8
+"""What fetching an element of a row costs, in products."""
+
+WINDOW: Final = 40
+"""What fetching an element of a window costs: where it is takes quotients."""
+
+JOIN: Final = 24
+"""What writing and adding up an element of a part costs."""
+
+PARTS: Final = (1, 2, 4, 8, 16, 32)
 
 LEAST: Final = 8
 """Rows and columns of matrices that are worth tiles, at least."""

@@ -1,20 +1,22 @@
 """Forms for threads: any contraction as products of matrices whose sizes the tiles divide.
 
-    data[z, k, p…]      what is multiplied, gathered: 0 outside of an image and of padded sizes
-    weight[z, k, m…]    likewise
-    part[z, m…, p…]     sum over k of weight * data, for a part of the terms
+    left[z, k, m…]      what is multiplied, gathered: 0 outside of an image and of padded sizes
+    right[z, k, p…]     likewise
+    part[z, m…, p…]     sum over k of left * right, for a part of the terms
     sum[…]              sum of the parts
     out[…]              what is done to each sum
 
-Rows m are the axes of the weight alone, columns p those of the data alone, k the terms; axes of
-both and parts of the terms are z.  Convolutions, matrix products and batches of both are such.
+Rows m are the axes of the weight alone, columns p those of the data alone, or the other way if
+neighbours in the result are among those; k are the terms; axes of both and parts of the terms are z.  Convolutions, matrix products and batches of both are such.
 Rows and columns are four axes each: tiles, squares of a thread, threads, places in a square.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import buffer, compute, reduce
 >>> from plica.schedule.default.contraction import Work, contraction
 >>> x, w = buffer("x", (100, 64), f32), buffer("w", (64, 96), f32)
->>> dense = compute((x, w), (100, 96), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n]))
+>>> dense = compute(
+...     (x, w), (100, 96), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n])
+... )
 >>> found = product_form(contraction(Work(dense)), Tile(64, 64, 16, 16, 16), 2)
 >>> [str(each) for each in found.sizes]
 ['2', '128', '128', '32']
@@ -59,7 +61,7 @@ from plica.schedule.default.gpu.product import Sizes, Tile
 @frozen(eq=False)
 class ProductForm:
     """The kernel, its sizes (parts, rows, columns and terms of a part, all padded), and what its
-    blocks are called: weight, data, part, and those after them."""
+    blocks are called: left, right, part, and those after them."""
 
     kernel: Kernel
     sizes: Sizes
@@ -83,6 +85,10 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
         weights = turned
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     rows, columns, batch = of.lanes, of.pixels, of.shared
+    # Neighbours in the result are neighbours among the columns.
+    flipped = bool(of.axes) and of.axes[-1] in rows
+    if flipped:
+        rows, columns = columns, rows
     size = {name: prod(of.sizes[a] for a in axes) for name, axes in
             (("m", rows), ("p", columns), ("b", batch), ("k", of.terms))}  # fmt: skip
     deep = _up(-(-size["k"] // parts), tile.terms)
@@ -98,20 +104,28 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
     }  # fmt: skip
     for axis in of.axes:
         where.setdefault(axis, index(0))
-    shapes = [(sizes[n] // prod(steps), *steps) for n, steps in zip((1, 2), tile.steps, strict=True)]
+    shapes = [
+        (sizes[n] // prod(steps), *steps) for n, steps in zip((1, 2), tile.steps, strict=True)
+    ]
     inside = [Lt(term, index(size["k"]))] if deep * parts > size["k"] else []
-    data = _buffer("data", (sizes[0], deep, *shapes[1]), of.data.buffer, used)
-    within = [*inside, *([Lt(column, index(size["p"]))] if sizes[2] > size["p"] else [])]
-    gathered = _gathered(of.data, where, [*within, *_border(of, where)], of.fill)
-    weight = _buffer("weight", (sizes[0], deep, *shapes[0]), weights.buffer, used)
-    within = [*inside, *([Lt(row, index(size["m"]))] if sizes[1] > size["m"] else [])]
-    chosen = _gathered(weights, where, within, Lit(0, weights.buffer.dtype))
+    zero = Lit(0, weights.buffer.dtype)
+    sides = [(weights, list[Scalar](), zero), (of.data, _border(of, where), of.fill)]
+    if flipped:
+        sides.reverse()
+    gathered: list[Scalar] = []
+    for (load, border, fill), whole, name, n in zip(
+        sides, (row, column), "mp", (1, 2), strict=True
+    ):
+        within = [Lt(whole, index(size[name]))] if sizes[n] > size[name] else []
+        gathered.append(_gathered(load, where, [*inside, *within, *border], fill))
+    left = _buffer("left", (sizes[0], deep, *shapes[0]), sides[0][0].buffer, used)
+    right = _buffer("right", (sizes[0], deep, *shapes[1]), sides[1][0].buffer, used)
     dtype = of.reduced.dtype
     part = _buffer("part", (sizes[0], *shapes[0], *shapes[1]), of.reduced, used)
-    summand = Mul(Load(weight, (z, k, *m)), Load(data, (z, k, *p)))
+    summand = Mul(Load(left, (z, k, *m)), Load(right, (z, k, *p)))
     stages = [
-        Each(data, (z, k, *p), gathered),
-        Each(weight, (z, k, *m), chosen),
+        Each(left, (z, k, *m), gathered[0]),
+        Each(right, (z, k, *p), gathered[1]),
         Each(part, (z, *m, *p), Reduce("sum", (k,), (index(deep),), summand)),
     ]
     place = [_joined(axes, of.sizes) for axes in (batch, rows, columns)]
@@ -133,7 +147,7 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
     shape = tuple([index(of.sizes[a]) for a in of.axes])
     out = Buffer(_name("out", used), shape, dtype_of(value))
     stages.append(Each(out, of.axes, value))
-    labels = [str(each.out.name) for each in (stages[1], stages[0], *stages[2:])]
+    labels = [str(each.out.name) for each in stages]
     kernel = define(*stages, inputs=inputs, outputs=(out,))
     return ProductForm(kernel, sizes, tuple(labels), packings)
 

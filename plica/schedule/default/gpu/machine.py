@@ -19,6 +19,11 @@ class Gpu:
     shared: int = 227 * 1024
     registers: int = 65536
 
+    @property
+    def most(self) -> int:
+        """Threads that run at once: more sums than that need no help from others."""
+        return self.processors * 512
+
     def threads_for(self, work: int) -> int:
         """Threads of a block for so many pieces of work: whole warps, not more than needed."""
         return min(self.threads, max(self.warp, 1 << (work - 1).bit_length()))

@@ -4,11 +4,11 @@
         for ty, tx in threads:
             for k0:                         a slice of both matrices, fetched by all threads
                 for k1:                     a column and a row of it, in registers
-                    for vi, vj, i, j: part[…] += weight[…] * data[…]
+                    for vi, vj, i, j: part[…] += left[…] * right[…]
 
 A thread has several small squares of the result, far apart: threads that are neighbours read
-neighbours, so that no two meet in a bank of shared memory.  What is gathered into `data` and
-`weight` is gathered where the slices are fetched.
+neighbours, so that no two meet in a bank of shared memory.  What is gathered into `left` and
+`right` is gathered where the slices are fetched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WIDE = 4
 Sizes: TypeAlias = tuple[int, int, int, int]
 """Parts, rows, columns and terms of a part."""
 
-LABELS: Final = ("weight", "data", "part")
+LABELS: Final = ("left", "right", "part")
 
 
 @frozen
@@ -70,11 +70,11 @@ class Tile:
 
 @do
 def product(tile: Tile, labels: tuple[str, ...] = LABELS) -> Body:
-    """The schedule of `part[z, m…, p…] += weight[z, k, m…] * data[z, k, p…]` in tiles.
+    """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
 
-    The blocks `weight` and `data` gather what is multiplied.
+    The blocks `left` and `right` gather what is multiplied.
     """
-    weight, data = (yield block(labels[0])), (yield block(labels[1]))
+    left, right = (yield block(labels[0])), (yield block(labels[1]))
     c = yield block(labels[2])
     result = yield cache_write(c, 0, "local")
     z, by, vi, ty, i, bx, vj, tx, j, k = yield loops(c)
@@ -85,7 +85,7 @@ def product(tile: Tile, labels: tuple[str, ...] = LABELS) -> Body:
         yield bind(loop, thread)
     yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
-    for which, given in ((0, weight), (1, data)):
+    for which, given in ((0, left), (1, right)):
         copy = yield read_at(k0, c, which, "shared")
         yield compute_inline(given)
         yield fetched(copy, tile, tile.steps[which])

@@ -54,7 +54,7 @@ def image(size: int, inside: int, outside: int, stride: int) -> Compute:
         (x, w), (1, outside, there, there),
         lambda n, o, i, j: reduce(
             "sum", (inside, 3, 3),
-            lambda c, k, l: padded(x, c, i * stride + k - 1, j * stride + l - 1) * w[o, c, k, l],
+            lambda c, k, q: padded(x, c, i * stride + k - 1, j * stride + q - 1) * w[o, c, k, q],
         ),
     )  # fmt: skip
 

@@ -1,0 +1,104 @@
+"""Options: the words that several commands take, and how they are read.
+
+What is no number, or no `NAME=VALUE`, is wrong usage: argparse says so and ends with 2.
+
+>>> parser = argparse.ArgumentParser()
+>>> add_dims(parser)
+>>> parser.parse_args(["--dim", "batch=2", "--dim", "seq=8"]).dim
+{'batch': 2, 'seq': 8}
+>>> positive("3"), seconds("0.5")
+(3, 0.5)
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.port import Array
+
+
+class Pairs(argparse.Action):
+    """`NAME=VALUE`, any number of times, but each name once: a dict."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # Any: what the option's type made of the word
+        option_string: str | None = None,
+    ) -> None:
+        name, value = values
+        known = getattr(namespace, self.dest)
+        if name in known:
+            parser.error(f"argument {option_string}: {name!r} is given twice")
+        setattr(namespace, self.dest, {**known, name: value})
+
+
+def positive(text: str) -> int:
+    """A number of at least one."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def seconds(text: str) -> float:
+    """A time that is more than none."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError("more than 0")
+    return number
+
+
+def sized(text: str) -> tuple[str, int]:
+    """A dim and its number, as in `batch=1`."""
+    name, _, size = text.rpartition("=")
+    if not name or not (size.isascii() and size.isdecimal()):
+        raise argparse.ArgumentTypeError(f"NAME=SIZE as in batch=1, not {text!r}")
+    return name, int(size)
+
+
+def named_file(text: str) -> tuple[str, str]:
+    """A name and a file, as in `x=x.npy`."""
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise argparse.ArgumentTypeError(f"NAME=FILE.npy as in x=x.npy, not {text!r}")
+    return name, path
+
+
+def add_dims(parser: argparse.ArgumentParser) -> None:
+    """`--dim NAME=SIZE`."""
+    parser.add_argument("--dim", action=Pairs, default={}, type=sized, metavar="NAME=SIZE",
+                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
+
+
+def add_inputs(parser: argparse.ArgumentParser, what: str) -> None:
+    """`--input NAME=FILE.npy`."""
+    parser.add_argument("--input", action=Pairs, default={}, type=named_file,
+                        metavar="NAME=FILE.npy", help=what)  # fmt: skip
+
+
+def read_arrays(files: Mapping[str, str]) -> dict[str, Array]:
+    """The arrays in files, by the names of the inputs they are for."""
+    import numpy as np
+
+    found: dict[str, Array] = {}
+    for name, path in files.items():
+        try:
+            read = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            message = f"The array for the input {name!r} cannot be read: {error}."
+            raise InputError(Diagnostic("input-type", message, Place(file=path))) from error
+        if not isinstance(read, np.ndarray):
+            read.close()
+            message = f"The file for the input {name!r} holds several arrays."
+            hint = "Save the one that is meant: numpy.save(FILE.npy, array)."
+            raise InputError(
+                Diagnostic("input-type", message, Place(file=path), "one array", None, hint)
+            )
+        found[name] = read
+    return found

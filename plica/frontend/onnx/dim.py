@@ -1,0 +1,116 @@
+"""Dims: names for the sizes that a model leaves open.
+
+A dim that the file names keeps its name where a script can hold it, and otherwise gets one near to
+it; a dim without a name is called after its input and axis.  No two dims of a model share a name.
+
+>>> from onnx import TensorProto, helper
+>>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, "batch size"])
+>>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["x_0", 4])
+>>> dims = Dims([x, y])
+>>> dims.of(x), dims.of(y)
+(('x_0_2', 'batch_size'), ('x_0', 4))
+>>> dims.sizes({"batch size": 2, "x_0": 3})
+{'batch_size': 2, 'x_0': 3}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, InputError, Place
+
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
+
+
+class Dims:
+    """The names of the open sizes of a model's inputs."""
+
+    def __init__(self, inputs: Sequence[ValueInfoProto]) -> None:
+        self._inputs = {str(each.name) for each in inputs}
+        self._taken = set(self._inputs)
+        self._named: dict[str, str] = {}
+        self._placed: dict[tuple[str, int], str] = {}
+        every = [(each.name, at, dim) for each in inputs
+                 for at, dim in enumerate(each.type.tensor_type.shape.dim)]  # fmt: skip
+        said = dict.fromkeys(dim.dim_param for _, _, dim in every if dim.dim_param)
+        # Who can keep his name does, so that no name of the file means two dims.
+        plain = {each: None for each in said if identifier(each, self._taken) == each}
+        for each in plain | said:
+            self._named[each] = self._take(each)
+        for name, at, dim in every:
+            if not dim.dim_param and not dim.HasField("dim_value"):
+                self._placed[name, at] = self._take(f"{name}_{at}")
+
+    def _take(self, text: str) -> str:
+        found = identifier(text, self._taken)
+        self._taken.add(found)
+        return found
+
+    def of(self, info: ValueInfoProto) -> tuple[int | str, ...]:
+        """The sizes of an input or output: numbers, and names of those that are open."""
+        found: list[int | str] = []
+        for at, dim in enumerate(info.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value"):
+                found.append(int(dim.dim_value))
+            elif dim.dim_param:
+                found.append(self._named.get(dim.dim_param, dim.dim_param))
+            else:
+                found.append(self._placed.get((info.name, at), f"{info.name}_{at}"))
+        return tuple(found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all open sizes."""
+        return (*self._named.values(), *self._placed.values())
+
+    def sizes(self, given: Mapping[str, object]) -> dict[str, int]:
+        """Numbers by our names; they may be given by the names of the file as well."""
+        found: dict[str, int] = {}
+        wrong: list[Diagnostic] = []
+        for name, size in given.items():
+            ours = self._named.get(name, name)
+            place = Place(node=str(name))
+            if ours not in self.names:
+                message = f"A size is given for the dim {name!r}, which the model does not have."
+                there = ", ".join(sorted(self.names)) or "no symbolic dims"
+                wrong.append(Diagnostic("input-unknown", message, place, there, str(name)))
+            elif isinstance(size, bool) or not isinstance(size, int | np.integer):
+                message = f"The size of the dim {name!r} is no whole number."
+                kind = f"{size!r} ({type(size).__name__})"
+                wrong.append(Diagnostic("input-type", message, place, "an int", kind))
+            elif size < 0:
+                message = f"The size of the dim {name!r} is below 0."
+                wrong.append(Diagnostic("input-shape", message, place, "0 or more", str(size)))
+            elif found.setdefault(ours, int(size)) != int(size):
+                message = f"Two sizes are given for the dim {name!r}."
+                wrong.append(Diagnostic("input-shape", message, place, str(found[ours]), str(size)))
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return found
+
+    def bound(self, info: ValueInfoProto, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
+        """Whether a shape fits an input; the open sizes it says are added to the others."""
+        said = self.of(info)
+        if len(said) != len(shape):
+            return False
+        for dim, size in zip(said, shape, strict=True):
+            wanted = sizes.setdefault(dim, size) if isinstance(dim, str) else dim
+            if wanted != size:
+                return False
+        return True
+
+
+def identifier(text: str, taken: set[str]) -> str:
+    """A name that scripts can hold, as near to the text as can be, and not taken."""
+    bare = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "d"
+    base = bare if not bare[0].isdigit() else f"d{bare}"
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    return name

@@ -1,0 +1,43 @@
+"""Across: few sums of many terms, each by the threads of a warp together.
+
+    for i in range(n):                         for b in blockIdx.x(…):
+        for k in range(m): s[i] += …    -->        for y in threadIdx.y(8):
+                                                       for x in threadIdx.x(32):
+                                                           for k0: s[i] += …
+
+Neighbours among the threads read neighbours among the terms.
+"""
+
+from __future__ import annotations
+
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.shape import Stage
+from plica.schedule.do import Body, do
+from plica.schedule.primitive import (
+    bind,
+    block,
+    fuse,
+    loops,
+    reorder,
+    split,
+)
+
+ROWS = 8
+"""Sums that the threads of a block make at once."""
+
+
+@do
+def across(total: Stage, gpu: Gpu) -> Body:
+    """The elements of a block, each a sum made by many threads."""
+    handle = yield block(str(total.label))
+    around = yield loops(handle)
+    count = len(total.spatial)
+    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
+    each, row = yield split(whole, (None, ROWS))
+    inner = around[count:]
+    k = inner[0] if len(inner) == 1 else (yield fuse(*inner))
+    turns, lane = yield split(k, (None, gpu.warp))
+    yield reorder(lane, turns)
+    yield bind(each, "blockIdx.x")
+    yield bind(row, "threadIdx.y")
+    yield bind(lane, "threadIdx.x")

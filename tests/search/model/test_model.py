@@ -1,0 +1,195 @@
+"""Models of cost: they learn, the same every time, and come back from bytes as they were."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import InputError
+from plica.schedule.default.machine import Machine
+from plica.search.feature import WIDTH, Packs, SpaceFeaturiser
+from plica.search.feature.layout import Floats
+from plica.search.model import (
+    Analytical,
+    Chance,
+    Model,
+    PackSum,
+    Perceptron,
+    Ranked,
+    Transferred,
+    held_out,
+    loaded,
+    pairwise_accuracy,
+    quality,
+    recall,
+)
+from plica.search.model.model import speeds
+from plica.search.model.transfer import weight_after
+from plica.search.space import Space
+from tests.search.feature.sketches import tiled_sketch
+
+LEARNING: tuple[Model, ...] = (
+    PackSum(rounds=40),
+    Ranked(rounds=40),
+    Perceptron(hidden=24, rounds=80),
+)
+EVERY: tuple[Model, ...] = (*LEARNING, Chance(5), Analytical())
+
+
+@lru_cache(maxsize=1)
+def examples() -> tuple[Packs, Floats]:
+    """Points of a sketch, and a cost that is a function of the decisions: cycles, but for a
+    preference for long vectors and against many cores that no formula of ours knows."""
+    space = Space((tiled_sketch(48, 64, 36),))
+    random = Random(0)
+    points = list(dict.fromkeys([space.drawn(random) for _ in range(160)]))
+    packs = SpaceFeaturiser(space, Machine(512, 32, cores=2)).of(points)
+    costs = Analytical().cycles(packs)
+    factor = [
+        (1 + 4 / tiles[1][2]) * (1 + 0.1 * tiles[0][0]) for tiles in (p.decisions for p in points)
+    ]
+    return packs, costs * np.array(factor)
+
+
+@pytest.mark.parametrize("model", LEARNING, ids=lambda each: str(each.kind))
+def test_it_learns(model: Model) -> None:
+    packs, costs = examples()
+    found = held_out(model, packs, costs)
+    assert found.pairwise > 0.8
+    assert found.pairwise > held_out(Chance(), packs, costs).pairwise + 0.2
+    assert found.count == round(0.3 * len(packs))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=lambda each: str(each.kind))
+def test_the_same_examples_give_the_same_model(model: Model) -> None:
+    packs, costs = examples()
+    one, other = model.fitted(packs, costs), model.fitted(packs, costs)
+    assert one.saved() == other.saved()
+    assert np.array_equal(one.scores(packs), other.scores(packs))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=lambda each: str(each.kind))
+def test_saved_and_loaded_is_the_same(model: Model) -> None:
+    packs, costs = examples()
+    for each in (model, model.fitted(packs, costs)):
+        again = loaded(each.saved())
+        assert type(again) is type(each)
+        assert again.saved() == each.saved()
+        assert np.array_equal(again.scores(packs), each.scores(packs))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=lambda each: str(each.kind))
+def test_what_has_no_rows_is_worst(model: Model) -> None:
+    packs, costs = examples()
+    some = packs[np.arange(20)] + Packs.of([np.zeros((0, WIDTH))])
+    learned = model.fitted(some, np.append(costs[:20], np.inf))
+    for each in (model, learned):
+        scores = each.scores(some)
+        assert scores[-1] == -np.inf
+        assert np.isfinite(scores[:-1]).all()
+
+
+@pytest.mark.parametrize("model", LEARNING, ids=lambda each: str(each.kind))
+def test_nothing_is_learned_from_nothing(model: Model) -> None:
+    packs, _ = examples()
+    assert model.fitted(Packs.of([]), np.zeros(0)).saved() == model.saved()
+    assert np.unique(model.scores(packs)).tolist() == [0.0]
+
+
+def test_the_analytical_model_wants_its_features() -> None:
+    with pytest.raises(InputError, match="columns"):
+        Analytical().scores(Packs.of([np.zeros((1, 3))]))
+
+
+def test_costs_of_different_tasks_do_not_compare() -> None:
+    costs, groups = np.array([1.0, 2.0, 100.0, 400.0, np.nan]), np.array([0, 0, 1, 1, 1])
+    assert speeds(costs, groups).tolist() == [1.0, 0.5, 1.0, 0.25, 0.0]
+    assert speeds(np.array([np.inf]), None).tolist() == [0.0]
+
+
+def test_transfer_helps_and_fades() -> None:
+    packs, costs = examples()
+    half = np.arange(len(packs) // 2)
+    rest = np.arange(len(packs) // 2, len(packs))
+    old = PackSum(rounds=40).fitted(packs[half], costs[half])
+    cold, warm = PackSum(rounds=40), Transferred(old, PackSum(rounds=40))
+    few, asked = rest[:8], rest[8:]
+    scores = [
+        quality(each.fitted(packs[few], costs[few]), packs[asked], costs[asked]).pairwise
+        for each in (cold, warm)
+    ]
+    assert scores[1] > scores[0]
+    assert np.array_equal(warm.scores(packs), old.scores(packs))
+    assert weight_after(64) == 0.5
+    assert weight_after(1000) == 0.0
+    learned = warm.fitted(packs[few], costs[few])
+    again = loaded(learned.saved())
+    assert isinstance(again, Transferred)
+    assert again.saved() == learned.saved()
+    assert np.array_equal(again.scores(packs), learned.scores(packs))
+
+
+@pytest.mark.parametrize("model", LEARNING, ids=lambda each: str(each.kind))
+def test_a_margin_is_added_to(model: Model) -> None:
+    """What is known need not be learned: with the right answer as margin, it stays right."""
+    packs, costs = examples()
+    known = speeds(costs, None)
+    told = model.fitted(packs, costs, margin=known)
+    assert pairwise_accuracy(told.scores(packs) + known, costs) > 0.9
+
+
+@given(st.permutations(list(range(12))))
+def test_a_perfect_order_is_perfect(order: list[int]) -> None:
+    costs = np.array(order, float) + 1
+    assert pairwise_accuracy(-costs, costs) == recall(-costs, costs, 4) == 1.0
+    assert pairwise_accuracy(costs, costs) == 0.0
+    assert pairwise_accuracy(np.zeros(12), costs) == 0.5
+
+
+def test_nothing_to_order_is_in_order() -> None:
+    assert pairwise_accuracy(np.zeros(1), np.ones(1)) == 1.0
+    assert recall(np.zeros(0), np.zeros(0)) == 1.0
+    assert pairwise_accuracy(np.array([0.0, 1.0]), np.array([1.0, 1.02]), noise=0.05) == 1.0
+
+
+SMALL = Packs.of([np.zeros((1, 3)), np.ones((1, 3))])
+WHOLE = json.loads(Perceptron(rounds=2).fitted(SMALL, np.array([1.0, 2.0])).saved())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{" * 5000,
+        json.dumps({**WHOLE, "format": "other"}).encode(),
+        json.dumps({**WHOLE, "version": 99}).encode(),
+        json.dumps({**WHOLE, "kind": "unheard-of"}).encode(),
+        json.dumps({**WHOLE, "kind": 3}).encode(),
+        json.dumps({**WHOLE, "kind": "transferred"}).encode(),
+        json.dumps({**WHOLE, "fields": {"hidden": 3}}).encode(),
+        json.dumps({**WHOLE, "fields": {**WHOLE["fields"], "hidden": "x"}}).encode(),
+        json.dumps({**WHOLE, "fields": {**WHOLE["fields"], "hidden": 3}}).encode(),
+        json.dumps({**WHOLE, "arrays": {"w0": {"shape": [3], "data": ""}}}).encode(),
+        json.dumps({**WHOLE, "arrays": {"w0": 5}}).encode(),
+        json.dumps({**WHOLE, "arrays": {"w0": {"shape": [0], "data": ""}}}).encode(),
+        json.dumps({**WHOLE, "blob": "?"}).encode(),
+        json.dumps({**WHOLE, "blob": None}).encode(),
+    ],
+)
+def test_a_damaged_file_is_refused(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        loaded(data)
+
+
+def test_damaged_trees_are_refused() -> None:
+    whole = json.loads(PackSum().saved())
+    with pytest.raises(Malformed, match="trees"):
+        loaded(json.dumps({**whole, "blob": "aGVsbG8="}).encode())

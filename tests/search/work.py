@@ -1,0 +1,99 @@
+"""Work to make spaces of, and what it means."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from plica.core.name import Name
+from plica.ir.graph import Apply, Expr, Function, Var, const
+from plica.ir.infer import type_of
+from plica.ir.loop import Kernel
+from plica.ir.module import Module, module
+from plica.ir.type import tensor
+from plica.schedule.default import Formed, Machine
+from plica.schedule.unlowered import run_unlowered
+from plica.search.rule import Asked
+from plica.search.task import Task
+
+Array = np.ndarray[Any, Any]
+
+SMALL: Final = Machine(128, 8, (4096, 32768))
+"""A machine on which small sizes are enough to see everything."""
+
+
+def task(expr: Expr, *params: Var, constant: tuple[bool, ...] | None = None) -> Task:
+    """The task of an expression over parameters."""
+    function = Function((), (), params, type_of(expr), expr)
+    return Task(function, constant or (False,) * len(params), True)
+
+
+def product(m: int, n: int, k: int, *, constant: bool = True) -> Task:
+    """A matrix product."""
+    x, w = Var(Name("x"), tensor((m, k), "f32")), Var(Name("w"), tensor((k, n), "f32"))
+    return task(Apply("matmul", (x, w)), x, w, constant=(False, constant))
+
+
+def conv(channels: int, outputs: int, size: int, window: int, stride: int = 1) -> Task:
+    """A convolution and relu."""
+    x = Var(Name("x"), tensor((1, channels, size, size), "f32"))
+    w = Var(Name("w"), tensor((outputs, channels, window, window), "f32"))
+    attrs = (("dilation", 1), ("groups", 1), ("padding", window // 2), ("strides", stride))
+    whole = Apply("nn.relu", (Apply("nn.conv", (x, w), attrs),))
+    return task(whole, x, w, constant=(False, True))
+
+
+def summed(rows: int, length: int) -> Task:
+    """A sum along rows."""
+    x = Var(Name("x"), tensor((rows, length), "f32"))
+    attrs = (("axis", (1,)), ("keepdims", False))
+    return task(Apply("sum", (x,), attrs), x)
+
+
+def doubled(rows: int, length: int) -> Task:
+    """Something for each element."""
+    x = Var(Name("x"), tensor((rows, length), "f32"))
+    return task(Apply("exp", (x + x,)), x)
+
+
+def of_main(body: Expr, *params: Var) -> Module:
+    """A module with one function."""
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), params, None, body)}, main)
+
+
+def multiplied(size: int, *, twice: bool = False) -> Module:
+    """A product with a constant, maybe done twice."""
+    x = Var(Name("x"), tensor((size, size), "f32"))
+    random = np.random.default_rng(0)
+    weight = const(random.integers(-2, 3, (size, size)).astype(np.float32))
+    once = Apply("matmul", (x, weight))
+    return of_main(Apply("matmul", (once, weight)) if twice else once, x)
+
+
+def meant(of: Task, seed: int = 0) -> tuple[tuple[Array, ...], Array]:
+    """Small whole numbers to read, and what the plain kernel writes."""
+    kernel = Asked(of.function, of.constant, of.reassociates).fused.kernel
+    random = np.random.default_rng(seed)
+    arrays = [
+        random.integers(-3, 4, _shape(each)).astype(each.dtype.numpy)
+        for each in kernel.params[: kernel.inputs]
+    ]
+    return tuple(arrays), run_unlowered(kernel, arrays)[-1]
+
+
+def computed(kernel: Kernel, form: Formed, arrays: tuple[Array, ...]) -> Array:
+    """What a schedule of a form writes."""
+    given = list(arrays)
+    for each in form.packings:
+        given[each.input] = each.apply(given[each.input])
+    shaped = [
+        array.reshape(_shape(buffer))
+        for array, buffer in zip(given, kernel.params[: kernel.inputs], strict=True)
+    ]
+    return run_unlowered(kernel, shaped)[-1]
+
+
+def _shape(of: Any) -> tuple[int, ...]:  # a buffer of a kernel, whose sizes are literals
+    return tuple([size.value for size in of.shape])

@@ -1,0 +1,74 @@
+"""plica.tune: records that compile uses, a run that goes on, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.cli import main
+from plica.search.record import Database
+from tests.search.work import multiplied
+
+SOURCE = """
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(x: Tensor[(32, 32), f32], w: Tensor[(32, 32), f32]) -> Tensor[(32, 32), f32]:
+    return op.matmul(x, w)
+"""
+
+
+def test_the_command_line_tunes_and_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, path = tmp_path / "m.py", tmp_path / "tune.db"
+    model.write_text(SOURCE, encoding="utf-8")
+    page = tmp_path / "curves.html"
+    asked = ["--trials", "2", "--threads", "1", "--policy", "random", "--quiet"]
+    assert main(["tune", str(model), "--db", str(path), *asked, "--report", str(page)]) == 0
+    assert "matmul" in capsys.readouterr().out
+    assert "<svg" in page.read_text(encoding="utf-8")
+    with Database(path) as database:
+        assert len([each for each in database if not each.policy.endswith("/final")]) == 2
+    out = tmp_path / "m.plica"
+    asked = ["--db", str(path), "--threads", "1", "-o", str(out)]
+    assert main(["compile", str(model), *asked]) == 0
+    assert "tuned" in capsys.readouterr().out
+    x = np.random.default_rng(0).integers(-3, 4, (32, 32)).astype(np.float32)
+    np.testing.assert_array_equal(plica.load(out)(x, x), x @ x)
+    for more in (["--db", str(path)], ["--tune", "2"]):
+        cross = ["--target", "aarch64-unknown-linux-gnu", "-o", str(out), *more]
+        assert main(["compile", str(model), *cross]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"trials": 0}, "at least 1"), ({"trials": True}, "at least 1"), ({"policy": "luck"}, "luck")],
+)
+def test_what_makes_no_sense_is_refused(
+    options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    given = {"trials": 1, "database": tmp_path / "tune.db", "progress": False, **options}
+    with pytest.raises(plica.PlicaError, match=words):
+        plica.tune(multiplied(16), "cpu", **given)
+
+
+def test_a_model_with_open_sizes_is_refused(tmp_path: Path) -> None:
+    module = plica.from_text(
+        SOURCE.replace("x: Tensor[(32, 32)", 'x: Tensor[("n", 32)').replace(
+            "-> Tensor[(32, 32)", '-> Tensor[("n", 32)'
+        )
+    )
+    with pytest.raises(plica.UnsupportedError, match="open sizes"):
+        plica.tune(module, "cpu", 1, tmp_path / "tune.db")
+
+
+def test_a_gpu_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(plica.UnsupportedError, match="processors"):
+        plica.tune(multiplied(16), "cuda", 1, tmp_path / "tune.db")
