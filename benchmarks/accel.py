@@ -5,8 +5,8 @@
 Streams are generated from tile sizes and thread counts; the best of the trials on the cycle
 simulator counts.  Each is checked (the checker is a proof), run on the functional simulator, and
 compared bit by bit with a convolution of whole numbers.  Utilisation is the share of cycles in
-which the matrix unit takes a turn.  Times of the simulators are milliseconds of processor time for the
-best stream, the least of three.  `--mutants` deletes every token of small programs, one at a time.
+which the matrix unit takes a turn.  Times of the simulators are milliseconds of processor time for
+the best stream, the least of three.  `--mutants` deletes every token of small programs, one by one.
 """
 
 from __future__ import annotations

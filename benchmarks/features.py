@@ -117,7 +117,9 @@ def order(of: Task, machine: Machine, candidates: int) -> None:
     """Print how well models order what they have not seen."""
     space = space_of(of, machine)
     random = Random(1)
-    found = {point: timed(space, point) for point in [space.drawn(random) for _ in range(candidates)]}
+    found = {
+        point: timed(space, point) for point in [space.drawn(random) for _ in range(candidates)]
+    }
     points = [point for point, cost in found.items() if cost is not None]
     costs = np.array([cost for cost in found.values() if cost is not None])
     packs = SpaceFeaturiser(space, machine).of(points)

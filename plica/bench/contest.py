@@ -176,9 +176,11 @@ class _Worker:
     def ask(self, seconds: float) -> dict[str, Any]:
         """A burst of calls."""
         assert self._process.stdin is not None
-        if self._process.poll() is None:
+        try:
             self._process.stdin.write(f"{seconds}\n")
             self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died, and its last words are the answer
         return self.answer()
 
     def answer(self) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class How:
     threads: int = 1
     contract: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
+    fixed: tuple[str, ...] = ()
+    """The inputs whose values decide shapes: they are part of Plica's code."""
 
 
 Prepare = Callable[[Path, Sequence[Array], How], Run]
@@ -61,14 +63,19 @@ def why_missing(peer: Peer) -> str | None:
 
 
 def _plica(path: Path, arrays: Sequence[Array], how: How) -> Run:
-    from plica.frontend.onnx import from_onnx
+    from plica.frontend.onnx.importer import from_opened
+    from plica.frontend.onnx.model import input_names, open_model
     from plica.pipeline import compile
 
-    module = from_onnx(path, dims=how.dims)
+    opened = open_model(path)
+    given = dict(zip(input_names(opened.model), arrays, strict=True))
+    fixed = {name: given[name] for name in how.fixed}
+    module = from_opened(opened, how.dims, fixed, recursion=False)
     exe = compile(module, threads=how.threads, cache=False, contract=how.contract)
+    rest = [each for name, each in given.items() if name not in fixed]
 
     def run() -> Sequence[Array]:
-        found = exe(*arrays)
+        found = exe(*rest)
         return found if isinstance(found, tuple) else (found,)
 
     return run

@@ -11,8 +11,11 @@ error stream); numbers that differ end with 3; a bug of the compiler is a traceb
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from plica import __version__
@@ -32,7 +35,7 @@ from plica.cli import (
     verify,
 )
 from plica.cli.command import Command
-from plica.runtime.error import PlicaError
+from plica.runtime.error import Diagnostic, PlicaError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -51,6 +54,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     tune.COMMAND,
     verify.COMMAND,
 )
+
+GONE: Final = 141
+"""The exit code where the reader of the output has gone, as of who dies of that signal."""
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
@@ -101,22 +107,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = parser().parse_args(argv)
     command: Command = arguments.command
+    as_json: bool = getattr(arguments, "json", False)
     try:
-        return command.run(arguments)
+        code = command.run(arguments)
+        sys.stdout.flush()
+        return code
     except PlicaError as error:
-        show(error)
+        show(error, as_json)
         return 1
+    except MemoryError:
+        message = "There is not enough memory for this."
+        show(PlicaError(Diagnostic("no-memory", message, suggestion="Try smaller sizes.")), as_json)
+        return 1
+    except BrokenPipeError:
+        # Nobody reads on, as after `| head`: nothing more is to be said, not even at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return GONE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
 
 
-def show(error: PlicaError) -> None:
-    """Render the error, with the lines of source it points at, on the error stream."""
+def in_shell(of: Diagnostic) -> Diagnostic:
+    """A diagnostic whose suggestion can be typed here, where that of the library cannot."""
+    if of.suggestion is None or "from_onnx(" not in of.suggestion:
+        return of
+    from plica.frontend.onnx.node import SAY_DIMS, SAY_VALUES
+
+    words = {
+        SAY_DIMS: "Say what the symbolic dims are: --dim NAME=SIZE.",
+        SAY_VALUES: "Give values for these inputs, --input NAME=FILE.npy, "
+        "or sizes for symbolic dims, --dim NAME=SIZE.",
+    }
+    return replace(of, suggestion=words.get(of.suggestion, of.suggestion))
+
+
+def show(error: PlicaError, as_json: bool = False) -> None:
+    """Render the error, with the lines of source it points at, on the error stream.
+
+    Who asked for JSON gets the error as JSON, where he looks for it: on the output.
+    """
+    told = [in_shell(each) for each in error.diagnostics]
+    if as_json:
+        data = {**error.to_data(), "diagnostics": [each.to_data() for each in told]}
+        print(json.dumps(data, indent=2))
+        return
     import linecache
 
     from rich.console import Console
 
     from plica.core.diagnostic import render
 
-    render(error, Console(stderr=True), line_of=linecache.getline)
+    shown = PlicaError(told[0], *told[1:])
+    for note in getattr(error, "__notes__", ()):
+        shown.add_note(note)
+    render(shown, Console(stderr=True), line_of=linecache.getline)

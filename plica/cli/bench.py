@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import DIFFERS, Command
+from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.model import add_model, compile_reading, read
 from plica.cli.option import positive, read_arrays, seconds
 from plica.cli.progress import progress
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         drawn = {port.name: each for port, each in zip(made.executable.inputs, arrays, strict=True)}
         contest = compete(
             arguments.model,
-            {**drawn, **model.fixed},
+            [model.fixed.get(name, drawn.get(name)) for name in model.inputs],
             asked,
             how=how,
             rounds=rounds,
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     contract = str(made.contract)
     if arguments.json:
-        print(json.dumps(to_data(contest, rows, roof, contract, arguments.threads), indent=2))
+        print(json_text(to_data(contest, rows, roof, contract, arguments.threads)))
     else:
         show(contest, rows, contract, arguments)
     lost = [each for each in contest.missing if each.name in asked or each.name == "plica"]
@@ -109,7 +108,8 @@ def show(
     from rich.table import Table
 
     console = Console(highlight=False)
-    title = f"{arguments.model.name}: {arguments.threads} threads, contract {contract}"
+    threads = "1 thread" if arguments.threads == 1 else f"{arguments.threads} threads"
+    title = f"{arguments.model.name}: {threads}, contract {contract}"
     table = Table(title=title, title_justify="left")
     for column in ("system", "version", "ready s", "min ms", "median ms", "Plica is", "difference"):
         table.add_column(column, justify="left" if column in ("system", "version") else "right")
@@ -135,7 +135,7 @@ def show_rows(console: Console, rows: Sequence[Row], most: int) -> None:
     """The kernels that take most of the time."""
     from rich.table import Table
 
-    whole = sum(row.seconds for row in rows) or 1.0
+    whole = sum(row.seconds for row in rows)
     longest = sorted(rows, key=lambda row: -row.seconds)[:most]
     title = f"The {len(longest)} longest of {len(rows)} kernels, {whole * 1e3:.3f} ms in all"
     table = Table(title=title, title_justify="left", expand=True)
@@ -148,7 +148,7 @@ def show_rows(console: Console, rows: Sequence[Row], most: int) -> None:
             row.kernel,
             ", ".join(row.nodes or row.operators),
             f"{row.seconds * 1e6:.1f}",
-            f"{row.seconds / whole:.0%}",
+            f"{row.seconds / (whole or 1.0):.0%}",
             f"{row.gflops:.2f}",
             f"{row.roof:.0%}",
         )

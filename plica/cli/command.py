@@ -8,12 +8,32 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 DIFFERS: Final = 3
 """The exit code of a command that ran, and found that numbers differ."""
+
+
+def json_text(data: object) -> str:
+    """Data as JSON, which has no word for nan and infinite numbers: they are null.
+
+    >>> json_text({"difference": math.inf, "agrees": False}).split()
+    ['{', '"difference":', 'null,', '"agrees":', 'false', '}']
+    """
+    return json.dumps(_plain(data), indent=2, allow_nan=False)
+
+
+def _plain(data: object) -> object:
+    """Data without nan and infinite numbers; it is as deep as we made it."""
+    if isinstance(data, Mapping):
+        return {name: _plain(each) for name, each in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(each) for each in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from plica.cli.command import Command
 from plica.cli.model import read_model
 from plica.cli.option import add_dims, add_inputs, positive
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.codegen.target import Target
@@ -37,12 +38,22 @@ def find_machine(arguments: argparse.Namespace) -> str | Target:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile, and write what was asked for."""
+    from attrs import evolve
+
     from plica.codegen.llvm import toolchain
     from plica.codegen.target import Target
-    from plica.pipeline import assemble, compile, contract_of, find_target, lower
+    from plica.pipeline import (
+        assemble,
+        compile,
+        contract_of,
+        find_target,
+        lower,
+        read_records,
+    )
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
     from plica.runtime.host import cores
+    from plica.search.choice import table
     from plica.tuning import tune
 
     archive.destination(arguments.output)  # before the work rather than after it
@@ -62,12 +73,20 @@ def run(arguments: argparse.Namespace) -> int:
         artefact = made.artefact
         if database is not None:
             print(made.tuning)
-    elif database is not None or arguments.tune is not None:
-        message = "Schedules for another machine are not tried out, and not chosen, here."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
+    elif arguments.tune is not None:
+        message = "Schedules for another machine cannot be tried out on this one."
+        hint = "plica tune --pool measures on the devices of a pool."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
     else:
-        kept = contract_of(arguments.contract)
-        artefact = assemble(lower(module, kept, (), machine), machine, count)
+        kept, where = contract_of(arguments.contract), machine
+        records = None
+        if database is not None:
+            where = evolve(machine, cores=count)
+            records = read_records(database, where)
+        lowered = lower(module, kept, (), where, records)
+        artefact = assemble(lowered, machine, count)
+        if records is not None:
+            print(table(lowered.tuning))
     if arguments.output.suffix == ".so":
         from plica.runtime.export import export
 
@@ -98,7 +117,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
-    parser.add_argument("--tune", type=int, metavar="N",
+    parser.add_argument("--tune", type=positive, metavar="N",
                         help="search for schedules first, with so many trials")  # fmt: skip
 
 

@@ -6,10 +6,9 @@ Exit codes: 0 where everything agrees, 3 where something differs.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import DIFFERS, Command
+from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import read_arrays
 from plica.cli.progress import progress
@@ -30,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         arrays = sample(made.executable.inputs, given, arguments.seed)
         found = compare(made, arrays, arguments.tolerance, progress=say)
     if arguments.json:
-        print(json.dumps(to_data(found), indent=2))
+        print(json_text(to_data(found)))
     else:
         show(found)
     return 0 if found.agrees else DIFFERS

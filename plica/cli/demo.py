@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import DIFFERS, Command
+from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.option import positive
 from plica.cli.progress import progress
 
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             found.append(show_network(name, make, arguments.threads, say))
     archive.write(arguments.output, page(*[each.study for each in found]).encode())
     if arguments.json:
-        print(json.dumps([to_data(each) for each in found], indent=2))
+        print(json_text([to_data(each) for each in found]))
     else:
         show(found, arguments.output, perf_counter() - start)
     return 0 if all(each.agrees for each in found) else DIFFERS

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import Command
+from plica.cli.command import Command, json_text
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import read_arrays
 from plica.cli.progress import progress
@@ -32,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         archive.write(arguments.output, text.encode())
     if arguments.json:
-        print(json.dumps(to_data(study), indent=2))
+        print(json_text(to_data(study)))
     elif arguments.output is not None:
         fused = sum(each.fused for each in study.decisions)
         print(

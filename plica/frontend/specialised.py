@@ -27,6 +27,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import numpy as np
+
 from plica.codegen.lower.supported import unsupported
 from plica.core.binding import free_vars
 from plica.core.term import Term
@@ -81,9 +83,8 @@ class Source(Protocol):
 
     interface: Interface
 
-    @property
-    def needed(self) -> tuple[int, ...]:
-        """The inputs whose values decide shapes, by number, as far as is known."""
+    needed: tuple[int, ...]
+    """The inputs whose values decide shapes, by number, as far as is known."""
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs; those it needs the values of are no parameters of it."""
@@ -97,11 +98,28 @@ class Specialised(Executable):
         self._source, self._compiled = source, compiled
         self._known: OrderedDict[object, tuple[Executable, tuple[int, ...]]] = OrderedDict()
         self._lock = threading.Lock()
+        ports = source.interface.inputs
+        alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
+        self._plain = tuple([port.numpy for port in ports]) if alone else (None,)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        if not named and self._are_plain(args):
+            known = self._known.get(self._key(args))  # type: ignore[arg-type]  # arrays by now
+            if known is not None:
+                exe, part = known
+                return exe(*([each for at, each in enumerate(args) if at not in part]))
         exe, rest = self._found(self._arrays(args, named))
         return exe(*rest)
+
+    def _are_plain(self, args: tuple[object, ...]) -> bool:
+        """Whether these are arrays of the right types, which need no second look if seen before."""
+        if len(args) != len(self._plain):
+            return False
+        for each, dtype in zip(args, self._plain, strict=True):
+            if type(each) is not np.ndarray or each.dtype is not dtype:
+                return False
+        return True
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes: it can be saved, exported and looked into.
@@ -155,8 +173,8 @@ class Specialised(Executable):
         return exe, [_nested(shape, arrays) for _, shape in params if shape not in part]
 
     def _key(self, arrays: Sequence[Array]) -> object:
-        values = tuple([arrays[at].tobytes() for at in self._source.needed])
-        return (tuple([each.shape for each in arrays]), self._source.needed, values)
+        shapes, needed = tuple([each.shape for each in arrays]), self._source.needed
+        return shapes, needed, tuple([arrays[at].tobytes() for at in needed])
 
     def _open(self) -> UnsupportedError:
         takes = ", ".join(map(str, self.inputs))
@@ -227,16 +245,17 @@ class Reading:
         single = len(family.outputs) == 1
         self.interface = Interface(params, family.inputs, family.outputs, single)
         self._numbers = {port.name: at for at, port in enumerate(family.inputs)}
+        self.needed = self._needed()
 
-    @property
-    def needed(self) -> tuple[int, ...]:
-        """The inputs whose values decide shapes, by number, as far as is known."""
+    def _needed(self) -> tuple[int, ...]:
         return tuple([self._numbers[name] for name in self._family.needed])
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs."""
         given = {name: arrays[at] for name, at in self._numbers.items()}
-        return self._family.at(given)[0]
+        made = self._family.at(given)[0]
+        self.needed = self._needed()
+        return made
 
 
 def _interface(of: Module) -> Interface:

@@ -59,8 +59,8 @@ def interpret(
         main = program.apart(said)
         values, sizes = read_inputs(main.params, args, named, program.module)
         if said.dims:
-            named_dims = zip(said.dims, main.dims, strict=True)
-            check_ranges(said, {str(dim.name): sizes[own] for dim, own in named_dims if own in sizes})
+            every = zip(said.dims, main.dims, strict=True)
+            check_ranges(said, {str(dim.name): sizes[own] for dim, own in every if own in sizes})
         return _fresh(machine.enter(main, {}, values, sizes))
 
 

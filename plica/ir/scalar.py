@@ -418,7 +418,7 @@ def lit(value: Number, dtype: DType) -> Scalar:
 def index(value: Like) -> Scalar:
     """An index or a dim: integers become i64 literals."""
     if value.__class__ is int:
-        return _whole(value)  # type: ignore[arg-type]  # an int: its class says so
+        return _whole(value)
     return value if isinstance(value, Scalar) else Lit(value, i64)
 
 

@@ -83,7 +83,7 @@ def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int
 
 
 def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
-    """Refuse sizes that a function says are not meant: its attribute `dim_ranges` is (dim, least, most).
+    """Refuse sizes that a function was not made for: `dim_ranges` holds (dim, least, most).
 
     What was traced for some sizes may mean something else for others.
     """

@@ -61,6 +61,7 @@ def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
     return found if not cuts or cuts < _cuts(term) else term
 
 
+@lru_cache(maxsize=8192)
 def _cuts(term: Scalar) -> int:
     """How many quotients and remainders a term has."""
     return sum(isinstance(each, FloorDiv | FloorMod) for each in post_order(term))

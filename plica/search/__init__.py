@@ -1,1 +1,1 @@
-"""search: spaces, cost models, measuring, records.  To come."""
+"""search: spaces, features, models of cost, policies, measuring, records, the device pool."""

@@ -78,7 +78,7 @@ def contraction(meaning: Compute) -> Contraction | None:
     if isinstance(product, Reduce):
         if product.combiner != "sum":
             return None
-        product, bound = product.body, product.axes
+        bound, product = product.axes, product.body
     if not isinstance(product, Mul):
         return None
     axes = (*meaning.axes, *bound)

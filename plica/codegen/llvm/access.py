@@ -79,17 +79,24 @@ class Access:
 
     def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
         """How many elements a place is from the first."""
-        lanes, found = self.lanes, _FIRST
-        step = plus = 0  # of what is known now: no instruction
+        lanes, text = self.lanes, ""
+        step = plus = 0
+        vectors: list[Value] = []
         for index, stride in zip(indices, self.places[buffer].strides, strict=True):
-            if index.step is None or index.text:
-                found = lanes.add(found, lanes.mul(index, constant(stride), "nsw "), "nsw ")
-            else:
-                step += index.step * stride
-                plus += index.plus * stride
-        if found.step is None:
-            return lanes.add(found, Value("", step, wrapped(plus))) if step or plus else found
-        return Value(found.text, found.step + step, wrapped(found.plus + plus))
+            if index.step is None:
+                vectors.append(lanes.mul(index, constant(stride)) if stride != 1 else index)
+                continue
+            step += index.step * stride
+            plus += index.plus * stride
+            if index.text and stride:
+                part = index.text
+                if stride != 1:
+                    part = lanes.pure(f"mul nsw i64 {part}, {stride}")
+                text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
+        found = Value(text, step, wrapped(plus))
+        for each in vectors:
+            found = lanes.add(each, found) if found != _FIRST else each
+        return found
 
     def address(self, buffer: Buffer, at: Value, sound: bool) -> str:
         """The address of the first lane; `sound` says that without `plus` it is inside as well."""

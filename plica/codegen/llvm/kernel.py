@@ -14,7 +14,7 @@ loop with memory of its own, or with another inside, is a loop like any other, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -160,7 +160,6 @@ class _Statements:
         self.around = values.around
         self.width = values.access.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
-        self.asked: dict[Store, bool] = {}
         self.stack: list[Step] = []
         self.own: dict[Buffer, str] = {}
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
@@ -174,7 +173,7 @@ class _Statements:
                 case For():
                     self._loop(item)
                 case Store(buffer, indices, value):
-                    self.plain = self.plain or self._accumulates(item)
+                    self.plain = self.plain or _accumulates(item)
                     values.store(buffer, indices, value)
                 case Seq(stmts):
                     stack.extend(reversed(stmts))
@@ -224,12 +223,6 @@ class _Statements:
             case _:
                 var = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
-
-    def _accumulates(self, store: Store) -> bool:
-        """The answer of `_accumulates`, which copies of an unrolled loop ask for again."""
-        if store not in self.asked:
-            self.asked[store] = _accumulates(store)
-        return self.asked[store]
 
     def _fill(self, loop: For, inner: Values) -> str:
         """Write the body of a parallel loop into a function of its own."""
@@ -380,6 +373,7 @@ def _is_straight(loop: For) -> bool:
     return True
 
 
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _accumulates(store: Store) -> bool:
     """Whether an element in memory, not in a register, is made of what it was before."""
     if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):

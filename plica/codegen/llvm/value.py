@@ -124,7 +124,7 @@ class Values:
 
     def _follow(self, of: Recipe) -> list[Value]:
         """The values of terms by their recipe."""
-        around, lanes = self.around, self.lanes
+        around = self.around
         around.prepare(of.bounds)
         found = list(of.start)
         checked: dict[Scalar, Value] = {}
@@ -138,9 +138,8 @@ class Values:
                 if a.step is None or b.step is None or (a.text and b.text):
                     found[number] = summed(node, a, b, around)
                 else:
-                    found[number] = Value(
-                        a.text or b.text, a.step + b.step, wrapped(a.plus + b.plus)
-                    )
+                    text, step = a.text or b.text, a.step + b.step
+                    found[number] = Value(text, step, wrapped(a.plus + b.plus))
             elif word == "mul":
                 a, b = found[kids[0]], found[kids[1]]
                 if a.text or b.text or a.step != 0 or b.step != 0:

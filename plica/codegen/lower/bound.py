@@ -93,7 +93,9 @@ def bounds(roots: Iterable[Scalar]) -> Bounds:
             stack.append((node, True))
             stack += [(kid, False) for kid in _operands(node) if kid not in done]
     steps = tuple([step for step in found if not isinstance(step[0], Lit)])
-    literals = {node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)}
+    literals: dict[Term, Interval] = {
+        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)
+    }
     return Bounds(steps, literals)
 
 

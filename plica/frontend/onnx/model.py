@@ -54,6 +54,12 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
     return Opened(model, folder)
 
 
+def input_names(model: ModelProto) -> tuple[str, ...]:
+    """The inputs that a model must be given, in order: those it holds no tensor for."""
+    stored = {each.name for each in model.graph.initializer}
+    return tuple([each.name for each in model.graph.input if each.name not in stored])
+
+
 def _check_text(model: ModelProto) -> None:
     """Refuse names that are no text: the reader hands them out as bytes."""
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # protobuf has no types

@@ -61,6 +61,12 @@ class NeedsValue(UnsupportedError):
         self.inputs = inputs
 
 
+SAY_DIMS: Final = "Say what the symbolic dims are: from_onnx(model, dims={...})."
+SAY_VALUES: Final = (
+    "Give values for these inputs, or sizes for symbolic dims: from_onnx(…, fixed=…)."
+)
+
+
 class Node:
     """An operator with its inputs, attributes and version."""
 
@@ -130,7 +136,7 @@ class Node:
                 f"{self.proto.op_type} needs an input whose sizes are numbers.",
                 "known sizes",
                 str(self.type(at)),
-                "Say what the symbolic dims are: from_onnx(model, dims={...}).",
+                SAY_DIMS,
             )
         return tuple(size for size in sizes if size is not None)
 
@@ -187,10 +193,9 @@ class Node:
         named = ", ".join(map(repr, inputs))
         known_late = f"{what} is only known when the model runs"
         message = f"{known_late}; it depends on {named}." if inputs else f"{known_late}."
-        hint = "Give values for these inputs, or sizes for symbolic dims: from_onnx(…, fixed=…)."
         place = Place(node=self.place)
         raise NeedsValue(
-            Diagnostic("unknown-value", message, place, "a constant", str(value.type), hint),
+            Diagnostic("unknown-value", message, place, "a constant", str(value.type), SAY_VALUES),
             inputs=inputs,
         )
 

@@ -24,7 +24,7 @@ from attrs import frozen
 
 from plica.core.collector import paused
 from plica.frontend.onnx.importer import imported
-from plica.frontend.onnx.model import open_model
+from plica.frontend.onnx.model import input_names, open_model
 from plica.frontend.onnx.node import name_of
 from plica.frontend.onnx.order import ordered
 from plica.ir.graph import Const, Expr, Literal, Var
@@ -42,6 +42,8 @@ class Reading:
     nodes: Mapping[Expr, tuple[str, ...]]
     fixed: Mapping[str, Any] = MappingProxyType({})
     """The inputs that are part of the module, and their values."""
+    inputs: tuple[str, ...] = ()
+    """The names of all inputs of the model, in its order, where it is an ONNX model."""
 
 
 def read_onnx(
@@ -67,7 +69,7 @@ def read_onnx(
         roots = [each.expr for each in values if each is not None]
         for term in _fresh(roots, found):
             found[term] = (*found.get(term, ()), name_of(node))
-    return Reading(module, found, dict(fixed or {}))
+    return Reading(module, found, dict(fixed or {}), input_names(opened.model))
 
 
 def _fresh(roots: list[Expr], known: Mapping[Expr, object]) -> list[Expr]:

@@ -13,7 +13,7 @@ signed or unsigned ones, whichever an instruction wants:
 ...     "sum", (8,), lambda k: (Cast(x[m, k], i32) + Lit(-3, i32)) * Cast(w[k, n], i32)))
 >>> found = quantised(Work(product), (False, False), (), u8)
 >>> found.source.dtype, found.factor, str(found.lane.name), str(found.quad.name)
-(DType('u8'), Lit(value=-3, dtype=DType('i32')), 'i_1', 'k')
+(DType('u8'), Lit(-3, DType('i32')), 'i_1', 'k')
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ formulas on.  Then the features of a population are a few array operations.
 What is decided by name rather than by size, where to compute or whether to unroll, may change the
 layout.  Then there is one set of formulas for each combination of such decisions, made when it is
 first asked for.  Which decisions are sizes is found by trying: all but places and what may be 0;
-only tiles.  Where no layout or no formula is found, points are replayed one by one, and counted.
+all but one more; only tiles.  Where no layout or no formula is found, points are replayed one by
+one, and counted.
 
 >>> from plica.ir.script import from_text
 >>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize
@@ -91,6 +92,9 @@ AGAIN: Final = 4
 """How often formulas are made, each time from more points."""
 FEWER: Final = 4
 """Points replayed for a class that is tried with the formulas of another."""
+KEPT: Final = 4096
+"""A sketch of no more points keeps the rows of all."""
+NO_ROWS: Final[Floats] = np.zeros((0, WIDTH))
 ATTEMPTS: Final = 4
 """Points drawn for each that is wanted, as some are illegal."""
 
@@ -100,7 +104,8 @@ def features(kernel: Kernel, machine: Machine) -> Floats:
     nests = nests_of(kernel)
     layout = aligned([nests])
     assert layout is not None  # one is like itself
-    return rows(layout, layout.numbers(nests)[None], machine)[0]
+    found: Floats = rows(layout, layout.numbers(nests)[None], machine)[0]
+    return found
 
 
 class Featuriser:
@@ -110,6 +115,7 @@ class Featuriser:
         self.sketch, self.machine = sketch, machine
         self.report = Report()
         self._classes: dict[Class, Compiled | None] = {}
+        self._kept: dict[Decisions, Floats] = {}
         self._ways = _ways(sketch)
         self._set_way()
         self._replayed: dict[Decisions, Nests | None] = {}
@@ -122,37 +128,35 @@ class Featuriser:
         """The rows of all points, and which point each is of; an illegal point may have none."""
         if points and not self._classes:
             self._settle(points[0].decisions)
-        by_class: dict[Class, list[int]] = {}
-        for number, point in enumerate(points):
-            by_class.setdefault(self._class(point.decisions), []).append(number)
-        parts: list[Floats] = []
-        owners: list[Integers] = []
-        for which, numbers in by_class.items():
-            members = [points[each].decisions for each in numbers]
-            for found, owner in self._rows(which, members):
-                parts.append(found)
-                owners.append(np.array(numbers, dtype=np.int64)[owner])
-        if not parts:
-            return np.zeros((0, WIDTH)), np.zeros(0, dtype=np.int64)
-        owned = np.concatenate(owners)
-        order = np.argsort(owned, kind="stable")
-        return np.concatenate(parts)[order], owned[order]
+        wanted = dict.fromkeys([point.decisions for point in points])
+        by_class: dict[Class, list[Decisions]] = {}
+        for each in wanted:
+            if each not in self._kept:
+                by_class.setdefault(self._class(each), []).append(each)
+        made: dict[Decisions, Floats] = {}
+        for which, members in by_class.items():
+            made.update(zip(members, self._rows(which, members), strict=True))
+        if self.sketch.size <= KEPT:
+            self._kept.update(made)
+        parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
+        owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
+        return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
 
-    def _rows(self, which: Class, members: list[Decisions]) -> list[tuple[Floats, Integers]]:
-        compiled = self._compiled(which)
+    def _rows(self, which: Class, members: list[Decisions]) -> list[Floats]:
+        compiled, report = self._compiled(which), self.report
         if compiled is not None:
-            self.report = evolve(self.report, computed=self.report.computed + len(members))
-            found = rows(compiled.layout, compiled.numbers(self._decided(members)), self.machine)
-            count, stores, width = found.shape
-            return [(found.reshape(-1, width), np.repeat(np.arange(count), stores))]
-        self.report = evolve(self.report, replayed=self.report.replayed + len(members))
-        made: list[tuple[Floats, Integers]] = []
-        for number, each in enumerate(members):
+            self.report = evolve(report, computed=report.computed + len(members))
+            numbers = compiled.numbers(self._decided(members))
+            return [*rows(compiled.layout, numbers, self.machine)]
+        self.report = evolve(report, replayed=report.replayed + len(members))
+        made: list[Floats] = []
+        for each in members:
             nests = self._nests(each)
             layout = None if nests is None else aligned([nests])
-            if nests is not None and layout is not None:
-                one = rows(layout, layout.numbers(nests)[None], self.machine)[0]
-                made.append((one, np.full(len(one), number)))
+            if nests is None or layout is None:
+                made.append(NO_ROWS)
+            else:
+                made.append(rows(layout, layout.numbers(nests)[None], self.machine)[0])
         return made
 
     def _settle(self, decisions: Decisions) -> None:
@@ -303,11 +307,16 @@ def _ways(sketch: Sketch) -> list[list[int]]:
     steps = [sketch.trace.steps[number].instruction for number in sketch.steps]
     no_places = [at for at in numbers if not isinstance(steps[at], SampleComputeLocation)]
     found: list[list[int]] = []
-    for each in (no_places, tiles):
+    apart = sorted(set(no_places) - set(tiles), key=lambda at: len(supports[at].members))
+    alone = [[at for at in no_places if at != one] for one in apart]
+    for each in (no_places, *alone[:ALONE], tiles):
         if each not in found:
             found.append(each)
     return found
 
+
+ALONE: Final = 3
+"""How many decisions are tried as the only one that is no size."""
 
 GENERIC: Final = 6
 """Points of which the one with the fewest sizes of 1 is taken."""

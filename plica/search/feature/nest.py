@@ -229,7 +229,9 @@ def _loads(roots: Iterable[Scalar]) -> tuple[list[Load], list[tuple[ScalarVar, S
     """All loads, each once, in the order of the text, and the axes of sums among them."""
     loads: list[Load] = []
     axes: list[tuple[ScalarVar, Scalar]] = []
-    stack: list[Term] = list(roots)[::-1]
+    stack: list[Term] = []
+    stack.extend(roots)
+    stack.reverse()
     seen: set[Term] = set()
     while stack:
         node = stack.pop()

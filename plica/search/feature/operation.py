@@ -107,7 +107,10 @@ def _operands(node: Scalar) -> list[Scalar]:
     if isinstance(node, Add) and _has_product(node):
         factors: list[Scalar] = []
         for each in kids:
-            factors += [each.left, each.right] if _is_fused(node, each) else [each]
+            if isinstance(each, Mul) and each is _fused(node):
+                factors += [each.left, each.right]
+            else:
+                factors.append(each)
         return factors
     return kids
 
@@ -116,10 +119,9 @@ def _has_product(of: Add) -> bool:
     return isinstance(of.left, Mul) or isinstance(of.right, Mul)
 
 
-def _is_fused(whole: Add, part: Scalar) -> bool:
-    """Whether a product is added in the same step: the right one, if both sides are products."""
-    chosen = whole.right if isinstance(whole.right, Mul) else whole.left
-    return part is chosen and isinstance(part, Mul)
+def _fused(whole: Add) -> Scalar:
+    """The product that is added in the same step: the right one, if both sides are products."""
+    return whole.right if isinstance(whole.right, Mul) else whole.left
 
 
 def _kind(node: Scalar) -> str | None:

@@ -63,11 +63,14 @@ class Packs:
 
     def summed(self, of_rows: Floats) -> Floats:
         """One number for each candidate: the sum of those of its rows."""
-        return np.bincount(self.owner, weights=of_rows, minlength=self.count)
+        if not len(of_rows):
+            return np.zeros(self.count)
+        found: Floats = np.bincount(self.owner, weights=of_rows, minlength=self.count)
+        return found
 
 
 class SpaceFeaturiser:
-    """`SpaceFeaturiser(space, machine).of(points)`: the packs of points of any sketch of a space."""
+    """The packs of points of any sketch of a space."""
 
     def __init__(self, space: Space, machine: Machine) -> None:
         self.featurisers = tuple([Featuriser(each, machine) for each in space.sketches])

@@ -24,7 +24,7 @@ True
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from attrs import frozen
@@ -34,6 +34,9 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import AT_ONCE, LATENCY, READS
 from plica.search.feature.layout import Floats, Layout, Place
 from plica.search.feature.operation import KINDS
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""Numbers, truth values or places, for all schedules."""
 
 BUFFERS: Final = 5
 SAMPLES: Final = 10
@@ -84,7 +87,7 @@ def rows(layout: Layout, numbers: Floats, machine: Machine) -> Floats:
 class _Store:
     """The numbers of one store as arrays whose last axis is that of the schedules."""
 
-    def __init__(self, place: Place, numbers: Floats, machine: Machine) -> None:
+    def __init__(self, place: Place, numbers: Array, machine: Machine) -> None:
         self.place, self.machine = place, machine
         count, loops, touches = len(numbers), len(place.loops), len(place.touches)
         rank = max([each.rank for each in place.touches], default=0)
@@ -126,7 +129,7 @@ class _Store:
         self.lines = self.unique / np.minimum(run, (LINE / self.bytes)[:, None, None])
 
 
-def _inward(of: Floats, total: np.ufunc | object, start: float, axis: int = 0) -> Floats:
+def _inward(of: Array, total: np.ufunc | object, start: float, axis: int = 0) -> Array:
     """Totals from the end of an axis, and what nothing gives at the end."""
     flipped = np.flip(of, axis)
     summed = np.flip(total(flipped, axis=axis), axis)  # type: ignore[operator]  # a numpy function
@@ -140,12 +143,12 @@ class _Buffer:
     """What a store does with one buffer; arrays over schedules."""
 
     touches: tuple[int, ...]
-    unique: Floats
+    unique: Array
     """Bytes, from each loop inward."""
-    lines: Floats
+    lines: Array
 
 
-def _row(of: _Store) -> Floats:
+def _row(of: _Store) -> Array:
     buffers = _buffers(of)
     touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
     described = [_buffer(of, each, touched) for each in buffers]
@@ -162,25 +165,25 @@ def _row(of: _Store) -> Floats:
     return np.stack(columns, axis=-1)
 
 
-def _log(of: Floats | float) -> Floats:
+def _log(of: Array | float) -> Array:
     return np.log2(1.0 + np.asarray(of, dtype=np.float64))
 
 
-def _counts(of: _Store) -> list[Floats]:
+def _counts(of: _Store) -> list[Array]:
     return [_log(each * of.steps[0]) for each in of.place.operations]
 
 
-def _of_kind(of: _Store, kinds: tuple[str, ...]) -> Floats:
+def _of_kind(of: _Store, kinds: tuple[str, ...]) -> Array:
     marked = np.array([kind in kinds for kind in of.place.kinds], bool)
     return of.many & marked[:, None]
 
 
-def _product(of: _Store, kinds: tuple[str, ...]) -> Floats:
-    found: Floats = np.where(_of_kind(of, kinds), of.extents, 1.0).prod(axis=0)
+def _product(of: _Store, kinds: tuple[str, ...]) -> Array:
+    found: Array = np.where(_of_kind(of, kinds), of.extents, 1.0).prod(axis=0)
     return found
 
 
-def _innermost(mask: Floats) -> Floats:
+def _innermost(mask: Array) -> Array:
     """The number of the innermost loop of which something holds, -1 if there is none."""
     found = np.full(mask.shape[1], -1)
     for at, each in enumerate(mask):
@@ -188,7 +191,7 @@ def _innermost(mask: Floats) -> Floats:
     return found
 
 
-def _at(of: Floats, loop: Floats, default: float) -> Floats:
+def _at(of: Array, loop: Array, default: float) -> Array:
     """Of each schedule the value at its loop, and the default where that is -1."""
     if not len(of):
         return np.full(of.shape[-1], default)
@@ -196,7 +199,7 @@ def _at(of: Floats, loop: Floats, default: float) -> Floats:
     return np.where(loop >= 0, picked, default)
 
 
-def _marked(of: _Store, kind: str) -> list[Floats]:
+def _marked(of: _Store, kind: str) -> list[Array]:
     mask = _of_kind(of, (kind,))
     loop = _innermost(mask)
     found = [
@@ -214,7 +217,7 @@ def _marked(of: _Store, kind: str) -> list[Floats]:
     return [*found, (mask.sum(axis=0) > 1).astype(float)]
 
 
-def _threads(of: _Store) -> list[Floats]:
+def _threads(of: _Store) -> list[Array]:
     extents = [_product(of, (each,)) for each in THREADS]
     found = [np.where(_of_kind(of, THREADS).any(axis=0), 1.0, 0.0)]
     return [*found, *[_log(each - 1) for each in extents], _log(_product(of, ("virtual",)) - 1)]
@@ -234,7 +237,7 @@ def _buffers(of: _Store) -> list[_Buffer]:
     ]
 
 
-def _buffer(of: _Store, buffer: _Buffer, touched: Floats) -> tuple[Floats, list[Floats]]:
+def _buffer(of: _Store, buffer: _Buffer, touched: Array) -> tuple[Array, list[Array]]:
     """What buffers are sorted by, and the features."""
     touches = [of.place.touches[each] for each in buffer.touches]
     reads, writes = (any(each.written is way for each in touches) for way in (False, True))
@@ -271,7 +274,7 @@ def _buffer(of: _Store, buffer: _Buffer, touched: Floats) -> tuple[Floats, list[
     return unique, found
 
 
-def _largest(described: list[tuple[Floats, list[Floats]]], count: int) -> list[Floats]:
+def _largest(described: list[tuple[Array, list[Array]]], count: int) -> list[Array]:
     """The buffers of which most is touched, zeros where there are fewer."""
     width = len(_OF_BUFFER)
     if not described:
@@ -284,7 +287,7 @@ def _largest(described: list[tuple[Floats, list[Floats]]], count: int) -> list[F
     return found + [np.zeros(count)] * (BUFFERS * width - len(found))
 
 
-def _curve(of: _Store, touched: Floats) -> list[Floats]:
+def _curve(of: _Store, touched: Array) -> list[Array]:
     """Operations for each byte touched, where a part of all operations (log) is inside."""
     work = max(1.0, sum(of.place.operations))
     inside = np.flip(_log(work * of.steps), 0)
@@ -303,7 +306,7 @@ def _curve(of: _Store, touched: Floats) -> list[Floats]:
     return found
 
 
-def _rooms(of: _Store) -> list[Floats]:
+def _rooms(of: _Store) -> list[Array]:
     is_here = of.room_bytes > 0
     outside = np.where(is_here, of.room_times, 0.0)
     inside = np.where(is_here, of.steps[0] / of.room_times, 0.0)
@@ -314,7 +317,7 @@ LINE_CYCLES: Final = (4.0, 10.0, 30.0)
 """Cycles for a line that is in the second cache, the third, and in none."""
 
 
-def _machine(of: _Store, buffers: list[_Buffer], touched: Floats) -> list[Floats]:
+def _machine(of: _Store, buffers: list[_Buffer], touched: Array) -> list[Array]:
     machine, count = of.machine, of.count
     size = of.bytes[0] if len(of.bytes) else 4.0
     lanes = max(1.0, machine.vector / 8 / size)
@@ -363,7 +366,7 @@ def _machine(of: _Store, buffers: list[_Buffer], touched: Floats) -> list[Floats
     ]
 
 
-def _cycles(of: _Store, sums: Floats, reads: Floats, inner: Floats, body: Floats) -> Floats:
+def _cycles(of: _Store, sums: Array, reads: Array, inner: Array, body: Array) -> Array:
     """What one run of the body costs, by the rules by which register tiles are chosen."""
     lanes = max(1.0, of.machine.vector / 8 / (of.bytes[0] if len(of.bytes) else 4.0))
     vector = _product(of, ("vectorized",))
@@ -379,6 +382,6 @@ def _cycles(of: _Store, sums: Floats, reads: Floats, inner: Floats, body: Floats
     return np.maximum(np.maximum(done / AT_ONCE, reads / READS), waits) + spilled
 
 
-def _stride_one(of: _Store, buffer: _Buffer) -> Floats:
+def _stride_one(of: _Store, buffer: _Buffer) -> Array:
     distances = of.distances[list(buffer.touches)].max(axis=0)
     return (distances == 1.0).astype(float)

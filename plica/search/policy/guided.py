@@ -51,7 +51,7 @@ class Guided:
     judge: Judge
     analyst: Judge | None = None
     """Whose opinion counts before anything is measured; none: the order of the space."""
-    first: int = 16
+    first: int = 8
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
     near: float = 0.5

@@ -23,6 +23,8 @@ from plica.codegen.accel.instruction import (
     made,
 )
 from plica.codegen.accel.vta import Configuration, osdi, vta
+from plica.ir.scalar import Buffer
+from plica.ir.size import shape_of
 
 Array = np.ndarray[Any, Any]
 
@@ -141,3 +143,11 @@ def _instruction(draw: st.DrawFn, machine: Machine, operation: Operation) -> Ins
             values[first] = draw(st.integers(0, 1))
             values[last] = draw(st.integers(values[first] + 1, 3))
     return made(machine, operation.name, values)
+
+
+def filled_like(buffer: Buffer, seed: int) -> Array:
+    """Random values for a buffer of the loop language."""
+    shape = shape_of(buffer.shape, {})
+    assert shape is not None
+    values = np.random.default_rng(seed).integers(-100, 100, shape)
+    return values.astype(buffer.dtype.numpy)

@@ -24,8 +24,10 @@ from plica.ir.loop import For, Invoke, Kernel, Region, statements
 from plica.ir.module import Module, module
 from plica.ir.run import run_in_place
 from plica.ir.scalar import index
+from plica.ir.show import show_kernel
 from plica.ir.type import tensor
 from plica.pipeline import Lowered, lower
+from tests.conftest import Golden
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
@@ -251,3 +253,10 @@ def test_what_is_no_byte_stays_in_loops() -> None:
     assert not kernels(
         lower(whole(op.matmul(widened(x), near), x), target=evolve(target, features=()))
     )
+
+
+def test_text_of_a_product(golden: Golden) -> None:
+    made = lower(product((30, 33, 32), "i8", 3)[0], target=evolve(TARGETS["vnni512"], cores=1))
+    (origin,) = made.program.origins
+    assert origin is not None
+    golden(origin.trace.to_python() + "\n" + show_kernel(made.program.kernels[0], "product"))

@@ -1,0 +1,109 @@
+"""Near copies: data with room around it is copied row by row, where it is used.
+
+    pad[c, i, j] = x[c, i - 1, j - 1] if inside        for tiles of outputs, rows i:
+    for tiles of outputs, rows i:               -->        pad[c, i : i + 3, j] = …      near
+        sum over pad                                       sum over pad
+
+The copy is made once for each tile of outputs and overlaps with that of the next row, but it never
+leaves the nearest caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Final
+
+from attrs import evolve
+
+from plica.ir.dim import known
+from plica.ir.loop import Alloc, Kernel
+from plica.schedule.default import Formed, Machine, default_trace
+from plica.schedule.default.form import NEAR
+from plica.schedule.handle import Handle
+from plica.schedule.primitive.block import GetBlock
+from plica.schedule.primitive.compute_at import ComputeAt
+from plica.schedule.primitive.loops import GetLoops
+from plica.schedule.primitive.reverse_compute_at import ReverseComputeAt
+from plica.schedule.primitive.vectorize import Vectorize
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.site import map_of
+from plica.schedule.trace import Step, Trace, renumbered
+from plica.search.rule import Asked, Rule
+from plica.search.sketch.opened import opened, scenes_of
+from plica.search.sketch.thumb import forms as thumb_forms
+from plica.search.sketch.variant import tiled
+
+PAD: Final = "pad"
+
+
+def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
+    """Contractions whose data is copied, with the copy as their own affair."""
+    for name, form in thumb_forms(of, machine):
+        if [str(each.name) for each in form.scratch] == [PAD]:
+            yield name, _inside(form)
+
+
+def _inside(form: Formed) -> Formed:
+    """The form with its scratch memory as a buffer of the kernel."""
+    (pad,) = form.scratch
+    kernel = form.kernel
+    params = tuple([each for each in kernel.params if each is not pad])
+    return evolve(form, kernel=evolve(kernel, params=params, body=Alloc(pad, kernel.body)),
+                  scratch=())  # fmt: skip
+
+
+def _outside(kernel: Kernel) -> Kernel | None:
+    """The kernel with that buffer as a parameter, as rules of thumb know it."""
+    body = kernel.body
+    if not isinstance(body, Alloc) or str(body.buffer.name) != PAD:
+        return None
+    params = (*kernel.params[: kernel.inputs], body.buffer, *kernel.params[kernel.inputs :])
+    return evolve(kernel, params=params, body=body.body)
+
+
+def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The default schedule, with the copy inside the loop over rows."""
+    whole = _outside(of.kernel)
+    first = None if whole is None else default_trace(whole, machine)
+    if whole is None or first is None:
+        return
+    blocks = [
+        number
+        for number, step in enumerate(first.steps)
+        if isinstance(step.instruction, GetBlock) and _is_pad(first, whole, number)
+    ]
+    places = [n for n, s in enumerate(first.steps) if isinstance(s.instruction, ReverseComputeAt)]
+    order = tiled(first, whole)
+    if len(blocks) != 1 or len(places) != 1 or order is None or len(order.around) < 2:
+        return
+    found = _moved(first, blocks[0], places[0] + 1, order.around[-2])
+    try:
+        scene = scenes_of(found, of.kernel)[-1]
+    except ScheduleRefused:
+        return
+    block = Handle(places[0] + 1, 0, "block")
+    every = scene.block(block).loops
+    around = [each.var for each in every].index(scene.loop(order.around[-2]).node.var)
+    copied = prod([known(each.extent) or 1 for each in every[around + 1 :]])
+    if copied * of.kernel.params[-1].dtype.bytes <= NEAR and len(every) > around + 1:
+        last = Handle(len(found), len(every) - 1, "loop")
+        steps = (*found.steps, Step(GetLoops(block)), Step(Vectorize(last)))
+        yield "rows", opened(Trace(steps), of.kernel, machine.registers)
+
+
+def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:
+    label = scenes_of(trace, kernel)[number + 1].outputs[Handle(number, 0, "block")]
+    return str(label) == PAD and len(map_of(kernel).blocks) > 1
+
+
+def _moved(trace: Trace, block: int, place: int, loop: Handle) -> Trace:
+    """The trace without what it does to a block in the end; that is computed at a loop instead."""
+    later = {n: n + 2 * (n >= place) for n in range(len(trace))}
+    head = trace.steps[:place]
+    tail = [renumbered(each, later) for each in trace.steps[place:block]]
+    asked = Step(trace.steps[block].instruction)
+    return Trace((*head, asked, Step(ComputeAt(Handle(place, 0, "block"), loop)), *tail))
+
+
+NEARBY: Final = Rule("near", forms, traces)

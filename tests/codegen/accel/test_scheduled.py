@@ -1,0 +1,114 @@
+"""Scheduled kernels: the stream of a kernel does what the interpreter says it means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.accel.functional import run
+from plica.codegen.accel.intrinsic import declare
+from plica.codegen.accel.scheduled import flow_of
+from plica.codegen.accel.stream import build
+from plica.codegen.accel.vta import osdi, vta
+from plica.core.name import Name
+from plica.ir.dtype import DType, i8, i32
+from plica.ir.loop import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
+from plica.ir.run import run_kernel
+from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
+from plica.ir.tensor import axis, buffer
+from plica.runtime.error import UnsupportedError
+from tests.codegen.accel.machines import FEW, filled_like
+
+declare(vta())
+
+
+def _at(name: str, shape: tuple[int, ...], dtype: DType, scope: str) -> Buffer:
+    return Buffer(Name(name), tuple(index(each) for each in shape), dtype, f"vta.{scope}")
+
+
+def _loops(loops: list[tuple[ScalarVar, int]], body: Stmt, kind: LoopKind = "serial") -> Stmt:
+    for var, extent in reversed(loops):
+        body = For(var, index(extent), kind, body)
+    return body
+
+
+def _element(of: Buffer, *at: Scalar) -> Region:
+    rest = of.shape[len(at) :]
+    starts = (*at, *(index(0) for _ in rest))
+    return Region(of, starts, (*(index(1) for _ in at), *rest))
+
+
+def dense(m: int, k: int, n: int, tile: int, threads: int) -> Kernel:
+    """`y = clip(x w^T)` in blocks of 16, as caching and `tensorize` leave it."""
+    x, w = buffer("x", (m, k, 1, 16), i8), buffer("w", (n, k, 16, 16), i8)
+    y = buffer("y", (m, n, 1, 16), i8)
+    xs, ws = _at("xs", (tile, k, 1, 16), i8, "inp"), _at("ws", (k, 16, 16), i8, "wgt")
+    acc = _at("acc", (tile, 1, 16), i32, "acc")
+    mo, no, t = axis("mo"), axis("no"), axis("t")
+    i, j, a, b, c = (axis(word) for word in "ijabc")
+    out = no * threads + t
+    row = mo * tile + i
+    clear = For(i, index(tile), "serial", Invoke("vta.gemm.reset", (_element(acc, i),)))
+    load_x = _loops(
+        [(i, tile), (j, k), (b, 16)],
+        Store(xs, (i, j, index(0), b), x[row, j, 0, b]),
+    )
+    load_w = _loops([(j, k), (a, 16), (b, 16)], Store(ws, (j, a, b), w[out, j, a, b]))
+    multiply = _loops(
+        [(j, k), (i, tile)],
+        Invoke("vta.gemm", (_element(xs, i, j), _element(ws, j), _element(acc, i))),
+    )
+    vectors = [
+        For(
+            i,
+            index(tile),
+            "serial",
+            Invoke(f"vta.alu.{name}.imm", (_element(acc, i), lit(v, index(0).dtype))),
+        )  # type: ignore[attr-defined]  # a literal
+        for name, v in (("shr", 4), ("max", -128), ("min", 127))
+    ]
+    store = _loops([(i, tile), (c, 16)], Store(y, (row, out, index(0), c), Cast(acc[i, 0, c], i8)))
+    inside: Stmt = seq(clear, load_x, load_w, multiply, *vectors, store)
+    for each in (acc, ws, xs):
+        inside = Alloc(each, inside)
+    inside = For(t, index(threads), "virtual", inside)
+    body = _loops([(mo, m // tile), (no, n // threads)], inside)
+    return Kernel((), (x, w, y), 2, body)
+
+
+@settings(max_examples=FEW)
+@given(
+    tile=st.integers(1, 3), outer=st.integers(1, 2), k=st.integers(1, 3), threads=st.integers(1, 2)
+)
+def test_the_stream_of_a_kernel_does_what_it_means(
+    tile: int, outer: int, k: int, threads: int
+) -> None:
+    kernel = dense(tile * outer, k, 2, tile, threads)
+    x, w = (filled_like(each, 0) for each in kernel.params[:2])
+    stream = build(osdi(), flow_of(osdi(), kernel))
+    found = run(osdi(), stream, {"x": x, "w": w})["y"]
+    (expected,) = run_kernel(kernel, [x, w])
+    assert np.array_equal(found.reshape(expected.shape), expected)
+
+
+def test_what_is_no_copy_and_no_intrinsic_is_refused() -> None:
+    x, y = buffer("x", (16,), i8), buffer("y", (16,), i8)
+    near, i = _at("near", (16,), i8, "inp"), axis("i")
+
+    def kernel(body: Stmt) -> Kernel:
+        return Kernel((), (x, y), 1, Alloc(near, _loops([(i, 16)], body)))
+
+    half = Store(near, (i * 2,), x[i])
+    for body, message in (
+        (Store(near, (i,), x[i] + x[i]), "A store copies"),
+        (Store(y, (i,), near[i]), "No move goes out"),
+        (half, "whole elements"),
+        (Store(near, (i * i,), x[i]), "linear in the loops"),
+        (Invoke("vta.gem", ()), "no intrinsic 'vta.gem'"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            flow_of(osdi(), kernel(body))
+    with pytest.raises(UnsupportedError, match="serial, of known size"):
+        flow_of(osdi(), Kernel((), (x, y), 1, For(i, index(16), "parallel", half)))
