@@ -44,7 +44,7 @@ def tiled(n: int, tile: Tile) -> Kernel:
     @do
     def whole() -> Body:
         yield spread(every[-1], (), Gpu())
-        yield product(tile, form.labels)
+        yield product(tile, form.labels, form.along)
 
     return lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
 

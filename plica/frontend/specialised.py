@@ -24,6 +24,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -100,26 +101,40 @@ class Specialised(Executable):
         self._lock = threading.Lock()
         ports = source.interface.inputs
         alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
-        self._plain = tuple([port.numpy for port in ports]) if alone else (None,)
+        # The types of the inputs, where none of them is a tuple.
+        self._dtypes = tuple([port.numpy for port in ports]) if alone else (None,)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
-        if not named and self._are_plain(args):
-            known = self._known.get(self._key(args))  # type: ignore[arg-type]  # arrays by now
-            if known is not None:
-                exe, part = known
-                return exe(*([each for at, each in enumerate(args) if at not in part]))
+        if not named:
+            seen = self._seen(args)
+            if seen is not None:
+                return seen[0](*seen[1])
         exe, rest = self._found(self._arrays(args, named))
         return exe(*rest)
 
-    def _are_plain(self, args: tuple[object, ...]) -> bool:
-        """Whether these are arrays of the right types, which need no second look if seen before."""
-        if len(args) != len(self._plain):
-            return False
-        for each, dtype in zip(args, self._plain, strict=True):
+    def _seen(self, args: tuple[Any, ...]) -> tuple[Executable, Sequence[Any]] | None:
+        """The executable for arrays that need no second look, if such were given before.
+
+        It does not wait for another thread that compiles: each step here is one for all threads.
+        """
+        if len(args) != len(self._dtypes):
+            return None
+        shapes = []
+        for each, dtype in zip(args, self._dtypes, strict=True):
             if type(each) is not np.ndarray or each.dtype is not dtype:
-                return False
-        return True
+                return None
+            shapes.append(each.shape)
+        needed = self._source.needed
+        values = tuple([args[at].tobytes() for at in needed]) if needed else ()
+        key = (tuple(shapes), needed, values)
+        known = self._known.get(key)
+        if known is None:
+            return None
+        with suppress(KeyError):  # it may have gone by now, and serves this call all the same
+            self._known.move_to_end(key)
+        exe, part = known
+        return exe, [each for at, each in enumerate(args) if at not in part] if part else args
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes: it can be saved, exported and looked into.

@@ -33,10 +33,10 @@ from plica.schedule.trace import Trace
 from plica.search.rule import Asked, Rule, installed
 from plica.search.sketch.general import EACH, NEST, ROWS, TILING
 from plica.search.sketch.near import NEARBY
-from plica.search.sketch.thumb import NARROW, THUMB
+from plica.search.sketch.thumb import NARROW, PADDED, THUMB
 from plica.search.space import Sketch, Space, sketch
 
-RULES: Final = (THUMB, NEST, NEARBY, NARROW, ROWS, EACH, TILING)
+RULES: Final = (THUMB, NEST, NEARBY, PADDED, NARROW, ROWS, EACH, TILING)
 """Plica's own rules; the default schedule comes from the first that has one."""
 
 

@@ -42,7 +42,7 @@ from plica.codegen.accel.flow import (
 )
 from plica.codegen.accel.intrinsic import kernel_of
 from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir import loop as ir
 from plica.ir.loop import Alloc, For, Invoke, Kernel, Region, Seq, Store, substatements
@@ -87,6 +87,8 @@ class _Reading:
         self.machine = machine
         self.tensors: dict[Buffer, Memory] = {}
         self.tiles: dict[Buffer, Tile] = {}
+        variables = (each for each in post_order(kernel.body) if isinstance(each, ScalarVar))
+        self.used = {each.name for each in variables}
         stack: list[tuple[ir.Stmt, bool]] = [(kernel.body, False)]
         while stack:
             stmt, inside = stack.pop()
@@ -212,7 +214,7 @@ class _Reading:
             _Line(var, extent, a, b)
             for (var, extent), a, b in zip(loops, near_strides, far_strides, strict=True)
         ]
-        outer = _whole(near, lines, size)
+        outer = _whole(near, lines, size, self.used)
         bases = [_divided(near, polynomial(each), size) for each in (near_base, far_base)]
         start = Transfer(
             operation.name, self.tiles[near], bases[0], tensor, bases[1], ONE, ONE, ONE
@@ -264,7 +266,7 @@ class _Reading:
         return base, [stride // size for stride in strides]
 
 
-def _whole(buffer: Buffer, lines: list[_Line], size: int) -> list[_Line]:
+def _whole(buffer: Buffer, lines: list[_Line], size: int, used: set[Name]) -> list[_Line]:
     """The loops over whole elements, strides in elements; those inside an element are taken out."""
     left, done = list(lines), 1
     while done < size:
@@ -275,7 +277,8 @@ def _whole(buffer: Buffer, lines: list[_Line], size: int) -> list[_Line]:
             raise _refused(buffer, "A copy moves whole elements.", f"{done} of {size} numbers")
         left.remove(line)
         if done * line.extent > size:
-            name = Name(line.var.name.text, line.var.name.number + 1000)
+            name = fresh(line.var.name, used)
+            used.add(name)
             outer = ScalarVar(name, line.var.dtype)
             left.append(_Line(outer, done * line.extent // size, size, size))
             break
@@ -297,8 +300,9 @@ def _rows(start: Transfer, lines: list[_Line]) -> Stmt:
     near, far = start.sram, start.dram
     for each in left:
         near, far = near + each.var * each.near, far + each.var * each.far
-    sizes = {"rows": index(rows), "width": index(width), "stride": index(stride)}
-    found: Stmt = evolve(start, sram=near, dram=far, **sizes)
+    found: Stmt = evolve(
+        start, sram=near, dram=far, rows=index(rows), width=index(width), stride=index(stride)
+    )
     for each in left:
         found = Loop(each.var, each.extent, found)
     return found

@@ -175,7 +175,8 @@ def _counts(of: _Store) -> list[Array]:
 
 def _of_kind(of: _Store, kinds: tuple[str, ...]) -> Array:
     marked = np.array([kind in kinds for kind in of.place.kinds], bool)
-    return of.many & marked[:, None]
+    found: Array = of.many & marked[:, None]
+    return found
 
 
 def _product(of: _Store, kinds: tuple[str, ...]) -> Array:
@@ -379,9 +380,10 @@ def _cycles(of: _Store, sums: Array, reads: Array, inner: Array, body: Array) ->
     waits = LATENCY * chain if updates else 0.0 * chain
     # Sums that are in no register are read and written again for each term.
     spilled = np.maximum(sums + 2 - of.machine.registers, 0.0) * chain * 2 / READS
-    return np.maximum(np.maximum(done / AT_ONCE, reads / READS), waits) + spilled
+    found: Array = np.maximum(np.maximum(done / AT_ONCE, reads / READS), waits) + spilled
+    return found
 
 
 def _stride_one(of: _Store, buffer: _Buffer) -> Array:
-    distances = of.distances[list(buffer.touches)].max(axis=0)
-    return (distances == 1.0).astype(float)
+    distances: Array = of.distances[list(buffer.touches)].max(axis=0)
+    return np.where(distances == 1.0, 1.0, 0.0)

@@ -84,9 +84,12 @@ def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
         return
     block = Handle(places[0] + 1, 0, "block")
     every = scene.block(block).loops
-    around = [each.var for each in every].index(scene.loop(order.around[-2]).node.var)
-    copied = prod([known(each.extent) or 1 for each in every[around + 1 :]])
-    if copied * of.kernel.params[-1].dtype.bytes <= NEAR and len(every) > around + 1:
+    finish = first.steps[places[0]].instruction
+    assert isinstance(finish, ReverseComputeAt)
+    shared = {each.var for each in scene.block(finish.block).loops}
+    own = [each for each in every if each.var not in shared]
+    copied = prod([known(each.extent) or 1 for each in own])
+    if own and copied * of.kernel.params[-1].dtype.bytes <= NEAR:
         last = Handle(len(found), len(every) - 1, "loop")
         steps = (*found.steps, Step(GetLoops(block)), Step(Vectorize(last)))
         yield "rows", opened(Trace(steps), of.kernel, machine.registers)

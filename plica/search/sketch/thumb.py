@@ -13,7 +13,11 @@ from typing import Final
 
 from attrs import evolve
 
+from plica.ir.dtype import f32, f64
 from plica.schedule.default import Formed, Machine, default_trace, formed
+from plica.schedule.default.contraction import bared, contraction, merged
+from plica.schedule.default.estimate import over_outputs
+from plica.schedule.default.form import blocked
 from plica.schedule.default.row import chain_form
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -66,6 +70,19 @@ def _contractions(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
         found = _formed(of, machine, form)
         if found is not None:
             yield form, found
+
+
+def padded_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
+    """Lanes over outputs, with room so that tiles of the best size divide the other axis."""
+    work = None if of.work is None else contraction(bared(of.work))
+    if work is None or work.weight is None or work.reduced.dtype not in (f32, f64):
+        return
+    work = merged(work) or work
+    assert work.weight is not None
+    constant = of.constant[work.inputs.index(work.weight.buffer)]
+    for each in over_outputs(work, machine):
+        if work.pixels and work.sizes[work.pixels[-1]] % each.tile.steps:
+            yield f"by{each.tile.steps}", blocked(work, each.lanes, each.tile.steps, constant)
 
 
 def _formed(of: Asked, machine: Machine, form: str | None = None) -> Formed | None:
@@ -141,4 +158,5 @@ def _legal(variants: tuple[Trace, ...], of: Formed) -> Trace | None:
 
 
 THUMB: Final = Rule("thumb", forms, traces)
+PADDED: Final = Rule("padded", padded_forms, traces)
 NARROW: Final = Rule("narrow", narrow_forms, narrow_traces)

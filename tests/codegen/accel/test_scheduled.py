@@ -13,7 +13,7 @@ from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.vta import osdi, vta
 from plica.core.name import Name
-from plica.ir.dtype import DType, i8, i32
+from plica.ir.dtype import DType, i8, i32, i64
 from plica.ir.loop import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
@@ -61,13 +61,8 @@ def dense(m: int, k: int, n: int, tile: int, threads: int) -> Kernel:
         Invoke("vta.gemm", (_element(xs, i, j), _element(ws, j), _element(acc, i))),
     )
     vectors = [
-        For(
-            i,
-            index(tile),
-            "serial",
-            Invoke(f"vta.alu.{name}.imm", (_element(acc, i), lit(v, index(0).dtype))),
-        )  # type: ignore[attr-defined]  # a literal
-        for name, v in (("shr", 4), ("max", -128), ("min", 127))
+        For(i, index(tile), "serial", Invoke(f"vta.alu.{word}.imm", (_element(acc, i), lit(by, i64))))
+        for word, by in (("shr", 4), ("max", -128), ("min", 127))
     ]
     store = _loops([(i, tile), (c, 16)], Store(y, (row, out, index(0), c), Cast(acc[i, 0, c], i8)))
     inside: Stmt = seq(clear, load_x, load_w, multiply, *vectors, store)

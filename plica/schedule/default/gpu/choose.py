@@ -96,7 +96,7 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     @do
     def whole(wide: bool) -> Body:
         yield spread(after[-1], after[:-1], gpu, wide)
-        yield product(tile, form.labels)
+        yield product(tile, form.labels, form.along)
 
     made = _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if made is None else Contracted(form, *made)
@@ -129,7 +129,7 @@ def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""
 
-WINDOW: Final = 40
+WINDOW: Final = 20
 """What fetching an element of a window costs: where it is takes quotients."""
 
 JOIN: Final = 24

@@ -66,6 +66,8 @@ class ProductForm:
     kernel: Kernel
     sizes: Sizes
     labels: tuple[str, ...]
+    along: tuple[bool, bool]
+    """Whether terms, not rows or columns, are neighbours in what is left and right."""
     packings: tuple[Packing, ...] = ()
 
 
@@ -149,7 +151,13 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
     stages.append(Each(out, of.axes, value))
     labels = [str(each.out.name) for each in stages]
     kernel = define(*stages, inputs=inputs, outputs=(out,))
-    return ProductForm(kernel, sizes, tuple(labels), packings)
+    along = tuple([_along_terms(load, of) for load, _, _ in sides])
+    return ProductForm(kernel, sizes, tuple(labels), (along[0], along[1]), packings)
+
+
+def _along_terms(of: Load, whole: Contraction) -> bool:
+    """Whether the elements of neighbouring terms are neighbours, and only they."""
+    return bool(of.indices) and of.indices[-1] is whole.terms[-1]
 
 
 def _turned(of: Contraction, weight: Load) -> tuple[Packing, Load]:

@@ -69,10 +69,13 @@ class Tile:
 
 
 @do
-def product(tile: Tile, labels: tuple[str, ...] = LABELS) -> Body:
+def product(
+    tile: Tile, labels: tuple[str, ...] = LABELS, along: tuple[bool, bool] = (False, False)
+) -> Body:
     """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
 
-    The blocks `left` and `right` gather what is multiplied.
+    The blocks `left` and `right` gather what is multiplied; `along` says where neighbours among the
+    terms are neighbours in memory.
     """
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c = yield block(labels[2])
@@ -88,7 +91,8 @@ def product(tile: Tile, labels: tuple[str, ...] = LABELS) -> Body:
     for which, given in ((0, left), (1, right)):
         copy = yield read_at(k0, c, which, "shared")
         yield compute_inline(given)
-        yield fetched(copy, tile, tile.steps[which])
+        fetch = fetched_along if along[which] and tile.across == tile.terms else fetched
+        yield fetch(copy, tile, tile.steps[which])
     for which in (0, 1):
         near = yield read_at(k1, c, which, "local")
         yield vectorize((yield loops(near))[-1])
@@ -113,6 +117,22 @@ def fetched(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
     _, y = yield split(k, (None, tile.down))
     yield bind(y, "threadIdx.y")
     yield bind(t, "threadIdx.x")
+    yield vectorize(lanes)
+    if tile.ahead:
+        yield annotate(copy, "double_buffer", True)
+
+
+@do
+def fetched_along(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
+    """A slice copied by all threads, four neighbouring terms at once."""
+    squares, threads, _ = steps
+    k, *between, t, i = (yield loops(copy))[-4 if squares > 1 else -3 :]
+    k0, lanes = yield split(k, (None, WIDE))
+    yield reorder(*between, t, i, k0, lanes)
+    x = yield fuse(i, k0)
+    y = t if threads == tile.down else (yield split(t, (None, tile.down)))[1]
+    yield bind(y, "threadIdx.y")
+    yield bind(x, "threadIdx.x")
     yield vectorize(lanes)
     if tile.ahead:
         yield annotate(copy, "double_buffer", True)

@@ -24,7 +24,7 @@ from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
 
 SMALL = Gpu(threads=8, warp=4)
-TILE = Tile(8, 16, 4, 2, 2)
+TILE = Tile(8, 32, 4, 2, 4)
 
 
 def matrices(m: int, n: int, k: int) -> Compute:
@@ -81,7 +81,7 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     @do
     def whole() -> Body:
         yield spread(every[-1], every[3:-1], SMALL, wide=False)
-        yield product(TILE, form.labels)
+        yield product(TILE, form.labels, form.along)
 
     _, state, _ = run(whole(), form.kernel, 0, {})
     plain = defined(CASES[name])
