@@ -77,31 +77,36 @@ def least(work: Callable[[], object]) -> float:
 
 
 def mutants(count: int) -> tuple[int, int, int]:
-    """Tokens deleted one by one in so many small programs: how many, refused, and shown wrong."""
+    """Tokens deleted one by one in so many small programs: how many, refused, and shown wrong.
+
+    The channels come in two parts, so that no tile is loaded with what it holds already: that is a
+    race which no result can show.
+    """
     random = Random(0)
     deleted = refused = shown = 0
     for at in range(count):
         kernel = random.choice((1, 3))
         of = Convolution(
-            32, random.randint(kernel, 5), random.randint(kernel, 5), 32, kernel,
+            32, random.randint(kernel, 4), random.randint(kernel, 4), 32, kernel,
             random.randint(1, 2), random.randint(0, kernel - 1), 6,
         )  # fmt: skip
         tiling = Tiling(
-            random.randint(1, 4), random.randint(1, 4), 1, random.randint(1, 2),
+            random.randint(1, 4), random.randint(2, 4), 1, 1,
             random.randint(1, 2), random.choice(("height", "outputs")),
         )  # fmt: skip
         stream = build(MACHINE, convolution(MACHINE, of, tiling))
         values = np.random.default_rng(at)
         given = {
-            each.name: values.integers(-99, 99, (each.elements, *MACHINE.scope(each.scope).shape))
+            each.name: values.integers(-99, 100, (each.elements, *MACHINE.scope(each.scope).shape))
             for each in stream.tensors
             if each.name in "xw"
         }
         for token in matched(MACHINE, stream.code):
             mutant = without(MACHINE, stream, token)
             deleted += 1
-            refused += bool(check(MACHINE, mutant))
-            shown += witness(MACHINE, mutant, given) is not None
+            faults = check(MACHINE, mutant)
+            refused += bool(faults)
+            shown += witness(MACHINE, mutant, given, faults) is not None
     return deleted, refused, shown
 
 

@@ -26,6 +26,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -412,10 +413,8 @@ def save(whole: Mapping[str, Mapping[str, list[Course]]], bench: Bench, folder: 
 
 
 def _picture(lines: Mapping[str, Mapping[str, Sequence[float | None]]], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3 * len(lines)))
+    agg = import_module("matplotlib.backends.backend_agg")
+    figure = import_module("matplotlib.figure").Figure(figsize=(10, 3 * len(lines)))
     for number, (name, each) in enumerate(lines.items(), 1):
         axes = figure.add_subplot(len(lines), 1, number)
         for kind, line in each.items():
@@ -425,7 +424,7 @@ def _picture(lines: Mapping[str, Mapping[str, Sequence[float | None]]], path: Pa
         axes.set_yscale("log")
         axes.legend()
     figure.tight_layout()
-    FigureCanvasAgg(figure).print_png(path)
+    agg.FigureCanvasAgg(figure).print_png(path)
 
 
 def main(arguments: Sequence[str]) -> None:

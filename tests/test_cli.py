@@ -87,6 +87,14 @@ def test_an_error_is_rendered_and_exits_with_1(
     assert captured.err == "foo_1: error: There is no Foo. [unsupported]\n"
 
 
+def test_no_memory_is_an_error_like_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_command(monkeypatch, MemoryError())
+    assert main(["fail"]) == 1
+    assert "[no-memory]" in capsys.readouterr().err
+
+
 def test_a_bug_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     with_command(monkeypatch, CompilerBug("fuse left j unbound"))
     with pytest.raises(CompilerBug):

@@ -11,6 +11,9 @@ import pytest
 import plica
 from plica.cli import main
 from plica.search.record import Database
+from plica.search.sketch.variant import PRODUCT
+from plica.tuning import written_kernel
+from tests.schedule.kernel import matmul
 from tests.search.work import multiplied
 
 SOURCE = """
@@ -73,3 +76,11 @@ def test_a_model_with_open_sizes_is_refused(tmp_path: Path) -> None:
 def test_a_gpu_is_refused(tmp_path: Path) -> None:
     with pytest.raises(plica.UnsupportedError, match="processors"):
         plica.tune(multiplied(16), "cuda", 1, tmp_path / "tune.db")
+
+
+def test_a_kernel_is_found_where_it_is_all_there_is() -> None:
+    kernel = matmul(4, 4, 4)
+    assert written_kernel(kernel) == ("kernel", kernel)
+    assert written_kernel(plica.from_text(PRODUCT)) is not None
+    assert written_kernel(multiplied(16)) is None
+    assert written_kernel("model.onnx") is None

@@ -53,15 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
             progress=say,
         )
     contract = str(made.contract)
+    ours = contest.find("plica")
+    agrees = ours is not None and ours.difference <= arguments.tolerance
     if arguments.json:
-        print(json_text(to_data(contest, rows, roof, contract, arguments.threads)))
+        data = to_data(contest, rows, roof, contract, arguments.threads)
+        print(json_text({"agrees": agrees, **data}))
     else:
         show(contest, rows, contract, arguments)
     lost = [each for each in contest.missing if each.name in asked or each.name == "plica"]
     if lost and len(lost) >= len(asked):
         return 1
-    ours = contest.find("plica")
-    return 0 if ours is not None and ours.difference <= arguments.tolerance else DIFFERS
+    return 0 if agrees else DIFFERS
 
 
 def peers_of(arguments: argparse.Namespace) -> list[str]:

@@ -132,6 +132,9 @@ def check_sizes(module: Module) -> None:
 
 def here() -> Target:
     """This machine."""
+    from plica.codegen.target import Target
     from plica.pipeline import find_target
 
-    return find_target("cpu")
+    found = find_target("cpu")
+    assert isinstance(found, Target)
+    return found

@@ -64,13 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replayed(path: Path, model: Module) -> Rederived:
     """The derivation of an artefact, taken again from its model with the packs at hand."""
+    from plica.cli.model import here as this_machine
     from plica.cli.rederive import rederive
-    from plica.pipeline import find_target
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
 
     artefact = from_members(archive.read(path))
-    here = find_target("cpu")
+    here = this_machine()
     same = (here.triple, here.cpu) == (artefact.machine.triple, artefact.machine.cpu)
     return rederive(model, artefact.record(), here if same else None)
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from plica.bench.peer import PEERS, How, difference
 from plica.bench.sample import sample
+from plica.codegen.target import Target
 from plica.frontend.onnx.origin import Reading, read_onnx
 from plica.frontend.zoo import mobilenet, resnet
 from plica.ir.interpret import interpret
@@ -79,7 +80,9 @@ def show_network(
             save(to_onnx(read.module), path)
             read = read_onnx(path)
         progress("compiling")
-        made = compiled(name, read, find_target("cpu"), threads=threads)
+        here = find_target("cpu")
+        assert isinstance(here, Target)
+        made = compiled(name, read, here, threads=threads)
         arrays = sample(made.executable.inputs)
         progress("checking")
         peer = None

@@ -131,8 +131,9 @@ class Specialised(Executable):
         known = self._known.get(key)
         if known is None:
             return None
-        with suppress(KeyError):  # it may have gone by now, and serves this call all the same
-            self._known.move_to_end(key)
+        if len(self._known) > 1:
+            with suppress(KeyError):  # it may have gone by now, and serves this call all the same
+                self._known.move_to_end(key)
         exe, part = known
         return exe, [each for at, each in enumerate(args) if at not in part] if part else args
 

@@ -73,12 +73,11 @@ def prepare(compute: Compute) -> Run:
         raise EvaluationError(too_large(str(TensorType(compute.shape, compute.dtype))))
     if 0 in shape:
         return lambda arrays: np.empty(shape, dtype)
-    if _keeps_order(compute):
-        return lambda arrays: np.array(arrays[0], dtype, order="C").reshape(shape)
     root = Tape(None, dict(zip(compute.axes, shape, strict=True)))
     slots = [root.buffer(each) for each in compute.inputs]
     value, marks = root.place(compute.body)
     template, steps, guards = root.template, root.released(value, marks), root.loads
+    reshapes = _keeps_order(compute)
 
     def run(arrays: Sequence[Array]) -> Array:
         values = template.copy()
@@ -88,6 +87,8 @@ def prepare(compute: Compute) -> Run:
                     f"A tensor expression on {wanted} {kind} is given {array.shape} {array.dtype}."
                 )
             values[slot] = array if array.flags.c_contiguous else array.copy()
+        if reshapes:
+            return np.array(arrays[0], dtype, order="C").reshape(shape)
         with np.errstate(all="ignore"):
             play(steps, values)
         if values[marks] is not None:

@@ -92,14 +92,15 @@ def destination(path: str | os.PathLike[str]) -> Path:
 
     A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
     """
+    # Those of os.path say no where a path is too long to be asked about; writing then says why.
     target = Path(os.path.realpath(path))
-    if target.is_symlink():
+    if os.path.islink(target):
         raise _unwritable(path, "It is a link that leads to itself.", "Give the file itself.")
-    if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
+    if os.path.exists(target) and not os.path.isfile(target):
+        kind = "a folder" if os.path.isdir(target) else "a device, a pipe or a socket"
         raise _unwritable(path, f"It is {kind}.", "Give the name of a plain file.")
     folder = target.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise _unwritable(path, f"There is no folder {str(folder)!r}.", "Make the folder first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         hint = "Give a place in a folder of your own."

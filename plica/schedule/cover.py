@@ -89,14 +89,20 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     if not stores.surjective:
         return False
     there = context
+    along: list[Context] = []  # what is known of one axis alone, which mostly is enough
     for at, size in enumerate(read.buffer.shape):
         begin = read.starts[at]
-        there = there.where(Le(begin, element[at]), Lt(element[at], begin + read.extents[at]))
-        there = there.where(Le(ZERO, element[at]), Lt(element[at], size))
+        known_of = (
+            Le(begin, element[at]), Lt(element[at], begin + read.extents[at]),
+            Le(ZERO, element[at]), Lt(element[at], size),
+        )  # fmt: skip
+        there = there.where(*known_of)
+        along.append(context.where(*known_of))
     for at, each in enumerate(element):
         begin, stop = reached.starts[at], reached.starts[at] + reached.extents[at]
-        if not (can_prove(Le(begin, each), there) and can_prove(Lt(each, stop), there)):
-            return False
+        for wanted in (Le(begin, each), Lt(each, stop)):
+            if not can_prove(wanted, along[at]) and not can_prove(wanted, there):
+                return False
     if block.predicate is TRUE:
         return True
     offsets = [each - begin for each, begin in zip(element, reached.starts, strict=True)]

@@ -66,3 +66,21 @@ def test_difference_is_relative_to_the_greatest_number(values: list[float], by: 
 def test_another_shape_is_infinitely_far() -> None:
     assert difference([np.ones(2)], [np.ones(3)]) == float("inf")
     assert difference([np.ones((0, 2))], [np.ones((0, 2))]) == 0
+
+
+def test_nan_and_infinity_agree_only_with_themselves() -> None:
+    nan, inf = float("nan"), float("inf")
+    strange = [nan, inf, -inf, 1.0]
+    for mine in strange:
+        for theirs in strange:
+            same = repr(mine) == repr(theirs)
+            found = difference([np.array([mine, 2.0])], [np.array([theirs, 2.0])])
+            assert found == (0.0 if same else inf), (mine, theirs)
+    beside = difference([np.array([5.0, inf])], [np.array([1.0, inf])])
+    assert beside == 4.0  # what is finite is compared all the same
+
+
+def test_another_number_of_outputs_is_infinitely_far() -> None:
+    one = np.ones(2)
+    assert difference([one], [one, one]) == float("inf")
+    assert difference([], []) == 0

@@ -90,6 +90,41 @@ def test_the_table_stays_small() -> None:
     assert f"{MOST} compiled" in repr(exe)
 
 
+def test_what_was_used_last_is_kept() -> None:
+    exe = plica.compile(FOLDED)
+    first = np.ones((1, 4), np.float32)
+    kept = exe.at(first)
+    for n in range(2, MOST + 3):
+        exe(np.ones((n, 4), np.float32))
+        exe(first)
+    assert exe.at(first) is kept
+
+
+def test_a_shape_seen_before_is_no_leave_for_another_type() -> None:
+    exe = plica.compile(FOLDED)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    wanted = exe(x)
+    for strange in (x.astype(np.float64), x.view(np.int32), "x", None, (x,)):
+        with pytest.raises(InputError):
+            exe(strange)
+    for same in (np.asfortranarray(x), x[::-1][::-1], x.astype(">f4")):
+        np.testing.assert_array_equal(exe(same), wanted)
+    with pytest.raises(InputError):
+        exe(x, x)
+
+
+def test_values_seen_before_are_told_from_others_by_their_type() -> None:
+    given = {"x": ("float32", [6]), "s": ("int64", [2])}
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    exe: Any = plica.compile(onnx_model(nodes, given, ["y"]))
+    x, s = np.arange(6, dtype=np.float32), np.array([2, 3])
+    assert exe(x, s).shape == (2, 3)
+    assert exe(x, s[::-1]).shape == (3, 2)
+    assert exe(x, s).shape == (2, 3)
+    with pytest.raises(InputError):
+        exe(x, s.view(np.float64))
+
+
 def test_ports_have_names_for_sizes() -> None:
     exe = plica.compile(FOLDED, cache=False)
     assert [str(each) for each in exe.inputs] == ["x: Tensor[('n', 4), f32]"]

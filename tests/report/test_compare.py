@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plica.bench.peer import difference
 from plica.bench.sample import sample
+from plica.cli.model import here
 from plica.codegen.target import Target
 from plica.op import nn
-from plica.pipeline import Lowered, find_target
+from plica.pipeline import Lowered
 from plica.report import compiled
-from plica.bench.peer import difference
 from plica.report.compare import Run, built, compare
 from plica.rewrite import holes, pack, rule
 from tests.report.model import compiled_small, read_small
@@ -32,7 +33,7 @@ def test_a_model_compiled_rightly_agrees(name: str) -> None:
 
 
 def test_a_wrong_rule_is_found_with_the_node_it_was_used_at() -> None:
-    made = compiled("mlp", read_small("mlp"), find_target("cpu"), packs=(WRONG,))
+    made = compiled("mlp", read_small("mlp"), here(), packs=(WRONG,))
     found = compare(made, sample(made.executable.inputs), 1e-4)
     assert not found.agrees
     assert found.step is not None

@@ -31,6 +31,7 @@ SHARED = Machine(256, 16, cores=2)
 WORK = {
     "product": product(16, 16, 12),
     "product of inputs": product(14, 16, 12, constant=False),
+    "product with a rest": product(16, 8, 24),
     "conv": conv(3, 8, 8, 3),
     "conv in steps": conv(4, 8, 9, 3, 2),
     "pointwise": conv(8, 16, 6, 1),
@@ -171,3 +172,17 @@ def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     given.append(_Point("other", 7))
     with pytest.raises(RuleRefused, match="no schedule rule"):
         space_of(product(24, 16, 12), SMALL)
+
+
+def test_a_copy_of_the_data_may_be_made_near() -> None:
+    space = space_of(LARGE["conv"], WIDE)
+    near = [each for each in space.sketches if each.name.startswith("near/")]
+    assert near
+    for each in near:
+        assert each.form is not None
+        assert each.form.scratch == ()
+
+
+def test_room_may_make_the_best_tile_divide() -> None:
+    names = [each.name for each in space_of(WORK["product with a rest"], SMALL).sketches]
+    assert any(each.startswith("padded/") for each in names), names

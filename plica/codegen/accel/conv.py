@@ -49,7 +49,7 @@ Across: TypeAlias = Literal["outputs", "height"]
 
 @frozen
 class Convolution:
-    """What is computed: `clip(conv(x, w) >> shift)`, all of int8, sums of i32."""
+    """What is computed: `clip((conv(x, w) + b) >> shift)`, all of int8 but sums and b of i32."""
 
     channels: int
     height: int
@@ -59,6 +59,7 @@ class Convolution:
     stride: int = 1
     pad: int = 0
     shift: int = 8
+    bias: bool = False
 
     @property
     def out_height(self) -> int:
@@ -112,6 +113,7 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     inp = Tile("inp", "inp", ti * tall * wide)
     wgt = Tile("wgt", "wgt", to * ti * kk, not keep)
     acc = Tile("acc", "acc", to * th * tw)
+    b, bias = Memory("b", "acc", co), Tile("bias", "acc", to)
 
     o, h, v, k, thread, c = (axis(word) for word in ("o", "h", "v", "k", "thread", "c"))
     counts = {"outputs": -(-co // to), "height": -(-oh // th)}
@@ -176,11 +178,15 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
         return Work(name, (os, hs, vs), (touch,), tuple(given.items()))
 
     clear = Work("gemm.reset", (os, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
-    finish = (
+    finish: tuple[Stmt, ...] = (
         over("alu.shr.imm", imm=of.shift),
         over("alu.max.imm", imm=-128),
         over("alu.min.imm", imm=127),
     )
+    if of.bias:
+        touches = Touch(acc, ZERO, (area, vs, index(1))), Touch(bias, ZERO, (index(1), ZERO, ZERO))
+        get = Transfer("load.acc", bias, ZERO, b, o0, Min(hs, index(1)), os, os)
+        finish = (get, Work("alu.add", (os, hs, vs), touches), *finish)
     store: Stmt
     if tw == ow:
         at = (o0 * oh + h0) * ow
@@ -202,7 +208,10 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     body = Loop(h, counts["height"], body)
     if keep:
         body = Block((Loop(k, 1, weigh), body))
-    return Flow((x, w, y), (inp, wgt, acc), Loop(o, counts["outputs"], body))
+    tensors, tiles = (
+        ((x, w, b, y), (inp, wgt, acc, bias)) if of.bias else ((x, w, y), (inp, wgt, acc))
+    )
+    return Flow(tensors, tiles, Loop(o, counts["outputs"], body))
 
 
 def _left(start: Scalar, size: int, whole: int) -> Scalar:
@@ -250,7 +259,7 @@ def unpack_output(machine: Machine, of: Convolution, array: Array) -> Array:
     return blocks.transpose(0, 3, 1, 2).reshape(of.outputs, of.out_height, of.out_width)
 
 
-def reference(of: Convolution, x: Array, w: Array) -> Array:
+def reference(of: Convolution, x: Array, w: Array, b: Array | None = None) -> Array:
     """What a convolution means, by sums of whole numbers."""
     padded = np.pad(x.astype(np.int64), ((0, 0), (of.pad, of.pad), (of.pad, of.pad)))
     sums = np.zeros((of.outputs, of.out_height, of.out_width), np.float64)
@@ -261,5 +270,6 @@ def reference(of: Convolution, x: Array, w: Array) -> Array:
             part = part[:, : of.out_height, : of.out_width].astype(np.float64)
             # Exact: products of int8 summed over channels stay far below 2 ** 53.
             sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
-    found: Array = np.clip(sums.astype(np.int64) >> of.shift, -128, 127).astype(np.int8)
+    whole = sums.astype(np.int64) + (0 if b is None else b.reshape(-1, 1, 1))
+    found: Array = np.clip(whole >> of.shift, -128, 127).astype(np.int8)
     return found

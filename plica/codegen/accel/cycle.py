@@ -69,7 +69,7 @@ def simulate(machine: Machine, stream: Stream, known: list[Footprint] | None = N
     lines: list[list[int]] = [[] for _ in machine.units]
     for at, unit in enumerate(units):
         lines[unit].append(at)
-    costs = [_cost(machine, each.name, touched) for each, touched in zip(code, known, strict=True)]
+    costs = [cost(machine, each.name, touched) for each, touched in zip(code, known, strict=True)]
     held, promised = [0] * len(machine.queues), [0] * len(machine.queues)
     depth = [each.depth for each in machine.queues]
     starts, ends = [0] * len(code), [0] * len(code)
@@ -168,7 +168,7 @@ def simulate(machine: Machine, stream: Stream, known: list[Footprint] | None = N
     )  # fmt: skip
 
 
-def _cost(machine: Machine, name: str, touched: Footprint) -> tuple[int, int, int]:
+def cost(machine: Machine, name: str, touched: Footprint) -> tuple[int, int, int]:
     """The cycles apart from memory, the rows, and the cycles of each row."""
     timing = machine.timing
     if touched.memory is not None:

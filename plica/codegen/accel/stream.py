@@ -4,6 +4,18 @@
 
 Equal sweeps share their micro-operations.  If all fit they are loaded once, at the start; otherwise
 the scope is a ring, and those that were put out are loaded again.  What does not fit is refused.
+
+>>> from plica.codegen.accel.assembly import show
+>>> from plica.codegen.accel.flow import ZERO
+>>> from plica.codegen.accel.vta import vta
+>>> from plica.ir.scalar import index
+>>> x, a = Memory("x", "inp", 8), Tile("a", "inp", 8)
+>>> load = Transfer("load.inp", a, ZERO, x, ZERO, index(2), index(4), index(4))
+>>> for each in build(vta(), Flow((x,), (a,), load)).code:
+...     print(show(vta(), each))
+load.inp y_size=1 x_size=8 x_stride=8 !push_next
+load.uop !pop_prev
+finish
 """
 
 from __future__ import annotations

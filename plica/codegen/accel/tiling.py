@@ -24,11 +24,11 @@ def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
     """Whether the tiles of all threads fit into their scopes."""
     tall, wide = _input(of, tiling)
     kk, t = of.kernel**2, tiling.threads
-    shared = 1 if tiling.keep else t
+    shared, area = 1 if tiling.keep else t, tiling.height * tiling.width
     return (
         t * tiling.inputs * tall * wide <= machine.scope("inp").depth
         and shared * tiling.outputs * tiling.inputs * kk <= machine.scope("wgt").depth
-        and t * tiling.outputs * tiling.height * tiling.width <= machine.scope("acc").depth
+        and t * tiling.outputs * (area + of.bias) <= machine.scope("acc").depth
         and max(tall, wide) < 1 << 14
     )
 

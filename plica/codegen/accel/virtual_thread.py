@@ -11,6 +11,15 @@ same order, and while compute works for one thread load fetches for the next.
                                            multiply a[t]
 
 Private tiles become one tile for each thread, side by side.
+
+>>> from plica.codegen.accel.flow import ZERO, Memory
+>>> from plica.codegen.accel.vta import vta
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis
+>>> t, x, a = axis("t"), Memory("x", "inp", 8), Tile("a", "inp", 4)
+>>> load = Transfer("load.inp", a, ZERO, x, t * 4, index(1), index(4), index(4))
+>>> lower(vta(), Flow((x,), (a,), Threads(t, 2, load))).tiles[0].elements
+8
 """
 
 from __future__ import annotations

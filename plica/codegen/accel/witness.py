@@ -9,19 +9,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.codegen.accel.check import check
+from plica.codegen.accel.check import Fault, check
 from plica.codegen.accel.declaration import FLAGS, Machine, queue_of
 from plica.codegen.accel.functional import Array, run
 from plica.codegen.accel.instruction import Instruction, Stream
-from plica.codegen.accel.order import BadStream, Token, legal_order
+from plica.codegen.accel.order import BadStream, Token, legal_order, units_of
 
-SEEDS = 8
+SEEDS, RACES, BEFORE = 8, 4, 32
 
 
 @frozen
@@ -32,18 +32,30 @@ class Witness:
     order: tuple[int, ...]
 
 
-def witness(machine: Machine, stream: Stream, tensors: Mapping[str, Array]) -> Witness | None:
-    """An order that shows the stream to be wrong; None where none was found.
+def witness(
+    machine: Machine,
+    stream: Stream,
+    tensors: Mapping[str, Array],
+    faults: Sequence[Fault] | None = None,
+) -> Witness | None:
+    """An order that shows a stream with faults to be wrong; None where none was found.
 
-    The first instruction of each race is put off for as long as can be, then orders at random are
-    tried.  Queues hold as many tokens as come: what is shown is a fault of the tokens.
+    The first instruction of each race is put off for as long as can be, and then those before it in
+    its unit, for what it writes may be there already; at last orders at random are tried.  Queues
+    hold as many tokens as come: what is shown is a fault of the tokens.
     """
-    late = [each.instructions[0] for each in check(machine, stream) if each.kind == "race"]
+    faults = check(machine, stream) if faults is None else faults
+    units = units_of(machine, stream.code)
+    late: dict[int, None] = {}
+    for each in [each for each in faults if each.kind == "race"][:RACES]:
+        first = each.instructions[0]
+        line = [at for at in range(first, -1, -1) if units[at] == units[first]]
+        late.update(dict.fromkeys(line[:BEFORE]))
     expected = run(machine, stream, tensors)
-    ways: list[tuple[int | None, int | None]] = [(None, each) for each in late[:4]]
-    for seed, first in [*ways, *((seed, None) for seed in range(SEEDS))]:
+    ways: list[tuple[int | None, int | None]] = [(None, each) for each in late]
+    for seed, delayed in [*ways, *((seed, None) for seed in range(SEEDS))]:
         try:
-            order = legal_order(machine, stream.code, seed, first, bounded=False)
+            order = legal_order(machine, stream.code, seed, delayed, bounded=False)
         except BadStream:
             return Witness("deadlock", ())
         found = run(machine, stream, tensors, order)

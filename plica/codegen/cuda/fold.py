@@ -18,9 +18,11 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
+from plica.codegen.cuda.intrinsic import text as intrinsics
 from plica.codegen.cuda.lines import Lines
 from plica.codegen.cuda.prelude import text as prelude
-from plica.codegen.cuda.value import Values, is_stored_plainly, linear, mentions
+from plica.codegen.cuda.value import Values, linear, mentions
 from plica.codegen.cuda.word import Names, in_memory, in_register, literal
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
@@ -93,7 +95,8 @@ class Code:
 def joined(of: Sequence[Code]) -> str:
     """The text of several kernels, with what they call once."""
     helpers = frozenset[str]().union(*[each.helpers for each in of])
-    return "\n".join([*filter(None, [prelude(helpers)]), *[each.functions for each in of]])
+    before = filter(None, [prelude(helpers), intrinsics(helpers)])
+    return "\n".join([*before, *[each.functions for each in of]])
 
 
 def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
@@ -168,6 +171,8 @@ class _Function:
         self.extents: dict[str, int] = {}
         self.declared: dict[str, str] = {}
         self.inner: set[Term] = set()
+        self.lane: ScalarVar | None = None
+        self.handed = frozenset[Buffer]()
         self.shared: list[tuple[str, Buffer]] = []
         self.stack: list[Step] = []
         self.names.of(Name(name), name)
@@ -187,6 +192,8 @@ class _Function:
                     raise CompilerBug(f"The number of threads {stmt.var.name} is not known.")
                 self.extents[stmt.kind] = max(size, self.extents.get(stmt.kind, 1))
         self.inner = _chooses_registers(nest)
+        come_together(nest)
+        self.handed = handed(nest)
         self.stack.append(nest)
         while self.stack:
             self._step(self.stack.pop())
@@ -240,8 +247,12 @@ class _Function:
                     self.stack += [orelse, partial(lines.turn, "else")]
                 self.stack.append(then)
             case Barrier():
+                if self.handed:
+                    lines.do(f"{values.help('p_copies_done')}();")
                 lines.do("__syncthreads();")
-            case Block() | While() | Invoke():
+            case Invoke():
+                lines.do(invocation(item, values, self.lane))
+            case Block() | While():
                 raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
             case _:
                 item()
@@ -271,6 +282,8 @@ class _Function:
         values, lines = self.values, self.lines
         tag, size = loop.kind, known(loop.extent)
         assert size is not None
+        if tag == LANE and self.lane is None:
+            self.lane = loop.var
         word = self.declared.get(tag)
         if word is None:
             word = self.names.fresh(tag.replace("Idx.", "_"))
@@ -315,7 +328,7 @@ class _Function:
                 return False
         var = loop.var
         for each in stores:
-            loads = [load for load in _certain(each.value) if is_stored_plainly(load.buffer)]
+            loads = list(_certain(each.value))
             places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
             if not any(_lanes_of(*place, var, count) for place in places):
                 return False
@@ -325,6 +338,8 @@ class _Function:
 
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
+        if self._copied(store, var, count):
+            return
         word = self.names.fresh("v")
         kind = in_memory(store.buffer.dtype)
         self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
@@ -339,6 +354,24 @@ class _Function:
             values.vars[var] = literal(lane, dtype_of(var))
             self.lines.do(f"{values.place(store.buffer, store.indices)} = {word}[{lane}];")
 
+    def _copied(self, store: Store, var: ScalarVar, count: int) -> bool:
+        """Write a store that only moves neighbours of memory; False where it does more."""
+        value, buffer = store.value, store.buffer
+        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
+            return False
+        places = [(buffer, store.indices), (value.buffer, value.indices)]
+        if not all(_lanes_of(*place, var, count) for place in places):
+            return False
+        values = self.values
+        values.vars[var] = literal(0, dtype_of(var))
+        to, source = (values.place(*place) for place in places)
+        outside = scope(value.buffer.scope).reach == "all"
+        if outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE:
+            self.lines.do(f"{values.help('p_copy_async')}(&{to}, &{source});")
+        else:
+            self._move(to, source, buffer, count)
+        return True
+
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
         """The values of all lanes, where what they read as neighbours is read at once."""
         values, lines = self.values, self.lines
@@ -351,7 +384,7 @@ class _Function:
             return
         read: dict[Term, str] = {}
         for load in _certain(value):
-            if _lanes_of(load.buffer, load.indices, var, count) and is_stored_plainly(load.buffer):
+            if _lanes_of(load.buffer, load.indices, var, count):
                 into = self.names.fresh("u")
                 lines.do(f"alignas({WIDE}) {in_memory(load.buffer.dtype)} {into}[{count}];")
                 values.vars[var] = literal(0, dtype_of(var))
@@ -360,7 +393,9 @@ class _Function:
                 read[load] = into
         for lane in range(count):
             values.vars[var] = literal(lane, dtype_of(var))
-            given: dict[Term, str] = {load: f"{into}[{lane}]" for load, into in read.items()}
+            given: dict[Term, str] = {
+                load: values.unpacked(f"{into}[{lane}]", load.buffer) for load, into in read.items()
+            }
             found = values.packed(values.of(value, given), store.buffer.dtype)
             lines.do(f"{word}[{lane}] = {found};")
 

@@ -108,7 +108,7 @@ class Values:
                 where = linear(buffer, indices)
                 _count(where, uses, reads)
                 at = yield where
-                text = self._unpacked(f"{self.buffers[buffer]}[{at}]", buffer)
+                text = self.unpacked(f"{self.buffers[buffer]}[{at}]", buffer)
             case Select(condition, then, orelse) if reads[then] or reads[orelse]:
                 return (yield from self._chosen(node, condition, (then, orelse)))
             case And(left, right) if reads[right]:
@@ -148,7 +148,8 @@ class Values:
         self._known[-1][node] = name
         return name
 
-    def _unpacked(self, element: str, buffer: Buffer) -> str:
+    def unpacked(self, element: str, buffer: Buffer) -> str:
+        """The value of an element of a buffer."""
         of = buffer.dtype
         if is_narrow(of):
             return f"{self.help(f'p_unpack_{of.name}')}({element})"

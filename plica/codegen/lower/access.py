@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from attrs import frozen
@@ -22,8 +22,10 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import from_polynomial, polynomial
-from plica.ir.loop import For, Region, Stmt, Store, substatements
+from plica.ir.dim import from_polynomial, known, polynomial
+from plica.ir.dtype import i64
+from plica.ir.invocation import find_intrinsic
+from plica.ir.loop import For, Invoke, Region, Stmt, Store, substatements
 from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
 from plica.ir.vector import has_vectors
 from plica.rewrite.index import EMPTY, Context, Range, can_prove
@@ -69,10 +71,31 @@ def accesses(root: Stmt, context: Context) -> tuple[Access, ...]:
         for node in post_order(*own):
             if isinstance(node, Load):
                 found.append(Access(node.buffer, _plain(node.indices, bound), here, False))
-            elif isinstance(node, Region):
+            elif isinstance(node, Region) and not isinstance(stmt, Invoke):
                 found += [Access(node.buffer, None, here, way) for way in (False, True)]
+        if isinstance(stmt, Invoke):
+            found += _invoked(stmt, here)
         stack.extend(reversed(list(zip(inside, contexts(stmt, here), strict=True))))
     return tuple(found)
+
+
+def _invoked(call: Invoke, context: Context) -> Iterator[Access]:
+    """What an intrinsic touches of its operands: all of the regions, and writes its results."""
+    intrinsic = find_intrinsic(call.name)
+    for number, region in enumerate(call.operands):
+        if not isinstance(region, Region):
+            continue
+        here, places = context, list[Scalar]()
+        for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+            if known(extent) == 1:
+                places.append(start)
+                continue
+            var = ScalarVar(Name("element", at), i64)
+            here = here.loop(var, extent)
+            places.append(start + var)
+        written = intrinsic is None or number >= intrinsic.meaning.inputs
+        for way in (False, True)[: 1 + written]:
+            yield Access(region.buffer, _plain(tuple(places), ()), here, way)
 
 
 def _plain(indices: tuple[Scalar, ...], bound: Collection[Term]) -> tuple[Scalar, ...] | None:
@@ -105,17 +128,24 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     other = theirs[var]
     assert isinstance(other, ScalarVar)
     ranges = [*one.context.ranges]
-    known = {each.var for each in ranges}
+    ranged = {each.var for each in ranges}
     for range_ in two.context.ranges:
         moved = substitute(range_, theirs)
         assert isinstance(moved, Range)
-        if moved.var not in known:
+        if moved.var not in ranged:
             ranges.append(moved)
     facts = [*one.context.facts, *[substitute(each, theirs) for each in two.context.facts]]
     context = Context(tuple(ranges)).where(*[each for each in facts if isinstance(each, Scalar)])
     pairs = [
         (mine, substitute(its, theirs)) for mine, its in zip(one.indices, two.indices, strict=True)
     ]
+    agreed: set[Term] = {*same}
+    for one_place, another in pairs:  # versions of a buffer, say: short questions, worth a proof
+        told = free_vars(one_place) | free_vars(another)
+        if told <= agreed:
+            own = Context(tuple([each for each in ranges if each.var in told]))
+            if can_prove(Ne(one_place, another), own):  # type: ignore[arg-type]  # a term keeps its sort
+                return True
     for low, high in ((var, other), (other, var)):
         here = context.where(Lt(low, high))
         # A barrier too many costs little, a long proof costs more.

@@ -21,6 +21,7 @@ from plica.ir.loop import (
     Block,
     For,
     Kernel,
+    Region,
     Seq,
     Stmt,
     Store,
@@ -91,7 +92,7 @@ def _silent(stmt: Stmt) -> Stmt:
 
 
 def _read(stmt: Stmt) -> set[Buffer]:
-    return {node.buffer for node in post_order(stmt) if isinstance(node, Load)}
+    return {node.buffer for node in post_order(stmt) if isinstance(node, Load | Region)}
 
 
 def _written(stmt: Stmt) -> set[Buffer]:

@@ -112,10 +112,6 @@ def _plan(loop: For, context: Context) -> Plan:
     for each in held:
         if each.strides or loop.var in free_vars(each):
             raise refused(message, where, "buffers of one form", f"{each.name} has its own")
-    for node in post_order(body):
-        if isinstance(node, Region) and node.buffer in held:
-            found = f"an intrinsic on {node.buffer.name}"
-            raise refused(message, where, "loads and stores of buffers allocated inside", found)
     plan = Plan(loop, stmts, tuple(stages), tuple(places), {})
     _check(plan, held, context)
     return plan
@@ -169,6 +165,10 @@ def _at(plan: Plan, number: int, iteration: Scalar) -> Stmt:
             case Store(buffer, indices, value) if plan.versions.get(buffer, 1) > 1:
                 count = plan.versions[buffer]
                 return Store(_versioned(buffer, count), (var % count, *indices), value)
+            case Region(buffer, starts, extents) if plan.versions.get(buffer, 1) > 1:
+                count = plan.versions[buffer]
+                new = _versioned(buffer, count)
+                return Region(new, (var % count, *starts), (index(1), *extents))
             case _:
                 return node
 

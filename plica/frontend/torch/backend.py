@@ -147,9 +147,7 @@ def _with_attributes(graph: fx.GraphModule, stored: Stored) -> fx.GraphModule:
 class Traced:
     """A traced graph one can call: parts that Plica has compiled, and nodes of torch."""
 
-    def __init__(
-        self, graph: fx.GraphModule, compile_module: Compile, stored: Stored
-    ) -> None:
+    def __init__(self, graph: fx.GraphModule, compile_module: Compile, stored: Stored) -> None:
         self.graph, self.compile = graph, compile_module
         self.holders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.frozen = dict(zip(self.holders, stored.held.values(), strict=False))

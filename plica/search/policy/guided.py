@@ -106,9 +106,12 @@ class Guided:
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
         turns = [each for row in zip_longest(*around_them) for each in row if each is not None]
         near = [each for each in dict.fromkeys(turns) if each not in defaults]
-        analyst = self.judge if self.transfers else self.analyst
-        if analyst is not None and len(defaults) < self.first:
-            near = _thought(analyst.before(space), near)
+        if self.transfers:
+            # What was learned elsewhere says which of all these to begin with.
+            near = _thought(self.judge.before(space), [*defaults[1:], *near])
+            defaults = defaults[:1]
+        elif self.analyst is not None and len(defaults) < self.first:
+            near = _thought(self.analyst.before(space), near)
         found = [*defaults, *near][: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 

@@ -50,6 +50,7 @@ def convolutions(draw: st.DrawFn) -> Convolution:
         draw(st.integers(1, 2)),
         draw(st.integers(0, kernel - 1)),
         draw(st.integers(0, 12)),
+        draw(st.booleans()),
     )
 
 
@@ -71,8 +72,11 @@ def _right(machine: Machine, of: Convolution, stream: Stream, order: list[int] |
     x = random.integers(-128, 128, (of.channels, of.height, of.width)).astype(np.int8)
     w = random.integers(-128, 128, (of.outputs, of.channels, of.kernel, of.kernel)).astype(np.int8)
     values = {"x": pack_input(machine, x), "w": pack_weight(machine, w)}
+    b = random.integers(-9999, 9999, of.outputs) if of.bias else None
+    if b is not None:
+        values["b"] = b
     found = run(machine, stream, values, order)["y"]
-    return np.array_equal(unpack_output(machine, of, found), reference(of, x, w))
+    return np.array_equal(unpack_output(machine, of, found), reference(of, x, w, b))
 
 
 @pytest.mark.parametrize("machine", [osdi(), TINY], ids=["osdi", "tiny"])

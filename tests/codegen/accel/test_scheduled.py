@@ -7,18 +7,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.codegen.accel.assembly import show
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.intrinsic import declare
+from plica.codegen.accel.order import legal_order
 from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.vta import osdi, vta
+from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.compact import compact
+from plica.codegen.lower.place import place
+from plica.codegen.lower.tidy import tidy
 from plica.core.name import Name
 from plica.ir.dtype import DType, i8, i32, i64
 from plica.ir.loop import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
+from plica.ir.loop import block as make_block
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
 from plica.ir.tensor import axis, buffer
 from plica.runtime.error import UnsupportedError
+from plica.schedule import (
+    bind,
+    cache_read,
+    compute_at,
+    decompose_reduction,
+    do,
+    loops,
+    reorder,
+    set_scope,
+    split,
+    tensorize,
+    trace_of,
+)
+from plica.schedule import block as find
+from plica.schedule.do import Body
+from plica.schedule.replay import scheduled
 from tests.codegen.accel.machines import FEW, filled_like
 
 declare(vta())
@@ -61,7 +84,12 @@ def dense(m: int, k: int, n: int, tile: int, threads: int) -> Kernel:
         Invoke("vta.gemm", (_element(xs, i, j), _element(ws, j), _element(acc, i))),
     )
     vectors = [
-        For(i, index(tile), "serial", Invoke(f"vta.alu.{word}.imm", (_element(acc, i), lit(by, i64))))
+        For(
+            i,
+            index(tile),
+            "serial",
+            Invoke(f"vta.alu.{word}.imm", (_element(acc, i), lit(by, i64))),
+        )
         for word, by in (("shr", 4), ("max", -128), ("min", 127))
     ]
     store = _loops([(i, tile), (c, 16)], Store(y, (row, out, index(0), c), Cast(acc[i, 0, c], i8)))
@@ -107,3 +135,71 @@ def test_what_is_no_copy_and_no_intrinsic_is_refused() -> None:
             flow_of(osdi(), kernel(body))
     with pytest.raises(UnsupportedError, match="serial, of known size"):
         flow_of(osdi(), Kernel((), (x, y), 1, For(i, index(16), "parallel", half)))
+
+
+def blocked(m: int, n: int, k: int) -> Kernel:
+    """`Y = i8(X W^T)` in blocks of 16 numbers, not scheduled."""
+    x, w = buffer("X", (m, k, 16), i8), buffer("W", (n, k, 16, 16), i8)
+    a, y = buffer("A", (m, n, 16), i32), buffer("Y", (m, n, 16), i8)
+    loops_of = [axis(word) for word in "ijckd"]
+    vi, vj, vc, vk, vd = (axis(f"v{word}") for word in "ijckd")
+    product_of = Cast(x[vi, vk, vd], i32) * Cast(w[vj, vk, vc, vd], i32)
+    body = Store(a, (vi, vj, vc), a[vi, vj, vc] + product_of)
+    sizes, zero = (m, n, 16, k, 16), Store(a, (vi, vj, vc), lit(0, i32))
+    summed = make_block("A", (vi, vj, vc, vk, vd), sizes, "sssrr", tuple(loops_of), body, zero)
+    i, j, c = (axis(word, 1) for word in "ijc")
+    wi, wj, wc = (axis(f"w{word}") for word in "ijc")
+    cut = Store(y, (wi, wj, wc), Cast(a[wi, wj, wc], i8))
+    stored = make_block("Y", (wi, wj, wc), (m, n, 16), "sss", (i, j, c), cut)
+    first = _loops(list(zip(loops_of, sizes, strict=True)), summed)
+    second = _loops([(i, m), (j, n), (c, 16)], stored)
+    return Kernel((), (x, w, y), 2, Alloc(a, seq(first, second)))
+
+
+@do
+def accelerated(tile: int, threads: int) -> Body:
+    """Tiles in the scopes, intrinsics inside, threads across the columns."""
+    a = yield find("A")
+    y = yield find("Y")
+    yield set_scope(a, 0, "vta.acc")
+    i, j, c = yield loops(y)
+    i0, i1 = yield split(i, (None, tile))
+    j0, j1 = yield split(j, (None, threads))
+    yield reorder(i0, j0, j1, i1, c)
+    yield compute_at(a, j1)
+    around = yield loops(a)
+    xs = yield cache_read(a, 0, "vta.inp")
+    ws = yield cache_read(a, 1, "vta.wgt")
+    yield compute_at(xs, j1)
+    yield compute_at(ws, j1)
+    rows, columns, depth, inner = around[3:]
+    yield reorder(depth, rows, columns, inner)
+    init = yield decompose_reduction(a, depth)
+    yield tensorize(columns, "vta.gemm")
+    cleared = yield loops(init)
+    yield tensorize(cleared[-1], "vta.gemm.reset")
+    if threads > 1:
+        yield bind(j1, "virtual")
+
+
+@pytest.mark.parametrize(("tile", "threads"), [(2, 1), (2, 2), (4, 2)])
+def test_a_schedule_becomes_a_stream(tile: int, threads: int) -> None:
+    kernel = blocked(4, 2, 3)
+    kept = scheduled(trace_of(accelerated(tile, threads), kernel), kernel)
+    lowered = tidy(compact(blocks_to_loops(place(kept))))
+    stream = build(osdi(), flow_of(osdi(), lowered))
+    x, w = (filled_like(each, 0) for each in kernel.params[:2])
+    (expected,) = run_kernel(kernel, [x, w])
+    for seed in (None, 0, 1):
+        order = None if seed is None else legal_order(osdi(), stream.code, seed)
+        found = run(osdi(), stream, {"X": x, "W": w}, order)["Y"]
+        assert np.array_equal(found.reshape(expected.shape), expected)
+
+
+def test_one_loop_over_many_elements_is_a_row() -> None:
+    x, y = buffer("x", (4, 48), i8), buffer("y", (4, 48), i8)
+    there, i, j = _at("there", (4, 48), i8, "inp"), axis("i"), axis("j")
+    copy = _loops([(i, 4), (j, 48)], Store(there, (i, j), x[i, j]))
+    flow = flow_of(osdi(), Kernel((), (x, y), 1, Alloc(there, copy)))
+    stream = build(osdi(), flow)
+    assert show(osdi(), stream.code[0]).startswith("load.inp y_size=1 x_size=12")

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def model(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, Array | tuple[str, Sequence[int | str]]],
+    inputs: Mapping[str, Array | tuple[str, Sequence[int | str | None]]],
     outputs: Sequence[str],
     stored: Mapping[str, Array] | None = None,
     opset: int = 21,

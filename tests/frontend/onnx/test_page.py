@@ -10,6 +10,7 @@ import pytest
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.missing import REASONS
+from plica.frontend.onnx.row.control import MOST_TURNS
 from plica.frontend.onnx.table import TABLE
 from plica.frontend.specialised import MOST
 from tests.frontend.onnx.conformance import recorded, table
@@ -22,13 +23,20 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 {newest} are read, each with the meaning of its version.
 
 - Inputs keep their names; the names of outputs are the attribute `outputs` of the main function.
-- A symbolic dim of the file is one of the module; `dims={{"batch": 1}}` gives it a number.
+- A symbolic dim of the file is one of the module; `dims={{"batch": 1}}` gives it a number. A name
+  that no script can hold (`batch size`) becomes one that can (`batch_size`), and both may be given;
+  a dim without a name is called after its input and axis (`x_0`).
 - Shapes that a model computes (`Shape`, `Gather`, `Concat`, `Reshape` …) are followed while it is
   read. A shape, an axis or a count that depends on elements of an input is refused with
   `plica.frontend.onnx.NeedsValue`, whose `inputs` names them; `fixed={{"shape": array}}` gives such
   inputs values, and they are no inputs of the module then. `plica.compile` does that by itself.
-- A loop of known length, a scan and a recurrent network are written out, at most 4096 turns; other
-  loops are functions that call themselves, and then give no collected outputs.
+- A tensor that the file stores is a constant, also where the file lists it among its inputs;
+  `fixed` takes another value for it, of the same type.
+- A loop of known length, a scan and a recurrent network are written out: code and the time to
+  compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop where it is
+  compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
+  that calls itself; `plica.interpret` runs it, `plica.compile` refuses it, and it gives no
+  collected outputs.
 - Functions of the model, and operators that the standard defines by others, are read in place.
 - Tensors may lie in files in the folder of the model, nowhere else.
 - Everything that is not supported is listed at once, with the names of the nodes. Strings,
@@ -55,8 +63,11 @@ exe.at(x=np.zeros((8, 3, 224, 224), "f4")).save("batch8.plica")
   sides have different shapes. They are part of the code, so a model that takes another shape at
   every call is compiled at every call; where the result's shape depends on all elements (`NonZero`,
   `Unique`, `Compress`, `NonMaxSuppression`), that is every new input.
-- A branch whose sides have one shape, loops of known length and scans are compiled as they are.
-- `plica compile M.onnx --dim batch=4 -o M.plica` gives a dim its number for good.
+- A branch whose sides have one shape, loops of known length and scans are compiled as they are. A
+  loop whose count or first condition is an input is compiled for each value of it; one that ends by
+  what it computes is compiled for each input it computes that from.
+- `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
+  an input its value for good.
 
 There is no code yet that serves every size at once.
 
@@ -103,6 +114,7 @@ def text() -> str:
         version=onnx.__version__,
         most=MOST,
         kinds=len(KINDS),
+        turns=MOST_TURNS,
         cases=f"{whole[1]:,}",
         total=f"{whole[2]:,}",
         special=whole[3],

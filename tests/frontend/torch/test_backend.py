@@ -168,3 +168,47 @@ def test_an_option_that_is_not_there_is_refused() -> None:
         backend(graph, [torch.ones(2)], options={"melt": True})
     with pytest.raises(InputError):
         backend(graph, [torch.ones(2)], mode="max-autotune")
+
+
+def _replaced(model: Any) -> None:
+    model[0].weight = torch.nn.Parameter(torch.randn(3, 4))
+
+
+def _assigned(model: Any) -> None:
+    model.load_state_dict({name: each + 1 for name, each in model.state_dict().items()},
+                          assign=True)  # fmt: skip
+
+
+def _written(model: Any) -> None:
+    model[0].weight.mul_(3)
+
+
+def _moved(model: Any) -> None:
+    model.double().float()
+    model[0].weight.add_(1)
+
+
+@pytest.mark.parametrize("change", [_replaced, _assigned, _written, _moved])
+@pytest.mark.filterwarnings("ignore::plica.dynamo.TorchFallback")
+def test_frozen_parameters_may_be_replaced(change: Callable[[Any], None]) -> None:
+    class Odd(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.lgamma(x * x + 1)  # which is left to torch
+
+    class Doubled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.rand(3) + 1)
+
+        def forward(self, x: Any) -> Any:
+            return x * torch.lgamma(self.scale)  # a parameter that torch itself reads
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), Odd(), Doubled()).eval()
+    code = compiled(model, options={"freeze": True})
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        same(code(x), model(x))
+        change(model)
+        same(code(x), model(x))
+        _written(model)
+        same(code(x), model(x))

@@ -198,3 +198,54 @@ def test_a_model_that_is_not_exported_is_refused() -> None:
     error = refused(torch.nn.ReLU())
     assert isinstance(error, InputError)
     assert "torch.export.export" in (error.diagnostics[0].suggestion or "")
+
+
+def test_sizes_outside_the_range_of_a_dim_are_refused() -> None:
+    def run(model: Any, x: Any) -> Any:
+        return x * 2 if x.shape[0] >= 2 else x * 3
+
+    shapes = (({0: Dim("n", min=2, max=8)},),)
+    program = exported(run, torch.ones(3, 4), dynamic_shapes=shapes)
+    module = plica.from_torch(program)
+    for call in (plica.compile(module), lambda x: plica.interpret(module, x)):
+        assert np.array_equal(call(np.ones((8, 4), np.float32)), np.full((8, 4), 2, np.float32))
+        for size in (1, 9):
+            with pytest.raises(plica.PlicaError, match="other sizes of the dim 'n'") as caught:
+                call(np.ones((size, 4), np.float32))
+            assert caught.value.code == "input-shape"
+            assert caught.value.diagnostics[0].expected == "from 2 to 8"
+
+
+def test_the_range_of_a_derived_dim_is_kept() -> None:
+    def run(model: Any, x: Any, y: Any) -> Any:
+        return x + y[1:]
+
+    n = Dim("n", min=3, max=9)
+    shapes = (({0: n}, {0: n + 1}),)
+    program = exported(run, torch.ones(4), torch.ones(5), dynamic_shapes=shapes)
+    exe = plica.compile(plica.from_torch(program))
+    x, y = np.ones(5, np.float32), np.ones(6, np.float32)
+    assert np.array_equal(exe(x, y), x + y[1:])
+    for bad in ((x, x), (x[:2], y[:3])):
+        with pytest.raises(plica.PlicaError, match="input-shape"):
+            exe(*bad)
+
+
+@pytest.mark.parametrize("kind", ["scatter", "index_put"])
+@pytest.mark.parametrize("at", [-5, -1, 3, 4])
+def test_scattering_outside_is_refused_as_torch_refuses_it(kind: str, at: int) -> None:
+    def run(model: Any, x: Any, places: Any) -> Any:
+        if kind == "scatter":
+            return torch.scatter(x, 0, places, 1.0)
+        return torch.index_put(x, (places,), torch.ones(2))
+
+    module = plica.from_torch(exported(run, torch.zeros(4), torch.tensor([0, 1])))
+    x, places = np.zeros(4, np.float32), np.array([0, at])
+    inside = (-4 if kind == "index_put" else 0) <= at < 4
+    for call in (plica.compile(module), lambda *given: plica.interpret(module, *given)):
+        if inside:
+            wanted = run(None, torch.from_numpy(x), torch.from_numpy(places))
+            np.testing.assert_array_equal(call(x, places), wanted.numpy())
+        else:
+            with pytest.raises(plica.PlicaError, match="index-out-of-bounds"):
+                call(x, places)

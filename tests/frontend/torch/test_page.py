@@ -39,8 +39,10 @@ np.testing.assert_allclose(exe(example), model(example).detach().numpy(), rtol=1
   those given by keyword; trees of inputs and outputs are flattened in torch's order, and outputs
   that are None are left out. The names of outputs are the attribute `outputs` of the main function.
 - A size that is exported as a `Dim` is a symbolic dim of that name; `dims={{"n": 8}}` gives it a
-  number, which must lie in the range that was exported. `plica.compile` takes modules whose dims
-  are numbers, so a program with symbolic dims is compiled once for each size.
+  number. What `plica.compile` makes of a program with symbolic dims compiles once for each size it
+  is called with. The range that was exported is kept (the attribute `dim_ranges` of the main
+  function), and sizes outside of it are refused: what torch traced need not hold for them. For a
+  size that torch was left to find out (`Dim.AUTO`) that range begins at 2.
 - A program that changes a buffer or an input is refused: export in the mode of inference
   (`model.eval()`).
 - Everything that is not supported is listed at once, with the names of the nodes and the lines of
@@ -52,9 +54,10 @@ n = torch.export.Dim("n", min=1, max=64)
 program = torch.export.export(model, (example,), dynamic_shapes=({{0: n}},))
 module = plica.from_torch(program)
 print(module.main_function().params[0].type)        # Tensor[("n", 4), f32]
+exe = plica.compile(module)
 for size in (1, 7):
-    exe = plica.compile(plica.from_torch(program, dims={{"n": size}}))
     assert exe(np.ones((size, 4), np.float32)).shape == (size, 3)
+small = plica.compile(plica.from_torch(program, dims={{"n": 2}}))     # for this size alone
 
 try:
     plica.from_torch(model)
@@ -81,8 +84,9 @@ with torch.no_grad():
   rules (`dynamic=`) decide when a graph is traced again.
 - Parameters are inputs of the code by default, so that it is right whatever is done to them. With
   `options={{"freeze": True}}` parameters and buffers are constants, which can be folded and packed:
-  faster. Code is made anew when torch reports that one was changed; a write that torch does not
-  see (through `.data` or shared memory) is not seen here either.
+  faster. Code is made anew when a parameter is replaced by another, or when torch reports that
+  one was written; a write that torch does not see (through `.data` or shared memory) is not seen
+  here either.
 
 ```python
 frozen = torch.compile(model, backend="plica", options={{"freeze": True}})
@@ -94,9 +98,8 @@ with torch.no_grad():
 
 Each row is held against torch itself, over types and shapes, nan and infinity among the values.
 Where torch leaves something open, Plica chooses: among equals `topk` and `sort` take the first;
-what `empty` leaves unset is zero; an index outside its axis raises when gathering, and is dropped
-when scattering. Scattering and ordering compare every place with every candidate, and are refused
-above 2^28 pairs.
+what `empty` leaves unset is zero. An index outside its axis raises, as it does in torch.
+Scattering and ordering compare every place with every candidate, and are refused above 2^28 pairs.
 
 The tables are made by `pytest tests/frontend/torch/test_page.py --update-golden`.
 

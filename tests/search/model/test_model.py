@@ -38,7 +38,7 @@ from tests.search.feature.sketches import tiled_sketch
 LEARNING: tuple[Model, ...] = (
     PackSum(rounds=40),
     Ranked(rounds=40),
-    Perceptron(hidden=24, rounds=80),
+    Perceptron(hidden=24, rounds=150),
 )
 EVERY: tuple[Model, ...] = (*LEARNING, Chance(5), Analytical())
 

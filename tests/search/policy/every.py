@@ -28,6 +28,7 @@ POLICIES: dict[str, Policy[Any]] = {
     "evolution": Policy(Evolution(JUDGE, batch=5, breeding=SMALL)),
     "descent":   Policy(Descent(batch=5)),
     "guided":    Policy(Guided(JUDGE, first=6, batch=5, breeding=SMALL)),
+    "transfer":  Policy(Guided(JUDGE, transfers=True, first=6, batch=5, breeding=SMALL)),
     "analysed":  Policy(Guided(JUDGE, analyst=JUDGE, first=6, batch=5, breeding=SMALL)),
 }
 # fmt: on

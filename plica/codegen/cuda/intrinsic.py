@@ -1,0 +1,220 @@
+"""Intrinsics in CUDA C++: tensor cores, and copies into shared memory that nobody waits for.
+
+An invocation of `mma_f16` (see `plica.schedule.default.gpu.tensor_core_meaning`) says what it is to
+one thread.  The 32 threads of a warp do it together: they load 8 x 8 elements at a time from shared
+memory, four such squares in one instruction, and multiply.  So all of them must come to it, and the
+rows and columns of a thread must be those that its number in the warp says.
+
+>>> print(text({"p_copies_done"}))
+__device__ __forceinline__ void p_copies_done() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.cuda.value import Values
+from plica.codegen.lower.statement import refused
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import known
+from plica.ir.intrinsic import find_intrinsic
+from plica.ir.loop import THREADS, Branch, For, Invoke, Region, Stmt, substatements
+from plica.ir.memory import WARP, scope
+from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of, index
+from plica.core.fold import post_order
+from plica.schedule.around import simple
+
+_HEAD: Final = "__device__ __forceinline__"
+
+LANE: Final = "threadIdx.x"
+"""The threads of a warp."""
+
+_TEXTS: Final[dict[str, str]] = {
+    "p_copy_async": f"""\
+{_HEAD} void p_copy_async(void* to, const void* from) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
+}}
+""",
+    "p_copies_done": f"""\
+{_HEAD} void p_copies_done() {{
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}}
+""",
+    "p_load_squares": f"""\
+template <bool T>
+{_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(from);
+  if (T)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}}
+""",
+    "p_multiply_squares": f"""\
+{_HEAD} void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
+                                const unsigned int* b) {{
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+               : "+f"(w), "+f"(x), "+f"(y), "+f"(z)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}}
+""",
+    # Squares of 8 x 8 elements: of `a` rows, rows + 8, then the same of the next 8 terms; of `b`
+    # terms, terms + 8, then the same of the next 8 columns.
+    "p_mma_f16": f"""\
+template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int BJ, int BK>
+{_HEAD} void p_mma_f16(float* c, const unsigned short* a, const unsigned short* b) {{
+  const int lane = threadIdx.x, row = lane % 8 * 8, second = lane / 8 % 2, third = lane / 16;
+  unsigned int fa[HIGH][4], fb[WIDE][2];
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i)
+    p_load_squares<AT>(fa[i], a + (i * AI + second * AHALF + third * AK + row));
+#pragma unroll
+  for (int j = 0; j < WIDE; j += 2)
+    p_load_squares<BT>(fb[j], b + (j * BJ + second * BK + third * BJ + row));
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i)
+#pragma unroll
+    for (int j = 0; j < WIDE; ++j) {{
+      float* upper = c + (2 * i * WIDE + j) * 2;
+      float* lower = upper + 2 * WIDE;
+      p_multiply_squares(upper[0], upper[1], lower[0], lower[1], fa[i], fb[j]);
+    }}
+}}
+""",
+}
+
+_NEEDS: Final = {"p_mma_f16": ("p_load_squares", "p_multiply_squares")}
+
+
+def text(used: Iterable[str]) -> str:
+    """The functions of these names, and what they call, in a fixed order."""
+    wanted = set(used)
+    for name in list(wanted):
+        wanted |= set(_NEEDS.get(name, ()))
+    return "".join([each for name, each in _TEXTS.items() if name in wanted])
+
+
+def invocation(call: Invoke, values: Values, lane: ScalarVar | None) -> str:
+    """The call that does what an invocation means; `lane` is the number of a thread in its warp."""
+    found = find_intrinsic(call.name)
+    hints = {} if found is None else dict(found.hints)
+    if hints.get("cuda") != "mma_f16":
+        raise refused(
+            f"The intrinsic {call.name!r} is not there for threads.",
+            call.name, "one of tensor cores", "another",
+        )  # fmt: skip
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if lane is None:
+        raise _misplaced(call, "no loop over the threads of a warp around it")
+    left, right = bool(hints["left"]), bool(hints["right"])
+    high, wide = _sizes(a)[0], _sizes(b)[0]
+    if min(high, wide) < 2 or wide % 2:
+        raise _misplaced(call, f"{high} x {wide} squares, where both are 2 at least and even")
+    # Where the number in the warp goes, in elements, and what it must be.
+    ai, half, ak, ae = _steps(a)
+    bj, bk, *near = _steps(b)
+    be, pair = near if not right else reversed(near)
+    rows, columns = (8, 1) if left else (1, 8), (8, 1) if right else (1, 8)
+    at_a = _base(call, a, lane, rows[0], lambda number: number // 4)
+    at_b = _base(call, b, lane, 2 * columns[0], lambda number: number % 4)
+    if (ae, be, pair) != (rows[1], columns[1], columns[0]):
+        raise _misplaced(call, "elements that do not lie together, eight by eight")
+    whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]
+    if not whole or scope(c.buffer.scope).reach != "thread":
+        raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
+    numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
+    function = values.help("p_mma_f16")
+    sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
+    return f"{function}<{', '.join(map(str, numbers))}>({values.buffers[c.buffer]}, {sides[0]}, {sides[1]});"
+
+
+def _misplaced(call: Invoke, found: str) -> Exception:
+    message = f"The intrinsic {call.name!r} cannot be done by a warp here."
+    expected = "rows and columns of each thread as its number in the warp says"
+    return refused(message, call.name, expected, found)
+
+
+def _sizes(of: Region) -> list[int]:
+    sizes = [known(each) for each in of.extents]
+    if None in sizes:
+        raise CompilerBug(f"A region of {of.buffer.name} has no known size.")
+    return [each for each in sizes if each is not None and each != 1]
+
+
+def _steps(of: Region) -> list[int]:
+    """How far elements are from the next, along each axis of a region that has several."""
+    found, step = list[int](), 1
+    for extent, size in reversed([*zip(of.extents, of.buffer.shape, strict=True)]):
+        if known(extent) != 1:
+            found.insert(0, step)
+        step *= known(size) or 1
+    if of.buffer.strides or len(found) != 4:
+        raise CompilerBug(f"A region of {of.buffer.name} is not one of squares.")
+    return found
+
+
+def _base(
+    call: Invoke, of: Region, lane: ScalarVar, step: int, number: Callable[[int], int]
+) -> tuple[Scalar, ...]:
+    """Where the part of a whole warp begins; the place of a thread in it is checked."""
+    places: list[Scalar] = []
+    seen, size = False, 1
+    for start, extent in reversed([*zip(of.starts, of.buffer.shape, strict=True)]):
+        if lane in free_vars(start):
+            told = [simple(_at(start, lane, each)) for each in range(WARP)]
+            right = [known(each) for each in told] == [number(each) for each in range(WARP)]
+            if seen or not right or size != step:
+                raise _misplaced(call, f"{of.buffer.name} at other places")
+            seen, start = True, index(0)
+        places.insert(0, start)
+        size *= known(extent) or 1
+    if not seen:
+        raise _misplaced(call, f"the same of {of.buffer.name} for all threads")
+    return tuple(places)
+
+
+def _at(term: Scalar, lane: ScalarVar, number: int) -> Scalar:
+    found = substitute(term, {lane: Lit(number, dtype_of(lane))})
+    assert isinstance(found, Scalar)
+    return found
+
+
+def come_together(nest: Stmt) -> None:
+    """Refuse a warp's work where not all threads may come."""
+    stack: list[tuple[Stmt, bool]] = [(nest, True)]
+    while stack:
+        stmt, all_come = stack.pop()
+        if isinstance(stmt, Invoke) and not all_come:
+            raise _misplaced(stmt, "a condition around it")
+        if isinstance(stmt, Branch) or (isinstance(stmt, For) and known(stmt.extent) is None):
+            all_come = False
+        if isinstance(stmt, For) and stmt.kind == LANE and known(stmt.extent) != WARP:
+            all_come = False
+        stack += [(each, all_come) for each in substatements(stmt)]
+
+
+def handed(nest: Stmt) -> frozenset[Buffer]:
+    """The buffers of shared memory that only a warp's work reads.
+
+    Each thread reads there what others wrote, after a barrier: copies into them may be under way
+    until then.
+    """
+    read: set[Buffer] = set()
+    invoked: set[Buffer] = set()
+    for node in post_order(nest):
+        if isinstance(node, Load):
+            read.add(node.buffer)
+        elif isinstance(node, Region) and scope(node.buffer.scope).reach == "block":
+            invoked.add(node.buffer)
+    return frozenset(invoked - read)

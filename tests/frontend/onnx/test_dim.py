@@ -1,0 +1,104 @@
+"""Dims: one name for each open size, numbers for them, and values in place of inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import plica
+from plica.frontend.onnx.dim import Dims
+from tests.frontend.onnx.build import model
+
+WORDS = st.sampled_from(["", "n", "x_0", "x_1", "a b", "a_b", "a.b", "x", "y", "1", "é", "x_0_2"])
+
+
+def infos(*shapes: list[str]) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [each or None for each in shape])
+        for name, shape in zip("xyz", shapes, strict=False)
+    ]
+
+
+@given(st.lists(st.lists(WORDS, max_size=3), min_size=1, max_size=3))
+def test_two_dims_never_share_a_name(shapes: list[list[str]]) -> None:
+    inputs = infos(*shapes)
+    dims = Dims(inputs)
+    met: dict[Any, object] = {}
+    for each, shape in zip(inputs, shapes, strict=True):
+        for at, (said, ours) in enumerate(zip(shape, dims.of(each), strict=True)):
+            meant: object = said or (each.name, at)
+            assert met.setdefault(ours, meant) == meant
+            assert isinstance(ours, str)
+            assert ours.isidentifier()
+            assert ours not in {each.name for each in inputs}
+    # Every name, ours and the file's, gives a number to the one dim it means.
+    for ours, origin in met.items():
+        assert dims.sizes({ours: 3}) == {ours: 3}
+        if isinstance(origin, str):
+            assert dims.sizes({origin: 3}) == {ours: 3}
+
+
+def test_a_dim_without_a_name_is_not_one_that_has_its_name() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["z"], ["w"])]
+    made = model(nodes, {"x": ("float32", [None, 2]), "z": ("float32", ["x_0", 2])}, ["y", "w"])
+    x, z = np.ones((3, 2), np.float32), np.ones((5, 2), np.float32)
+    assert [each.shape for each in plica.compile(made)(x, z)] == [(3, 2), (5, 2)]
+    assert [each.shape for each in plica.interpret(plica.from_onnx(made), x, z)] == [(3, 2), (5, 2)]
+
+
+def relu() -> onnx.ModelProto:
+    nodes = [helper.make_node("Add", ["x", "b"], ["y"])]
+    return model(nodes, {"x": ("float32", ["a b", 2]), "b": ("float32", ["a b", 2])}, ["y"])
+
+
+@pytest.mark.parametrize("name", ["a b", "a_b"])
+def test_a_dim_has_the_name_of_the_file_and_ours(name: str) -> None:
+    dims: Any = {name: np.int64(3)}
+    module = plica.from_onnx(relu(), dims=dims)
+    assert str(module.main_function().ret) == "Tensor[(3, 2), f32]"
+
+
+@pytest.mark.parametrize(
+    ("dims", "code"),
+    [
+        ({"n": 3}, "input-unknown"),
+        ({"a_b": 2.5}, "input-type"),
+        ({"a_b": "3"}, "input-type"),
+        ({"a_b": True}, "input-type"),
+        ({"a_b": -1}, "input-shape"),
+        ({"a_b": 1, "a b": 2}, "input-shape"),
+    ],
+)
+def test_what_is_no_size_of_a_dim_is_refused(dims: dict[str, Any], code: str) -> None:
+    with pytest.raises(plica.InputError) as caught:
+        plica.from_onnx(relu(), dims=dims)
+    assert caught.value.code == code
+
+
+def test_a_value_says_the_sizes_of_its_input_and_of_others() -> None:
+    b = np.ones((3, 2), np.float32)
+    module = plica.from_onnx(relu(), fixed={"b": b})
+    assert [str(each.type) for each in module.main_function().params] == ["Tensor[(3, 2), f32]"]
+    for wrong in (b[:, :1], b[0], b[None]):
+        with pytest.raises(plica.InputError, match="wrong shape"):
+            plica.from_onnx(relu(), fixed={"b": wrong})
+    with pytest.raises(plica.InputError, match="wrong shape"):
+        plica.from_onnx(relu(), dims={"a b": 4}, fixed={"b": b})
+    with pytest.raises(plica.InputError, match="input-type"):
+        plica.from_onnx(relu(), fixed={"b": b.astype(np.float64)})
+
+
+def test_a_stored_tensor_may_be_given_another_value() -> None:
+    stored = {"w": np.array([1, 2], np.float32)}
+    x = np.ones(2, np.float32)
+    made = model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": x}, ["y"], stored)
+    other = plica.from_onnx(made, fixed={"w": np.array([5, 6], np.float32)})
+    assert plica.interpret(other, x).tolist() == [6, 7]
+    with pytest.raises(plica.InputError, match="does not fit"):
+        plica.from_onnx(made, fixed={"w": np.ones(3, np.float32)})

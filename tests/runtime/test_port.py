@@ -1,0 +1,32 @@
+"""Ports: outputs that no memory holds, and tensors of other libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.runtime.error import Diagnostic, EvaluationError
+from plica.runtime.port import Port, numpy_dtype
+
+
+@pytest.mark.parametrize("size", [1 << 48, 1 << 62])
+def test_an_output_that_no_memory_holds_is_refused(size: int) -> None:
+    port = Port("y", (size,), "f32", np.dtype("float32"))
+    with pytest.raises(EvaluationError, match="not enough memory for the output 'y'") as caught:
+        port.empty()
+    assert caught.value.code == "no-memory"
+
+
+def test_bf16_of_torch_is_taken_as_it_is() -> None:
+    torch = pytest.importorskip("torch")
+    port = Port("x", (2, 3), "bf16", numpy_dtype("bf16"))
+    given = torch.randn(3, 2).bfloat16()
+    found = port.take(given.t())
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == port.numpy
+    np.testing.assert_array_equal(found.astype(np.float32), given.t().float().numpy())
+    shared = port.take(given.reshape(2, 3))
+    assert isinstance(shared, np.ndarray)
+    assert shared.__array_interface__["data"][0] == given.data_ptr()
+    assert isinstance(port.take(torch.ones(2, 3)), Diagnostic)
+    assert isinstance(port.take(torch.ones(2, 3).bfloat16().requires_grad_()), Diagnostic)
