@@ -6,7 +6,8 @@ Streams are generated from tile sizes and thread counts; the best of the trials 
 simulator counts.  Each is checked (the checker is a proof), run on the functional simulator, and
 compared bit by bit with a convolution of whole numbers.  Utilisation is the share of cycles in
 which the matrix unit takes a turn.  Times of the simulators are milliseconds of processor time for
-the best stream, the least of three.  `--mutants` deletes every token of small programs, one by one.
+the best stream of two threads, the least of three; `exact` and `faults` speak of both streams.
+`--mutants` deletes every token of small programs, one by one.
 """
 
 from __future__ import annotations
@@ -142,10 +143,11 @@ def main() -> None:
     points: list[tuple[str, Timed]] = []
     for name in options.layers.split(","):
         of = LAYERS[name]
-        _, _, alone = best(of, 1, options.trials)
+        _, serial, alone = best(of, 1, options.trials)
         tiling, stream, both = best(of, 2, options.trials)
         exact, ran = is_exact(of, stream)
-        faults = check(MACHINE, stream)
+        exact &= is_exact(of, serial)[0]
+        faults = check(MACHINE, serial) + check(MACHINE, stream)
         cycled = least(partial(simulate, MACHINE, stream))
         checked = least(partial(check, MACHINE, stream))
         points.append((name, both))

@@ -135,7 +135,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     takes the best schedule that was found for this machine; `exe.tuning` says which and why.
     """
     _check_options(threads, database)
-    machine = find_target(target)
+    machine = target_of(target)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     kept = contract_of(contract)
     chosen = packs_of(wanted, kept)
@@ -351,11 +351,16 @@ def record(lowered: Lowered) -> Record:
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
 
 
-def find_target(of: str | Target | GpuTarget) -> Target | GpuTarget:
-    """The target meant: this machine, one that differs from it as said, or one given in full."""
-    if isinstance(of, Target | GpuTarget):
-        return of
-    return parse_gpu(of) or parse(of, toolchain.host())
+def target_of(of: str | Target | GpuTarget) -> Target | GpuTarget:
+    """The target meant: a processor, or a GPU."""
+    if isinstance(of, str):
+        return parse_gpu(of) or find_target(of)
+    return of
+
+
+def find_target(of: str | Target) -> Target:
+    """The processor meant: this one, one that differs from it as said, or one given in full."""
+    return of if isinstance(of, Target) else parse(of, toolchain.host())
 
 
 def on_gpu(lowered: Lowered, target: GpuTarget) -> CudaExecutable:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica import demo
 from plica.codegen.lower.prepare import PASSES
 from plica.codegen.target import Target
 from plica.core.diagnostic import RuleRefused
@@ -131,13 +130,3 @@ def test_the_same_text_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(found) == 1
-
-
-def test_the_demonstration_agrees(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(demo, "RUNS", 2)
-    assert demo.main() == 0
-    shown = capsys.readouterr().out
-    assert "nn.max_pool" in shown
-    assert "agrees" in shown

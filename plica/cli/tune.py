@@ -70,6 +70,6 @@ COMMAND: Final = Command(
     (
         "plica tune M.onnx --trials 256 --db tune.db",
         "plica tune M.onnx --trials 64 --threads 1 --report curves.html",
-        "plica compile M.onnx --db tune.db -o M.plica",
+        "plica tune M.onnx --dim batch=1 --seconds 60 --quiet",
     ),
 )

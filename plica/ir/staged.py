@@ -24,8 +24,8 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from plica.core.diagnostic import CompilerBug
 from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term, rebuild

@@ -14,21 +14,20 @@ __device__ __forceinline__ void p_copies_done() {
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
-
-from attrs import frozen
 
 from plica.codegen.cuda.value import Values
 from plica.codegen.lower.statement import refused
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.intrinsic import find_intrinsic
-from plica.ir.loop import THREADS, Branch, For, Invoke, Region, Stmt, substatements
+from plica.ir.loop import Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.memory import WARP, scope
-from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of, index
-from plica.core.fold import post_order
+from plica.ir.scalar import Buffer, Cast, Lit, Load, Scalar, ScalarVar, index
 from plica.schedule.around import simple
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -63,10 +62,10 @@ template <bool T>
     "p_multiply_squares": f"""\
 {_HEAD} void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
                                 const unsigned int* b) {{
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-               "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-               : "+f"(w), "+f"(x), "+f"(y), "+f"(z)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(w), "+f"(x), "+f"(y), "+f"(z)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }}
 """,
     # Squares of 8 x 8 elements: of `a` rows, rows + 8, then the same of the next 8 terms; of `b`
@@ -185,7 +184,20 @@ def _base(
 
 
 def _at(term: Scalar, lane: ScalarVar, number: int) -> Scalar:
-    found = substitute(term, {lane: Lit(number, dtype_of(lane))})
+    """A place for one thread; indices of any width are the same whole numbers."""
+
+    def wide(node: Term) -> Term:
+        match node:
+            case ScalarVar():
+                return index(number) if node is lane else node
+            case Lit(value, _):
+                return index(int(value))
+            case Cast(value, _):
+                return value
+            case _:
+                return node
+
+    found = map_bottom_up(wide, term)
     assert isinstance(found, Scalar)
     return found
 

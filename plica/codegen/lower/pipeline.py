@@ -26,7 +26,7 @@ from attrs import frozen
 from plica.codegen.lower.access import accesses
 from plica.codegen.lower.statement import mapped, outermost, refused, with_body
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, annotated

@@ -45,7 +45,53 @@ static void __syncthreads() { waiting->arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
 static double __longlong_as_double(long long a) { double r; std::memcpy(&r, &a, 8); return r; }
 alignas(16) unsigned char shared_memory[1 << 20];
+static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); return (float)r; }
+static unsigned short to_half(float a) {
+  _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
+}
+struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
+static Warp* warps;
 """
+
+# What the threads of a warp hold of squares of 8 x 8 elements is as the PTX manual has it.
+_WARP = """
+template <bool T> void p_load_squares(unsigned int* r, const unsigned short* from) {
+  Warp& warp = warps[threadIdx.y];
+  int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  warp.from[lane] = from;
+  warp.all.arrive_and_wait();
+  for (int n = 0; n < 4; ++n) {
+    const unsigned short* const* row = warp.from + 8 * n;
+    unsigned int low = T ? row[2 * t][g] : row[g][2 * t];
+    unsigned int high = T ? row[2 * t + 1][g] : row[g][2 * t + 1];
+    r[n] = low | high << 16;
+  }
+  warp.all.arrive_and_wait();
+}
+void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
+                        const unsigned int* b) {
+  Warp& warp = warps[threadIdx.y];
+  int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  for (int n = 0; n < 4; ++n) warp.held[lane][n] = a[n];
+  for (int n = 0; n < 2; ++n) warp.held[lane][4 + n] = b[n];
+  warp.all.arrive_and_wait();
+  float* result[2][2] = {{&w, &x}, {&y, &z}};
+  for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) for (int k = 0; k < 16; ++k) {
+    unsigned int left = warp.held[g * 4 + k % 8 / 2][i + k / 8 * 2];
+    unsigned int right = warp.held[(2 * t + j) * 4 + k % 8 / 2][4 + k / 8];
+    *result[i][j] += from_half(left >> k % 2 * 16 & 0xffff) * from_half(right >> k % 2 * 16 & 0xffff);
+  }
+  warp.all.arrive_and_wait();
+}
+"""
+
+_BODIES = {
+    "p_copy_async": "std::memcpy(to, from, 16);",
+    "p_copies_done": "",
+    "p_unpack_f16": "return from_half(a);",
+    "p_pack_f16": "return to_half(a);",
+}
+"""What is inline assembly, in C++."""
 
 _EXTREME = {
     "min": "a != a || b != b ? a + b : a == b ? (signbit(a) ? a : b) : a < b ? a : b",
@@ -61,6 +107,11 @@ def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
     for word, body in _EXTREME.items():
         pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
         text = re.sub(pattern, rf"\1 return {body}; }}", text)
+    for word, body in _BODIES.items():
+        text = re.sub(rf"( {word}\([^)]*\) {{\n).*?\n}}\n", rf"\1{body}\n}}\n", text, flags=re.DOTALL)
+    cut = text.find("template <bool T>\n__device__ __forceinline__ void p_load_squares")
+    if cut >= 0:
+        text = text[:cut] + _WARP + text[text.index("template <int HIGH", cut) :]
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
         source.write_text(_WORDS + text + "\n".join(map(_runner, code.launches)))
@@ -85,6 +136,8 @@ extern "C" void run_{launch.function}(void** p) {{
   for (int z = 0; z < {gz}; ++z) for (int y = 0; y < {gy}; ++y) for (int x = 0; x < {gx}; ++x) {{
     std::barrier<> all({bx * by * bz});
     waiting = &all;
+    std::vector<Warp> groups({by * bz});
+    warps = groups.data();
     std::vector<std::thread> threads;
     for (int c = 0; c < {bz}; ++c) for (int b = 0; b < {by}; ++b) for (int a = 0; a < {bx}; ++a)
       threads.emplace_back([=] {{

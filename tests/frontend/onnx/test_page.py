@@ -33,7 +33,7 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 - A tensor that the file stores is a constant, also where the file lists it among its inputs;
   `fixed` takes another value for it, of the same type.
 - A loop of known length, a scan and a recurrent network are written out: code and the time to
-  compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop where it is
+  compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop that is
   compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
   that calls itself; `plica.interpret` runs it, `plica.compile` refuses it, and it gives no
   collected outputs.

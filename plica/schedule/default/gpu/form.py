@@ -7,8 +7,9 @@
     out[…]              what is done to each sum
 
 Rows m are the axes of the weight alone, columns p those of the data alone, or the other way if
-neighbours in the result are among those; k are the terms; axes of both and parts of the terms are z.  Convolutions, matrix products and batches of both are such.
-Rows and columns are four axes each: tiles, squares of a thread, threads, places in a square.
+neighbours in the result are among those; k are the terms; axes of both and parts of the terms are
+z.  Convolutions, matrix products and batches of both are such.  Rows and columns are four axes
+each: tiles, squares of a thread, threads, places in a square.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import buffer, compute, reduce

@@ -39,6 +39,7 @@ from plica.schedule.primitive import (
     split,
     tensorize,
     transform_block_layout,
+    unroll,
     vectorize,
 )
 
@@ -102,6 +103,7 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, q)
     yield tensorize(i, mma(of.high, of.wide, along).name)
+    yield unroll(s)
 
 
 @do
