@@ -21,7 +21,7 @@ from plica.ir.graph import Var
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.ir.script import Scripted, as_module
-from plica.pipeline import compile, contract_of, find_target, packs_of
+from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -58,7 +58,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
     candidates are measured there.
     """
-    machine = find_target(target)
+    machine = target_of(target)
     _check(machine, trials)
     assert isinstance(machine, Target)
     if pool is None:

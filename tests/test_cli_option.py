@@ -25,7 +25,7 @@ node = helper.make_node
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with models that leave a size open, take a shape, and give nan, and arrays."""
     inside = tmp_path_factory.mktemp("models")
-    rows = {"x": ("float32", ["batch size", 2])}
+    rows: dict[str, Any] = {"x": ("float32", ["batch size", 2])}
     onnx.save(model([node("Relu", ["x"], ["y"])], rows, ["y"]), inside / "open.onnx")
     shaped = {"x": ("float32", [6]), "s": ("int64", [2])}
     nodes = [node("Reshape", ["x", "s"], ["t"]), node("Relu", ["t"], ["y"])]

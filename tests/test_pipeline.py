@@ -96,8 +96,8 @@ def test_threads_may_be_asked_for() -> None:
 
 
 def test_unknown_targets() -> None:
-    with pytest.raises(UnsupportedError, match="'cuda'"):
-        compile(doubled(), target="cuda")
+    with pytest.raises(UnsupportedError, match="'accel'"):
+        compile(doubled(), target="accel")
     with pytest.raises(UnsupportedError, match="cannot run on this machine"):
         compile(doubled(), target=Target("cpu", "wasm32-unknown-unknown", "generic"))
 

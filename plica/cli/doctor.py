@@ -19,7 +19,9 @@ from typing import Final
 from plica import __version__
 from plica.cli.command import Command
 
-REQUIRED: Final = ("attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich", "hypothesis")
+REQUIRED: Final = (
+    "attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich", "hypothesis", "xgboost",
+)  # fmt: skip
 OPTIONAL: Final[dict[str, str]] = {
     "onnx": "independent reference in tests",
     "onnxruntime": "independent reference in tests, plica bench --against",
@@ -160,22 +162,27 @@ def _try_cpu() -> Target:
 
 
 def _try_cuda() -> Target:
-    """Ask the driver how many devices there are; Plica makes no CUDA code yet."""
-    pending = "Plica has no CUDA code generator yet"
-    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        driver = ctypes.CDLL(library)
-    except OSError:
-        return Target("cuda", False, f"The driver library {library} was not found; {pending}.")
-    count = ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status != 0:
-        return Target("cuda", False, f"The driver answers with error {status}; {pending}.")
-    return Target("cuda", False, f"The driver shows {count.value} device(s), but {pending}.")
+    """Look for the compiler of CUDA C++, then for a GPU to run on."""
+    from plica.codegen.cuda.toolchain import version
+    from plica.runtime.cuda.driver import device, why_not
+
+    made = version()
+    if made is None:
+        missing = "NVRTC, the compiler of CUDA C++, is not installed"
+        return Target("cuda", False, f"{missing}: pip install 'plica[cuda]'.")
+    compiler = f"NVRTC {made[0]}.{made[1]}"
+    why = why_not()
+    if why is not None:
+        return Target("cuda", False, f"{compiler} makes code, but it cannot run here: {why}")
+    here = device()
+    return Target("cuda", True, f"{compiler} makes code for {here.name} ({here.architecture}).")
 
 
 def _try_accel() -> Target:
-    return Target("accel", False, "Plica has no accelerator back end yet.")
+    """Accelerators are declared as data, and run in simulators."""
+    return Target(
+        "accel", False, "Streams are made and simulated (plica.codegen.accel); models are not yet."
+    )
 
 
 def _try_artefacts() -> Tool:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.port import Array
+
+if TYPE_CHECKING:
+    from plica.runtime.port import Array
 
 
 class Pairs(argparse.Action):

@@ -43,6 +43,8 @@ class OpenPort(Port):
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read; its shape must fit what is known."""
         shape = value.shape if isinstance(value, np.ndarray) else _shape(value)
+        if not (hasattr(value, "shape") or isinstance(value, bool | int | float)):
+            return self._refuse("input-type", "is not a tensor", self.type, type(value).__name__)
         found = Port(self.name, shape, self.dtype, self.numpy).take(value)
         if isinstance(found, Diagnostic) or self.fits(shape):
             return found

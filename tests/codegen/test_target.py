@@ -32,7 +32,7 @@ def test_a_target_in_full_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "message", "suggestion"),
     [
-        ("cuda", "Plica makes no code for the target 'cuda' yet.", "Use target='cpu'."),
+        ("accel", "Plica makes no code for the target 'accel' yet.", "Use target='cpu'."),
         ("cpi", "There is no target 'cpi'.", "Did you mean 'cpu'?"),
         (3, "There is no target 3.", None),
     ],

@@ -111,6 +111,9 @@ def test_a_shape_seen_before_is_no_leave_for_another_type() -> None:
         np.testing.assert_array_equal(exe(same), wanted)
     with pytest.raises(InputError):
         exe(x, x)
+    with pytest.raises(InputError) as caught:
+        exe([1.0])
+    assert caught.value.diagnostics[0].expected == "Tensor[('n', 4), f32]"
 
 
 def test_values_seen_before_are_told_from_others_by_their_type() -> None:

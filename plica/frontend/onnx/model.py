@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from plica.core.diagnostic import Malformed
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+_ZIP: Final = b"PK\x03\x04"
 
 MOST_BYTES: Final = (1 << 31) - 1
 """The format itself holds no more; larger models keep their tensors in files beside them."""
@@ -41,6 +43,10 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
     elif isinstance(source, bytes):
         model = _parsed(source, "model")
     else:
+        if not isinstance(source, str | PathLike):
+            message = "This is no model: a path, the bytes of a file or a ModelProto is one."
+            found = type(source).__name__
+            raise InputError(Diagnostic("input-type", message, None, "an ONNX model", found))
         path = Path(fspath(source))
         model = _parsed(_bytes(path), str(path))
         folder = path.parent
@@ -81,6 +87,8 @@ def _bytes(path: Path) -> bytes:
     place = Place(file=str(path))
     if not path.is_file():
         message = "There is no such file."
+        if path.exists():
+            message = "This is a folder, or nothing that holds a model."
         raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path)))
     size = path.stat().st_size
     if size > MOST_BYTES:
@@ -99,5 +107,6 @@ def _parsed(data: bytes, name: str) -> ModelProto:
     except DecodeError as error:
         message = "The file is no ONNX model, or is damaged."
         place = Place(file=name)
-        raise Malformed(Diagnostic("bad-model", message, place, None, str(error))) from None
+        hint = "An artefact is loaded, by plica.load." if data.startswith(_ZIP) else None
+        raise Malformed(Diagnostic("bad-model", message, place, None, str(error), hint)) from None
     return model

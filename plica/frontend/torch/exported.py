@@ -281,6 +281,13 @@ def _check_dims(program: ExportedProgram, names: Mapping[Any, str], dims: dict[s
         message = "A size is given for a dim that the program does not have."
         there = ", ".join(sorted(names.values())) or "no symbolic dims"
         wrong.append(Diagnostic("input-unknown", message, None, there, name))
+    for name, size in dims.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            message = f"The size of the dim {name!r} is no whole number."
+            kind = f"{size!r} ({type(size).__name__})"
+            wrong.append(Diagnostic("input-type", message, Place(node=name), "an int", kind))
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])
     for symbol, name in names.items():
         allowed = program.range_constraints.get(symbol)
         if (

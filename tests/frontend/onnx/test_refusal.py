@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 import plica
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx import NeedsValue, convert, from_onnx
+from plica.runtime.archive import pack
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from tests.frontend.onnx.build import f32_like as f32
 from tests.frontend.onnx.build import model, one
@@ -305,3 +306,17 @@ def test_deep_and_wide_models_are_read_in_linear_time() -> None:
     names[0] = "x"
     nodes = [node("Relu", [a], [b]) for a, b in itertools.pairwise(names)]
     assert from_onnx(model(nodes, {"x": X}, [names[-1]])).main is not None
+
+
+def test_what_is_no_model_is_told_from_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Malformed, match="no such file"):
+        from_onnx(tmp_path / "nothing.onnx")
+    with pytest.raises(Malformed, match="a folder"):
+        from_onnx(tmp_path)
+    nothing: Any = None
+    with pytest.raises(InputError, match="no model"):
+        from_onnx(nothing)
+    artefact = tmp_path / "m.plica"
+    artefact.write_bytes(pack({"a": b"b"}))
+    with pytest.raises(Malformed, match=r"plica\.load"):
+        from_onnx(artefact)

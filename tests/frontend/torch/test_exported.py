@@ -100,6 +100,11 @@ def test_a_size_for_a_dim_that_is_not_there_is_refused() -> None:
     assert refused(two(dynamic_shapes=SHAPES), dims={"m": 2}).code == "input-unknown"
 
 
+@pytest.mark.parametrize("size", ["a", 2.5, True])
+def test_a_size_that_is_no_number_is_refused(size: Any) -> None:
+    assert refused(two(dynamic_shapes=SHAPES), dims={"n": size}).code == "input-type"
+
+
 def test_inputs_by_name_and_in_trees() -> None:
     class Named(torch.nn.Module):
         def forward(self, pair: Any, *, shift: Any, flag: bool = True) -> Any:

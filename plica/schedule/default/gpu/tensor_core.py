@@ -13,12 +13,12 @@ one behind another, so that no two threads meet in a bank of shared memory.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from attrs import frozen
 
 from plica.ir.index_map import index_map
-from plica.ir.scalar import Scalar
 from plica.schedule.default.gpu.form import digits
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, Along, mma
 from plica.schedule.do import Body, do
@@ -51,7 +51,10 @@ LABELS: Final = ("left", "right", "part", "out")
 
 @frozen
 class Warps:
-    """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms."""
+    """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms.
+
+    There are two of each at least, and of squares across a multiple of four.
+    """
 
     down: int = 2
     across: int = 2
@@ -61,20 +64,20 @@ class Warps:
     ahead: bool = True
 
     @property
-    def digits(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (self.down, self.high, 2, OCTET), (self.across, self.wide, QUADS, 2)
+    def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The digits of rows, columns and terms but the first."""
+        rows, columns = (self.down, self.high, 2, OCTET), (self.across, self.wide, QUADS, 2)
+        return rows, columns, (self.steps, 2, OCTET)
 
     @property
-    def rows(self) -> int:
-        return self.down * self.high * 2 * OCTET
+    def tile(self) -> tuple[int, int, int]:
+        """Rows, columns and terms of a tile."""
+        rows, columns, terms = (prod(each) for each in self.digits)
+        return rows, columns, terms
 
     @property
-    def columns(self) -> int:
-        return self.across * self.wide * OCTET
-
-    @property
-    def terms(self) -> int:
-        return self.steps * 2 * OCTET
+    def threads(self) -> int:
+        return self.down * self.across * LANES
 
 
 @do
@@ -83,7 +86,7 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c, out = (yield block(labels[2])), (yield block(labels[3]))
     result = yield cache_write(c, 0, "local")
-    down, across = of.digits
+    down, across, _ = of.digits
     yield transform_block_layout(
         out, index_map(lambda m, n: (*digits(m, down), *digits(n, across)))
     )
