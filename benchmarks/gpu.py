@@ -1,43 +1,170 @@
-"""Kernels on a GPU beside torch, in one run; every result is checked first.
+"""Kernels on a GPU beside torch (cuBLAS, cuDNN), in one run; every result is checked first.
 
-    python benchmarks/gpu.py --sizes 1024,2048,4096
+    python benchmarks/gpu.py [f32 f16 conv depthwise] [--sizes 2048,4096,8192] [--tune]
+                             [--json FILE]
+
+Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convolutions of ResNet-18
+(C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1.  Inputs are fresh, outputs are
+poisoned, results are compared with float64.  Times are medians of CUDA events: of launches for
+products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
+
+Products are made as they are without tuning; with --tune all tiles are tried, and each is told.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import statistics
-import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+import plica
 from plica.codegen.cuda.fold import Code, fold
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
-from plica.ir.loop import Kernel
-from plica.ir.dtype import f32
-from plica.ir.tensor import buffer, compute, reduce
-from plica.runtime.error import PlicaError
+from plica.core.name import Name
+from plica.ir.dtype import DType, f16, f32
+from plica.ir.graph import Apply, Function, Var, const
+from plica.ir.module import Module, module
+from plica.ir.scalar import Cast
+from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.type import tensor
 from plica.runtime.cuda.driver import Device, Memory, device
+from plica.runtime.cuda.program import CudaExecutable
+from plica.runtime.error import PlicaError
 from plica.schedule.default.contraction import Work, contraction
+from plica.schedule.default.gpu import Gpu, contracted
 from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
 from plica.schedule.default.gpu.shape import stages
 from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
+from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
+from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
 from plica.schedule.do import Body, do, run
 from plica.schedule.replay import begin
 
-def tiled(n: int, tile: Tile) -> Kernel:
-    """A square matrix product in tiles."""
-    x, w = buffer("x", (n, n), f32), buffer("w", (n, n), f32)
-    of = compute(
-        (x, w), (n, n), lambda i, j: reduce("sum", (n,), lambda k: w[i, k] * x[k, j])
-    )
-    found = contraction(Work(of))
+Array = np.ndarray[Any, Any]
+
+RUNS = 20
+
+# fmt: off
+CONV = {  # height and width, channels, outputs, window, stride
+    "C2":  (56,  64,  64, 3, 1), "C3":  (56,  64,  64, 1, 1), "C4":  (56,  64, 128, 3, 2),
+    "C5":  (56,  64, 128, 1, 2), "C6":  (28, 128, 128, 3, 1), "C7":  (28, 128, 256, 3, 2),
+    "C8":  (28, 128, 256, 1, 2), "C9":  (14, 256, 256, 3, 1), "C10": (14, 256, 512, 3, 2),
+    "C11": (14, 256, 512, 1, 2), "C12": ( 7, 512, 512, 3, 1),
+}
+DEPTHWISE = {  # height and width, channels, stride; windows of 3
+    "D1": (112,  32, 1), "D2": (112,  64, 2), "D3": (56, 128, 1), "D4": (56, 128, 2),
+    "D5": ( 28, 256, 1), "D6": ( 28, 256, 2), "D7": (14, 512, 1), "D8": (14, 512, 2),
+    "D9": (  7, 1024, 1),
+}
+TILES = (
+    Tile(128, 128, 16, 8, 16, ahead=True), Tile(128, 128, 16, 16, 16, ahead=True),
+    Tile(128, 256, 16, 16, 16, ahead=True), Tile(256, 128, 16, 16, 16, ahead=True),
+    Tile(64, 128, 16, 8, 16, ahead=True), Tile(128, 64, 16, 8, 16, ahead=True),
+    Tile(128, 128, 32, 8, 16, ahead=True),
+)
+WARPS = (
+    Warps(2, 2, 4, 8, 2, 1), Warps(2, 2, 4, 8, 2, 2), Warps(2, 2, 4, 8, 2, 3),
+    Warps(2, 2, 4, 8, 4, 1), Warps(2, 2, 4, 8, 4, 2), Warps(2, 4, 4, 8, 2, 2),
+    Warps(2, 4, 4, 8, 2, 3), Warps(2, 4, 4, 8, 4, 1), Warps(2, 4, 4, 8, 4, 2),
+    Warps(4, 2, 4, 8, 2, 3), Warps(2, 4, 4, 4, 2, 3), Warps(2, 2, 4, 4, 4, 2),
+)
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: seconds of both sides, operations, and the error against float64."""
+
+    kind: str
+    name: str
+    how: str
+    seconds: float
+    torch: float
+    operations: int
+    error: float
+
+    @property
+    def ratio(self) -> float:
+        return self.torch / self.seconds
+
+    def __str__(self) -> str:
+        ours, theirs = (self.operations / each / 1e12 for each in (self.seconds, self.torch))
+        return (
+            f"{self.kind:9} {self.name:5} {self.seconds * 1e3:9.4f} ms {ours:7.2f} TF | torch "
+            f"{self.torch * 1e3:9.4f} ms {theirs:7.2f} TF | {self.ratio:5.2f}x | "
+            f"error {self.error:.1e}  {self.how}"
+        )
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+def torch_seconds(call: Callable[[], Any]) -> float:
+    """Median seconds of a call, by events."""
+    import torch
+
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(RUNS):
+        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        one.record()
+        call()
+        two.record()
+        torch.cuda.synchronize()
+        found.append(float(one.elapsed_time(two)) / 1e3)
+    return statistics.median(found)
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call as a CUDA graph."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+# --- matrix products ------------------------------------------------------------------------------
+
+
+def square(n: int, dtype: DType) -> Compute:
+    """A matrix product, summed in f32."""
+    x, w = buffer("x", (n, n), dtype), buffer("w", (n, n), dtype)
+    if dtype is f32:
+        return compute(
+            (x, w), (n, n), lambda i, j: reduce("sum", (n,), lambda k: x[i, k] * w[k, j])
+        )
+    return compute(
+        (x, w), (n, n),
+        lambda i, j: Cast(
+            reduce("sum", (n,), lambda k: Cast(x[i, k], f32) * Cast(w[k, j], f32)), dtype
+        ),
+    )  # fmt: skip
+
+
+def tiled(n: int, tile: Tile) -> Code:
+    found = contraction(Work(square(n, f32)))
     assert found is not None
     form = product_form(found, tile, 1)
-
     every = stages(begin(form.kernel).kernel)
     assert every is not None
 
@@ -46,18 +173,29 @@ def tiled(n: int, tile: Tile) -> Kernel:
         yield spread(every[-1], (), Gpu())
         yield product(tile, form.labels, form.along)
 
-    return lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
+    return fold(lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu"), "g")
 
 
-TILES = (
-    Tile(128, 128, 16, 8, 16, ahead=True), Tile(128, 128, 16, 16, 16, ahead=True),
-    Tile(128, 256, 16, 16, 16, ahead=True), Tile(256, 128, 16, 16, 16, ahead=True),
-    Tile(64, 128, 16, 8, 16, ahead=True), Tile(128, 64, 16, 8, 16, ahead=True),
-    Tile(128, 128, 32, 8, 16, ahead=True),
-)
+def untuned(n: int) -> Code:
+    found = contracted(Work(square(n, f32)), (False, False), Gpu())
+    assert found is not None
+    return fold(lower(found.kernel, "gpu"), "g")
 
 
-def to_device(gpu: Device, array: np.ndarray) -> Memory:  # type: ignore[type-arg]
+def untuned_on_tensor_cores(n: int) -> Code:
+    found = tensor_core_product(Work(square(n, f16)), Gpu())
+    assert found is not None
+    return fold(lower(found[2], "gpu"), "g")
+
+
+def on_tensor_cores(n: int, warps: Warps) -> Code:
+    form = tensor_core_form(Work(square(n, f16)), warps)
+    assert form is not None
+    made = run(tensor_core(warps, form.along, form.labels), form.kernel, 0, {})[1]
+    return fold(lower(made.kernel, "gpu"), "g")
+
+
+def to_device(gpu: Device, array: Array) -> Memory:
     memory = gpu.reserve(array.nbytes)
     stream = gpu.stream()
     stream.to_device(memory.address, array.ctypes.data, array.nbytes)
@@ -65,73 +203,162 @@ def to_device(gpu: Device, array: np.ndarray) -> Memory:  # type: ignore[type-ar
     return memory
 
 
-def timed(gpu: Device, code: Code, memories: list[Memory], runs: int = 20) -> float:
-    """Median seconds of all launches of a kernel."""
+def timed(gpu: Device, code: Code, memories: list[Memory]) -> tuple[float, str]:
+    """Median seconds of all launches of a kernel, and what they use."""
     cubin = compiled(code.text, gpu.architecture)
-    print("    ", [(name, use.registers, use.spilled) for name, use in cubin.usage])
     module = gpu.load(cubin.code)
     stream = gpu.stream()
     addresses = [each.address for each in memories]
     functions = [(module.function(e.function, e.shared), e) for e in code.launches]
     times = []
-    for _ in range(runs + 3):
-        begin = stream.mark()
+    for _ in range(RUNS + 3):
+        first = stream.mark()
         for function, each in functions:
             stream.launch(function, each.grid, each.block, each.shared, addresses)
-        end = stream.mark()
+        last = stream.mark()
         stream.wait()
-        times.append(end.since(begin))
-    return statistics.median(times[3:])
+        times.append(last.since(first))
+    uses = ", ".join(
+        [f"{use.registers} registers, {use.spilled} spilled" for _, use in cubin.usage]
+    )
+    return statistics.median(times[3:]), uses
+
+
+def products(gpu: Device, sizes: list[int], dtype: DType, tune: bool) -> Iterator[Row]:
+    import torch
+
+    kind = np.float32 if dtype is f32 else np.float16
+    ways: list[tuple[str, Callable[[int], Code]]] = []
+    if dtype is f32:
+        ways.append(("untuned", untuned))
+        ways += [(str(t), lambda n, t=t: tiled(n, t)) for t in TILES if tune]  # type: ignore[misc]  # a default binds t
+    else:
+        ways.append(("untuned", untuned_on_tensor_cores))
+        ways += [(str(t), lambda n, t=t: on_tensor_cores(n, t)) for t in WARPS if tune]  # type: ignore[misc]  # likewise
+    for n in sizes:
+        random = np.random.default_rng(n)
+        a, b = (random.standard_normal((n, n), np.float32).astype(kind) for _ in range(2))
+        given = [to_device(gpu, a), to_device(gpu, b)]
+        ta, tb = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+        theirs = torch_seconds(lambda ta=ta, tb=tb: ta @ tb)  # type: ignore[misc]  # likewise
+        rows = random.integers(0, n, 64)
+        exact = a[rows].astype(np.float64) @ b.astype(np.float64)
+        for how, make in ways:
+            try:
+                code = make(n)
+            except PlicaError as problem:
+                print(f"{dtype} {n} {how}: {problem}")
+                continue
+            got = np.empty((n, n), kind)
+            out = gpu.reserve(got.nbytes)
+            scratch = [gpu.reserve(size) for size in code.scratch]
+            stream = gpu.stream()
+            stream.fill(out.address, 0xFF, got.nbytes)
+            stream.wait()
+            seconds, uses = timed(gpu, code, [*given, out, *scratch])
+            stream.to_host(got.ctypes.data, out.address, got.nbytes)
+            stream.wait()
+            error = float(np.abs(got[rows] - exact).max() / np.abs(exact).max())
+            yield Row(f"gemm {dtype}", str(n), f"{how} ({uses})", seconds, theirs, 2 * n**3, error)
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def sides(size: int, window: int, stride: int) -> tuple[int, int]:
+    """Padding that gives ceil(size / stride) results."""
+    total = max((-(-size // stride) - 1) * stride + window - size, 0)
+    return total // 2, total - total // 2
+
+
+def layer(x: Array, w: Array, groups: int, around: tuple[int, int], stride: int) -> Module:
+    given = Var(Name("x"), tensor(x.shape, "f32"))
+    attrs = (
+        ("dilation", 1),
+        ("groups", groups),
+        ("padding", (around, around)),
+        ("strides", stride),
+    )
+    main = Var(Name("main"), None)
+    body = Apply("nn.conv", (given, const(w)), attrs)
+    return module({main: Function((), (), (given,), None, body)}, main)
+
+
+def convolutions(names: list[str]) -> Iterator[Row]:
+    import torch
+
+    for name in names:
+        if name in CONV:
+            size, channels, outputs, window, stride = CONV[name]
+            groups, kind = 1, "conv"
+        else:
+            size, channels, stride = DEPTHWISE[name]
+            outputs, groups, window, kind = channels, channels, 3, "depthwise"
+        random = np.random.default_rng(size + channels)
+        x, fresh = (random.standard_normal((1, channels, size, size), np.float32) for _ in range(2))
+        w = random.standard_normal((outputs, channels // groups, window, window), np.float32)
+        w /= math.sqrt(w[0].size)
+        around = sides(size, window, stride)
+        exe = plica.compile(layer(x, w, groups, around, stride), target="cuda")
+        assert isinstance(exe, CudaExecutable)
+        ours = statistics.median(exe.seconds(x, runs=RUNS))
+        got = exe(fresh)  # what an earlier call left behind would be told
+        # torch pads alike on both sides: where that is not so, the image is padded beforehand.
+        even = around[0] == around[1]
+        tx, tw = torch.from_numpy(x).cuda(), torch.from_numpy(w).cuda()
+        padded = tx if even else torch.nn.functional.pad(tx, (*around, *around))
+        pad = around[0] if even else 0
+
+        def call(tx: Any = padded, tw: Any = tw, pad: Any = pad, by: Any = (stride, groups)) -> Any:
+            return torch.nn.functional.conv2d(tx, tw, None, by[0], pad, 1, by[1])
+
+        theirs = torch_seconds(captured(call))
+        wide = torch.nn.functional.pad(torch.from_numpy(fresh).double(), (*around, *around))
+        exact = torch.nn.functional.conv2d(
+            wide, torch.from_numpy(w).double(), None, stride, 0, 1, groups
+        ).numpy()
+        error = float(np.abs(got - exact).max() / np.abs(exact).max())
+        yield Row(kind, name, "untuned", ours, theirs, 2 * exact.size * w[0].size, error)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", default="1024,2048,4096")
+    parser.add_argument("kinds", nargs="*", default=["f32", "f16", "conv", "depthwise"])
+    parser.add_argument("--sizes", default="2048,4096,8192")
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     gpu = device()
     print(gpu.name, gpu.architecture)
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    for n in map(int, options.sizes.split(",")):
-        random = np.random.default_rng(n)
-        a, b = (random.standard_normal((n, n), dtype=np.float32) for _ in range(2))
-        da, db = to_device(gpu, a), to_device(gpu, b)
-        ta, tb = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
-        for _ in range(3):
-            tc = ta @ tb
-        torch.cuda.synchronize()
-        marks = []
-        for _ in range(20):
-            s, e = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            s.record()
-            tc = ta @ tb
-            e.record()
-            torch.cuda.synchronize()
-            marks.append(s.elapsed_time(e) / 1e3)
-        peer = statistics.median(marks)
-        for tile in TILES:
-            begin = time.perf_counter()
-            try:
-                code = fold(tiled(n, tile), "g")
-            except PlicaError as error:
-                print(f"  gemm {n} {tile}: {error}")
-                continue
-            made = time.perf_counter() - begin
-            out = gpu.reserve(4 * n * n)
-            scratch = [gpu.reserve(size) for size in code.scratch]
-            gpu.stream().fill(out.address, 0xFF, 4 * n * n)
-            seconds = timed(gpu, code, [db, da, out, *scratch])
-            got = np.empty((n, n), np.float32)
-            stream = gpu.stream()
-            stream.to_host(got.ctypes.data, out.address, got.nbytes)
-            stream.wait()
-            rows = random.integers(0, n, 16)
-            exact = a[rows].astype(np.float64) @ b.astype(np.float64)
-            error = np.abs(got[rows] - exact).max() / np.abs(exact).max()
-            rate, theirs = (2 * n**3 / each / 1e12 for each in (seconds, peer))
-            print(f"  gemm {n} {tile}: {rate:.1f} TF ({made:.1f} s to make), cuBLAS {theirs:.1f} TF, "
-                  f"{rate / theirs:.2f}x, error {error:.1e}", flush=True)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    sizes = [int(each) for each in options.sizes.split(",")]
+    parts = {
+        "f32": lambda: products(gpu, sizes, f32, options.tune),
+        "f16": lambda: products(gpu, sizes, f16, options.tune),
+        "conv": lambda: convolutions([*CONV]),
+        "depthwise": lambda: convolutions([*DEPTHWISE]),
+    }
+    rows: list[Row] = []
+    for kind in options.kinds:
+        mine = []
+        for row in parts[kind]():
+            print(row, flush=True)
+            mine.append(row)
+            wrong = row.error > (2e-3 if kind == "f16" else 1e-5)
+            if wrong or not math.isfinite(row.error):
+                print(f"    WRONG: {row.kind} {row.name}", flush=True)
+        rows += mine
+        if kind in ("conv", "depthwise"):
+            mean = statistics.geometric_mean([row.ratio for row in mine])
+            print(f"{kind}: geometric mean {mean:.2f}x", flush=True)
+    if options.json:
+        told = [{**asdict(row), "ratio": row.ratio} for row in rows]
+        options.json.write_text(json.dumps({"device": gpu.name, "rows": told}, indent=1))
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from attrs import frozen
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
 from plica.codegen.cuda.intrinsic import text as intrinsics
 from plica.codegen.cuda.lines import Lines
+from plica.codegen.cuda.patience import flat, groups, patience
+from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
 from plica.codegen.cuda.prelude import text as prelude
-from plica.codegen.cuda.value import Values, linear, mentions
+from plica.codegen.cuda.value import Values, mentions
 from plica.codegen.cuda.word import Names, in_memory, in_register, literal
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
@@ -30,7 +32,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
+from plica.ir.dim import known
 from plica.ir.loop import (
     THREADS,
     Alloc,
@@ -52,14 +54,8 @@ from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
 
 Extents: TypeAlias = tuple[int, int, int]
 
-WIDE: Final = 16
-"""Bytes that one instruction can read or write."""
-
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
-
-VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
-"""The types by which so many bytes are moved at once."""
 
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
@@ -173,6 +169,9 @@ class _Function:
         self.inner: set[Term] = set()
         self.lane: ScalarVar | None = None
         self.handed = frozenset[Buffer]()
+        self.copies = frozenset[Stmt]()
+        self.patient: dict[Stmt, int] = {}
+        self.under_way = 0
         self.shared: list[tuple[str, Buffer]] = []
         self.stack: list[Step] = []
         self.names.of(Name(name), name)
@@ -194,6 +193,7 @@ class _Function:
         self.inner = _chooses_registers(nest)
         come_together(nest)
         self.handed = handed(nest)
+        self.copies = groups(nest, self.handed)
         self.stack.append(nest)
         while self.stack:
             self._step(self.stack.pop())
@@ -221,13 +221,20 @@ class _Function:
 
     def _step(self, item: Step) -> None:
         lines, values = self.lines, self.values
+        if item in self.copies:
+            self.stack.append(partial(lines.do, f"{values.help('p_copies_begun')}();"))
         match item:
             case For():
+                self.under_way = self.patient.get(item, 0)
                 self._loop(item)
             case Store(buffer, indices, value):
                 found = values.packed(values.of(value), buffer.dtype)
                 lines.do(f"{values.place(buffer, indices)} = {found};")
             case Seq(stmts):
+                for at, each in enumerate(stmts if self.copies else ()):
+                    if isinstance(each, For):
+                        less = patience([*flat(stmts[:at])], each, self.copies)
+                        self.patient[each] = min(less, self.patient.get(each, less))
                 self.stack.extend(reversed(stmts))
             case Alloc(buffer, inside):
                 self._reserve(buffer)
@@ -247,8 +254,9 @@ class _Function:
                     self.stack += [orelse, partial(lines.turn, "else")]
                 self.stack.append(then)
             case Barrier():
-                if self.handed:
-                    lines.do(f"{values.help('p_copies_done')}();")
+                if self.copies:
+                    lines.do(f"{values.help('p_copies_done')}<{self.under_way}>();")
+                    self.under_way = 0
                 lines.do("__syncthreads();")
             case Invoke():
                 lines.do(invocation(item, values, self.lane))
@@ -328,9 +336,9 @@ class _Function:
                 return False
         var = loop.var
         for each in stores:
-            loads = list(_certain(each.value))
+            loads = list(certain(each.value))
             places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
-            if not any(_lanes_of(*place, var, count) for place in places):
+            if not any(lanes_of(*place, var, count) for place in places):
                 return False
         for each in stores:
             self._store(each, loop.var, count)
@@ -345,7 +353,7 @@ class _Function:
         self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
         self._fill(word, store, store.value, var, count)
         values = self.values
-        if _lanes_of(store.buffer, store.indices, var, count):
+        if lanes_of(store.buffer, store.indices, var, count):
             values.vars[var] = literal(0, dtype_of(var))
             place = values.place(store.buffer, store.indices)
             self._move(place, f"{word}[0]", store.buffer, count)
@@ -360,7 +368,7 @@ class _Function:
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return False
         places = [(buffer, store.indices), (value.buffer, value.indices)]
-        if not all(_lanes_of(*place, var, count) for place in places):
+        if not all(lanes_of(*place, var, count) for place in places):
             return False
         values = self.values
         values.vars[var] = literal(0, dtype_of(var))
@@ -382,9 +390,9 @@ class _Function:
             self._fill(word, store, value.orelse, var, count)
             lines.close()
             return
-        read: dict[Term, str] = {}
-        for load in _certain(value):
-            if _lanes_of(load.buffer, load.indices, var, count):
+        read: dict[Load, str] = {}
+        for load in certain(value):
+            if lanes_of(load.buffer, load.indices, var, count):
                 into = self.names.fresh("u")
                 lines.do(f"alignas({WIDE}) {in_memory(load.buffer.dtype)} {into}[{count}];")
                 values.vars[var] = literal(0, dtype_of(var))
@@ -407,39 +415,6 @@ class _Function:
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
-
-
-def _lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int) -> bool:
-    """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
-    size = count * buffer.dtype.bytes
-    if size not in VECTORS and size % WIDE:
-        return False
-    each = min(WIDE, size) // buffer.dtype.bytes
-    own = False
-    for atoms, factor in polynomial(linear(buffer, indices)).values():
-        if atoms == (var,):
-            own = factor == 1
-        elif any(var in free_vars(atom) for atom in atoms) or factor % each:
-            return False
-    return own
-
-
-def _certain(value: Scalar) -> Iterator[Load]:
-    """The loads of a term that happen whatever the guards in it say."""
-    stack, done = [value], set[Term]()
-    while stack:
-        node = stack.pop()
-        if node in done:
-            continue
-        done.add(node)
-        if isinstance(node, Load):
-            yield node
-        elif isinstance(node, Select):
-            stack.append(node.condition)
-        elif type(node).__name__ in ("And", "Or"):
-            stack += [each for each in node._children[:1] if isinstance(each, Scalar)]
-        else:
-            stack += [each for each in reversed(node._children) if isinstance(each, Scalar)]
 
 
 def _chooses_registers(nest: Stmt) -> set[Term]:

@@ -5,9 +5,9 @@ one thread.  The 32 threads of a warp do it together: they load 8 x 8 elements a
 memory, four such squares in one instruction, and multiply.  So all of them must come to it, and the
 rows and columns of a thread must be those that its number in the warp says.
 
->>> print(text({"p_copies_done"}))
-__device__ __forceinline__ void p_copies_done() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
+>>> print(text({"p_copies_begun"}))
+__device__ __forceinline__ void p_copies_begun() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
 }
 <BLANKLINE>
 """
@@ -17,18 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from plica.codegen.cuda.place import valued
 from plica.codegen.cuda.value import Values
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.intrinsic import find_intrinsic
 from plica.ir.loop import Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.memory import WARP, scope
-from plica.ir.scalar import Buffer, Cast, Lit, Load, Scalar, ScalarVar, index
-from plica.schedule.around import simple
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, index
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -42,9 +41,15 @@ _TEXTS: Final[dict[str, str]] = {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
 }}
 """,
+    "p_copies_begun": f"""\
+{_HEAD} void p_copies_begun() {{
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}}
+""",
     "p_copies_done": f"""\
+template <int N>
 {_HEAD} void p_copies_done() {{
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }}
 """,
     "p_load_squares": f"""\
@@ -135,7 +140,8 @@ def invocation(call: Invoke, values: Values, lane: ScalarVar | None) -> str:
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
     function = values.help("p_mma_f16")
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
-    return f"{function}<{', '.join(map(str, numbers))}>({values.buffers[c.buffer]}, {sides[0]}, {sides[1]});"
+    which = ", ".join(map(str, numbers))
+    return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
 
 
 def _misplaced(call: Invoke, found: str) -> Exception:
@@ -171,7 +177,7 @@ def _base(
     seen, size = False, 1
     for start, extent in reversed([*zip(of.starts, of.buffer.shape, strict=True)]):
         if lane in free_vars(start):
-            told = [simple(_at(start, lane, each)) for each in range(WARP)]
+            told = [valued(start, lane, each) for each in range(WARP)]
             right = [known(each) for each in told] == [number(each) for each in range(WARP)]
             if seen or not right or size != step:
                 raise _misplaced(call, f"{of.buffer.name} at other places")
@@ -181,25 +187,6 @@ def _base(
     if not seen:
         raise _misplaced(call, f"the same of {of.buffer.name} for all threads")
     return tuple(places)
-
-
-def _at(term: Scalar, lane: ScalarVar, number: int) -> Scalar:
-    """A place for one thread; indices of any width are the same whole numbers."""
-
-    def wide(node: Term) -> Term:
-        match node:
-            case ScalarVar():
-                return index(number) if node is lane else node
-            case Lit(value, _):
-                return index(int(value))
-            case Cast(value, _):
-                return value
-            case _:
-                return node
-
-    found = map_bottom_up(wide, term)
-    assert isinstance(found, Scalar)
-    return found
 
 
 def come_together(nest: Stmt) -> None:

@@ -111,7 +111,8 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
 def _operand(of: Region | Scalar, forms: _Forms) -> Region | Scalar:
     if not isinstance(of, Region):
         return forms.wide(of)
-    return Region(of.buffer, forms.places(of.starts), tuple([forms.wide(each) for each in of.extents]))
+    extents = tuple([forms.wide(each) for each in of.extents])
+    return Region(of.buffer, forms.places(of.starts), extents)
 
 
 def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:

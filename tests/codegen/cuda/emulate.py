@@ -49,6 +49,13 @@ static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); r
 static unsigned short to_half(float a) {
   _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
+struct Copy { void* to; const void* from; };
+thread_local std::vector<Copy> begun;
+thread_local std::vector<std::vector<Copy>> under_way;
+static void copy_first() {
+  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, 16);
+  under_way.erase(under_way.begin());
+}
 struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
 static Warp* warps;
 """
@@ -79,15 +86,17 @@ void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned i
   for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) for (int k = 0; k < 16; ++k) {
     unsigned int left = warp.held[g * 4 + k % 8 / 2][i + k / 8 * 2];
     unsigned int right = warp.held[(2 * t + j) * 4 + k % 8 / 2][4 + k / 8];
-    *result[i][j] += from_half(left >> k % 2 * 16 & 0xffff) * from_half(right >> k % 2 * 16 & 0xffff);
+    int odd = k % 2 * 16;
+    *result[i][j] += from_half(left >> odd & 0xffff) * from_half(right >> odd & 0xffff);
   }
   warp.all.arrive_and_wait();
 }
 """
 
 _BODIES = {
-    "p_copy_async": "std::memcpy(to, from, 16);",
-    "p_copies_done": "",
+    "p_copy_async": "begun.push_back({to, from});",
+    "p_copies_begun": "under_way.push_back(begun); begun.clear();",
+    "p_copies_done": "while (under_way.size() > N) copy_first();",
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
 }
@@ -108,7 +117,9 @@ def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
         pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
         text = re.sub(pattern, rf"\1 return {body}; }}", text)
     for word, body in _BODIES.items():
-        text = re.sub(rf"( {word}\([^)]*\) {{\n).*?\n}}\n", rf"\1{body}\n}}\n", text, flags=re.DOTALL)
+        text = re.sub(
+            rf"( {word}\([^)]*\) {{\n).*?\n}}\n", rf"\1{body}\n}}\n", text, flags=re.DOTALL
+        )
     cut = text.find("template <bool T>\n__device__ __forceinline__ void p_load_squares")
     if cut >= 0:
         text = text[:cut] + _WARP + text[text.index("template <int HIGH", cut) :]

@@ -49,7 +49,7 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 open it compiles at once. Otherwise it gives an executable that compiles when it is called, once for
 each choice of what is open, and keeps the {most} choices that were used last:
 
-```python
+```
 exe = plica.compile("model.onnx")       # with a symbolic batch, or a shape that is an input
 exe(x=np.zeros((1, 3, 224, 224), "f4"))     # compiled for a batch of 1
 exe(x=np.zeros((8, 3, 224, 224), "f4"))     # … and of 8

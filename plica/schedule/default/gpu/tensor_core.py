@@ -61,7 +61,8 @@ class Warps:
     high: int = 4
     wide: int = 8
     steps: int = 2
-    ahead: bool = True
+    ahead: int = 1
+    """Slices that are on their way while one is multiplied."""
 
     @property
     def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -107,13 +108,16 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
     yield decompose_reduction(c, q)
     yield tensorize(i, mma(of.high, of.wide, along).name)
     yield unroll(s)
+    if of.ahead:
+        yield annotate(q, "software_pipeline_stage", (0, 0, of.ahead))
 
 
 @do
 def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     """A slice copied by all threads, 16 bytes each at a time.
 
-    Eight threads write 8 x 8 elements that lie together; four such groups of a warp read neighbours.
+    Eight threads write 8 x 8 elements that lie together; four such groups of a warp read what are
+    neighbours.
     """
     s, w, *between = (yield loops(copy))[-7:]
     if which == 0:
@@ -136,5 +140,3 @@ def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     yield bind(warp, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
     yield vectorize(eight)
-    if of.ahead:
-        yield annotate(copy, "double_buffer", True)

@@ -25,7 +25,6 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -100,7 +99,7 @@ def _formed(
     of: Contraction, sides: tuple[Load, Load], narrow: Mapping[Buffer, Buffer], warps: Warps
 ) -> ProductForm:
     inputs = tuple([narrow.get(each, each) for each in of.inputs])
-    used = {each.name for each in (*inputs, of.reduced, *of.sizes)}
+    used = {each.name for each in (*inputs, of.reduced)} | {each.name for each in of.sizes}
     (term,) = of.terms
     names = ("by wm i half g", "bx wn j t pair", "q s h e")
     places, wholes, extent = [], [], dict[ScalarVar, int]()
@@ -125,7 +124,11 @@ def _formed(
     def made(like: str, axes: tuple[ScalarVar, ...], dtype: DType) -> Buffer:
         return Buffer(_name(like, used), tuple([index(extent[each]) for each in axes]), dtype)
 
-    left, right, part = made("left", rows, f16), made("right", columns, f16), made("part", both, f32)
+    left, right, part = (
+        made("left", rows, f16),
+        made("right", columns, f16),
+        made("part", both, f32),
+    )
     gathered: list[Scalar] = []
     for side in sides:
         at = [where[each] for each in side.indices]
