@@ -272,7 +272,11 @@ def test_statements_of_ones_own_are_one_block() -> None:
 # --- operators -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", names())
+# A constant array in what an operator is made of is a parameter of a kernel, not a part of it.
+KERNELS = [name for name in names() if name != "nn.winograd_weight"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
 @settings(max_examples=max(1, settings().max_examples // 25))
 @given(data=st.data())
 def test_every_operator_is_a_kernel(name: str, data: st.DataObject) -> None:
