@@ -171,7 +171,7 @@ def tiled(n: int, tile: Tile) -> Code:
     @do
     def whole() -> Body:
         yield spread(every[-1], (), Gpu())
-        yield product(tile, form.labels, form.along)
+        yield product(tile, form.labels, form.along, form.sizes[0])
 
     return fold(lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu"), "g")
 

@@ -134,7 +134,7 @@ def tiled(size: int, terms: int, tile: Tile) -> tuple[Kernel, Kernel]:
     @do
     def whole() -> Body:
         yield spread_out(every[-1], (), Gpu())
-        yield product(tile, form.labels, form.along)
+        yield product(tile, form.labels, form.along, form.sizes[0])
 
     return defined(of), lower(do_run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
 

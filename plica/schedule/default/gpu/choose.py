@@ -24,6 +24,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
 from plica.schedule.default.gpu.shape import inlined, stages
 from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
 from plica.schedule.do import Block, Body, do, run
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import begin
@@ -76,6 +77,9 @@ FEWEST: Final = 1 << 16
 
 def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | None:
     """Products of matrices in tiles, for work that is such; None for other work."""
+    on_cores = tensor_core_product(of, gpu)
+    if on_cores is not None:
+        return Contracted(*on_cores)
     found = contraction(bared(of))
     if found is None or found.weight is None or found.combiner != "sum":
         return None
@@ -96,7 +100,7 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     @do
     def whole(wide: bool) -> Body:
         yield spread(after[-1], after[:-1], gpu, wide)
-        yield product(tile, form.labels, form.along)
+        yield product(tile, form.labels, form.along, form.sizes[0])
 
     made = _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if made is None else Contracted(form, *made)

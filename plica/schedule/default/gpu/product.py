@@ -70,12 +70,15 @@ class Tile:
 
 @do
 def product(
-    tile: Tile, labels: tuple[str, ...] = LABELS, along: tuple[bool, bool] = (False, False)
+    tile: Tile,
+    labels: tuple[str, ...] = LABELS,
+    along: tuple[bool, bool] = (False, False),
+    parts: int = 2,
 ) -> Body:
     """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
 
     The blocks `left` and `right` gather what is multiplied; `along` says where neighbours among the
-    terms are neighbours in memory.
+    terms are neighbours in memory, `parts` how many z there are.
     """
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c = yield block(labels[2])
@@ -84,8 +87,10 @@ def product(
     k0, k1 = yield split(k, (None, tile.terms))
     yield reorder(z, by, bx, ty, tx, k0, k1, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
-    for loop, thread in ((z, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x")):
-        yield bind(loop, thread)
+    if parts > 1:  # a thread's number, even the only one, would choose among registers
+        yield bind(z, "blockIdx.z")
+    yield bind(by, "blockIdx.y")
+    yield bind(bx, "blockIdx.x")
     yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
     for which, given in ((0, left), (1, right)):

@@ -81,7 +81,7 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     @do
     def whole() -> Body:
         yield spread(every[-1], every[3:-1], SMALL, wide=False)
-        yield product(TILE, form.labels, form.along)
+        yield product(TILE, form.labels, form.along, form.sizes[0])
 
     _, state, _ = run(whole(), form.kernel, 0, {})
     plain = defined(CASES[name])
