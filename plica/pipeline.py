@@ -35,6 +35,7 @@ from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.unit import cubin, unit
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
+from plica.codegen.llvm.processor import known
 from plica.codegen.llvm.unit import fingerprint, units
 from plica.codegen.lower.prepare import grouped, prepared
 from plica.codegen.lower.scheduled import machine_of
@@ -42,7 +43,7 @@ from plica.codegen.lower.sequence import sequence
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
 from plica.codegen.record import kernels, recorded
-from plica.codegen.target import Target, parse
+from plica.codegen.target import Target, parse, unknown_target
 from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
@@ -70,7 +71,7 @@ from plica.runtime.artefact import (
 )
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.cuda.program import arranged as arranged_on_device
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.host import cores
 from plica.runtime.link import can_link
@@ -161,9 +162,9 @@ def compile(  # noqa: PLR0917  # the public surface says so
     records = None if database is None else read_records(database, machine_)
     found = "" if records is None else records.digest
     key = (module, machine, kept, chosen, count, found)
-    known = _compiled.get(key) if cache else None
-    if known is not None:
-        return known
+    same = _compiled.get(key) if cache else None
+    if same is not None:
+        return same
     store = user_store() if cache and can_link() and module.main is not None else None
     later = lru_cache(maxsize=1)(partial(lower, module, kept, chosen, machine_, records))
     # What a user's own rules are made of has no digest.
@@ -173,9 +174,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     entry = key_of("module", digest(module), where, fingerprint()) if named_ else ""
     stored = store.get(entry) if store is not None and entry else None
     with paused():  # nothing the compiler makes is cyclic
-        if stored is not None:
-            members = archive.unpack(stored, checked=True)  # the store has compared digests
-            artefact = from_members(members, lambda: record(later()), checked=True)
+        artefact = None if stored is None else _reread(stored, lambda: record(later()))
+        if artefact is not None:
             made = executable(artefact, texts=_texts(later, machine, tuned=records is not None))
         else:
             made = build(later(), machine, count, store)
@@ -184,6 +184,14 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if cache:
         _compiled[key] = made
     return made
+
+
+def _reread(stored: bytes, later: Callable[[], Record]) -> Artefact | None:
+    """The artefact in an entry of the store, None if the entry holds something else."""
+    try:  # the store has compared digests
+        return from_members(archive.unpack(stored, checked=True), later, checked=True)
+    except ArtefactError:
+        return None
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -353,14 +361,17 @@ def record(lowered: Lowered) -> Record:
 
 def target_of(of: str | Target | GpuTarget) -> Target | GpuTarget:
     """The target meant: a processor, or a GPU."""
-    if isinstance(of, str):
-        return parse_gpu(of) or find_target(of)
-    return of
+    if isinstance(of, GpuTarget):
+        return of
+    gpu = parse_gpu(of) if isinstance(of, str) else None
+    return gpu or find_target(of)
 
 
 def find_target(of: str | Target) -> Target:
     """The processor meant: this one, one that differs from it as said, or one given in full."""
-    return of if isinstance(of, Target) else parse(of, toolchain.host())
+    if not isinstance(of, str | Target):
+        raise unknown_target(of)
+    return known(of if isinstance(of, Target) else parse(of, toolchain.host()))
 
 
 def on_gpu(lowered: Lowered, target: GpuTarget) -> CudaExecutable:
@@ -438,7 +449,7 @@ def read_records(database: Database | str | PathLike[str], target: Target) -> Re
 def _check_options(threads: int | None, database: object) -> None:
     wrong = []
     if threads is not None and (type(threads) is not int or threads < 1):
-        message = "The number of threads must be at least 1."
+        message = "The number of threads must be a whole number, at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
     if isinstance(database, str | PathLike) and not Path(database).is_file():
         message = "There is no tuning database at this path."

@@ -14,7 +14,8 @@ import plica
 from plica.cli import main
 from plica.runtime.archive import read
 from plica.runtime.elf import header
-from plica.runtime.link import can_link
+from plica.runtime.host import features
+from plica.runtime.link import architecture, can_link
 from tests.runtime.model import SOURCE, inputs, model
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
@@ -75,9 +76,14 @@ def test_run_refuses_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixtu
 def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     artefact = str(folder / "m.plica")
     assert main(["verify", artefact, "--model", str(folder / "m.py")]) == 0
-    assert "good" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "good" in said
+    assert "contract: approx(" in said
+    assert "rules used: " in said
     assert main(["verify", artefact, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["workspace"] == model().workspace
+    found = json.loads(capsys.readouterr().out)
+    assert found["workspace"] == model().workspace
+    assert found["asked"].startswith("approx(")
     assert main(["verify", artefact, "--model", str(folder / "m.py"), "--replay"]) == 0
     assert "applied by themselves" in capsys.readouterr().out
     words = ["verify", artefact, "--model", str(folder / "m.py"), "--replay", "--json"]
@@ -115,6 +121,27 @@ def test_compile_for_another_machine(folder: Path, triple: str, machine: str) ->
     assert main(["verify", str(out)]) == 0
     if machine != "x86_64":
         assert main(["run", str(out)]) == 1
+
+
+@pytest.mark.skipif(architecture() != "x86_64", reason="the processors are named")
+def test_compile_for_another_processor(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = str(folder / "m.py"), folder / "other.plica"
+    assert main(["compile", source, "-o", str(out), "--cpu", "x86-64-v2"]) == 0
+    target = json.loads(read(out)["manifest.json"])["target"]
+    assert target["cpu"] == "x86-64-v2"
+    assert "+sse4.2" in target["features"]
+    assert "+avx" not in target["features"]
+    assert main(["run", str(out), *given(folder, "x", "w", "at")]) == 0
+    assert main(["compile", source, "-o", str(out), "--features=-avx512f"]) == 0
+    words = ["verify", str(out), "--model", source, "--replay"]
+    assert main(words) == 0
+    assert main(["compile", source, "-o", str(out), "--cpu", "diamondrapids"]) == 0
+    if "avx10" not in features():
+        capsys.readouterr()
+        assert main(["run", str(out), *given(folder, "x", "w", "at")]) == 1
+        assert "avx10.2" in capsys.readouterr().err
+    assert main(["compile", source, "-o", str(out), "--cpu", "haswel"]) == 1
+    assert "no such processor" in capsys.readouterr().err
 
 
 def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

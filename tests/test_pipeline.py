@@ -60,7 +60,7 @@ def test_passes(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("database", "no/such.db"), ("database", 7), ("threads", 0)],
+    [("database", "no/such.db"), ("database", 7), ("threads", 0), ("threads", 1.5)],
 )
 def test_options_that_mean_nothing_are_refused(option: str, value: Any) -> None:
     with pytest.raises(UnsupportedError) as caught:

@@ -25,11 +25,25 @@ USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
 
 def find_machine(arguments: argparse.Namespace) -> str | Target:
     """The target that was asked for: a name, or a machine described in full."""
-    from plica.codegen.target import Target
+    from attrs import evolve
+
+    from plica.codegen.llvm import toolchain
+    from plica.codegen.target import Target, parse
 
     name: str = arguments.target
-    if "-" not in name:
-        return name
+    if "-" not in name or " " in name:
+        if arguments.cpu is None and arguments.features is None:
+            return name
+        machine = parse(name, toolchain.host())
+        added = tuple(each for each in (arguments.features or "").split(",") if each)
+        # Another processor has features of its own; of this one, all but those named are kept.
+        kept = machine.features if arguments.cpu is None else ()
+        names = {each[1:] for each in added}
+        return evolve(
+            machine,
+            cpu=arguments.cpu or machine.cpu,
+            features=(*[each for each in kept if each[1:] not in names], *added),
+        )
     usual = USUAL.get(name.split("-", maxsplit=1)[0], "")
     given = usual if arguments.features is None else arguments.features
     features = tuple(each for each in given.split(",") if each)
@@ -52,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
-    from plica.runtime.host import cores
+    from plica.runtime.host import cores, features, lacking
     from plica.search.choice import table
     from plica.tuning import tune
 
@@ -64,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(machine, Target):
         message = "Artefacts are written for processors."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
-    if machine.triple == toolchain.host().triple:
+    if machine.triple == toolchain.host().triple and not lacking(
+        machine.architecture, machine.features, features()
+    ):
         if arguments.tune is not None:
             database = database or Path("tune.db")
             trials, contract = arguments.tune, arguments.contract
@@ -107,13 +123,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="the artefact to write (M.plica), or a library for C (libm.so)",
+        help="the artefact to write (M.plica), or a library for C (libmodel.so)",
     )
     add_dims(parser)
     add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
     parser.add_argument("--target", default="cpu", help="cpu, or the triple of another machine")
-    parser.add_argument("--cpu", help="LLVM's name of the processor, with a triple")
-    parser.add_argument("--features", help="LLVM's features, with a triple: +neon,+dotprod")
+    parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
+    parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
@@ -128,7 +144,7 @@ COMMAND: Final = Command(
     configure,
     (
         "plica compile M.onnx -o M.plica",
-        "plica compile M.onnx --dim batch=1 --threads 2 -o libm.so",
+        "plica compile M.onnx --dim batch=1 --threads 2 -o libmodel.so",
         "plica compile M.onnx --input shape=shape.npy -o M.plica",
         "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",

@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{arguments.artefact}: good")
     for label, value in (
         ("model", found.module),
-        ("contract", f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"),
+        ("contract", found.asked or "not said"),
+        ("rules used", f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"),
         ("compiled", f"{found.result}, {found.stages} stages from the model"),
         ("kernels", f"{found.traces}, each with its trace"),
         ("target", found.target),
@@ -71,7 +72,12 @@ def _replayed(path: Path, model: Module) -> Rederived:
 
     artefact = from_members(archive.read(path))
     here = this_machine()
-    same = (here.triple, here.cpu) == (artefact.machine.triple, artefact.machine.cpu)
+    machine = artefact.machine
+    same = (here.triple, here.cpu, here.features) == (
+        machine.triple,
+        machine.cpu,
+        machine.features,
+    )
     return rederive(model, artefact.record(), here if same else None)
 
 

@@ -165,6 +165,9 @@ class Executable:
         How near each launch is to the limit of the machine is said, too: `peak` (GFLOP/s) and
         `bandwidth` (GB/s) are measured unless they are given, the latter by copies.
         """
+        if type(runs) is not int or runs < 1:
+            message = "A profile is of one run at least."
+            raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
         launches = self.artefact.launches
         if self._profile is None:
             message = "This executable does not note how long its kernels take."

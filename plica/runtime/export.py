@@ -1,8 +1,8 @@
 """Exporting: a shared library for programs in C, and whatever calls C, a header and an example.
 
-    libm.so         one function, which takes the inputs, the outputs and a workspace
-    m.h             its declaration
-    m_example.c     a program that calls it once
+    libmodel.so     one function, which takes the inputs, the outputs and a workspace
+    model.h         its declaration
+    model_example.c     a program that calls it once
 
 A C compiler is needed to link the library, and none of Python to use it.
 """
@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.archive import write
-from plica.runtime.artefact import ALIGNMENT, Artefact, to_members
+from plica.runtime.artefact import ALIGNMENT, Artefact, Machine, to_members
 from plica.runtime.elf import header, parse
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
+from plica.runtime.link import architecture
 from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
 
@@ -36,6 +37,21 @@ TYPES: Final = {
 }
 """C's types for the elements; those of 16 bits are given by their bits."""
 
+_WORDS: Final = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept
+    const const_cast consteval constexpr constinit continue co_await co_return co_yield decltype
+    default delete do double dynamic_cast else enum explicit export extern false float for friend
+    goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+    private protected public register reinterpret_cast requires restrict return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef
+    typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while
+    xor xor_eq linux unix i386
+    main calloc malloc free printf fprintf stderr plica_main plica_params
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t uintptr_t
+"""
+WORDS: Final = frozenset(_WORDS.split())
+"""The words of C and C++, and the names that the wrapper and the example use themselves."""
+
 _LONGEST: Final = 600.0  # seconds
 
 
@@ -43,6 +59,10 @@ def export(artefact: Artefact, path: str | os.PathLike[str], name: str | None = 
     """Write the library, and beside it the header and the example."""
     library = Path(path)
     word = identifier(name if name is not None else library.stem.removeprefix("lib"))
+    if word in WORDS:
+        message = f"A function of C cannot be named {word!r}."
+        hint = "Name the library otherwise, or give another name."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, None, word, hint))
     compiler = _compiler(artefact)
     members = to_members(artefact, with_record=False)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
@@ -179,7 +199,8 @@ def example_text(artefact: Artefact, word: str) -> str:
     """A program that gives the function numbers, and prints the sums of what comes back."""
     count = len(artefact.interface.inputs)
     lines = [
-        f"/* cc {word}_example.c -L. -l{word} -o {word}_example */",
+        f"/* cc {word}_example.c -L. -l{word} -Wl,-rpath,'$ORIGIN' -o {word}_example",
+        "   The rpath lets the program find the library beside itself. */",
         "#include <stdio.h>",
         "#include <stdlib.h>",
         f'#include "{word}.h"',
@@ -267,7 +288,23 @@ def _compiler(artefact: Artefact) -> str:
         message = "There is no C compiler, which links the library."
         hint = "Install one, or name it by the variable CC; an artefact (save) needs none."
         raise UnsupportedError(Diagnostic("missing-tool", message, None, "cc", wanted, hint))
+    if artefact.machine.architecture != architecture():
+        _check_cross(found, artefact.machine)
     return found
+
+
+def _check_cross(compiler: str, machine: Machine) -> None:
+    """Refuse a C compiler that links for this kind of machine while another was meant."""
+    done = subprocess.run(
+        [compiler, "-dumpmachine"], capture_output=True, text=True, timeout=_LONGEST, check=False
+    )
+    makes = done.stdout.strip()
+    if not makes or not machine.architecture.startswith(makes.partition("-")[0]):
+        message = f"The C compiler links no library for {machine.triple}."
+        hint = "Name one that does by the variable CC, or write an artefact (M.plica)."
+        raise UnsupportedError(
+            Diagnostic("missing-tool", message, None, machine.triple, makes or compiler, hint)
+        )
 
 
 def _run(words: Sequence[str], folder: Path) -> None:

@@ -32,7 +32,12 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "avx512vbmi2": "avx512_vbmi2", "avx512ifma": "avx512ifma",
         "avx512bitalg": "avx512_bitalg", "avx512vpopcntdq": "avx512_vpopcntdq",
         "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
-        "gfni": "gfni", "vaes": "vaes", "adx": "adx",
+        "gfni": "gfni", "vaes": "vaes", "adx": "adx", "amx-fp16": "amx_fp16",
+        "amx-complex": "amx_complex", "avxifma": "avx_ifma", "avxvnniint8": "avx_vnni_int8",
+        "avxvnniint16": "avx_vnni_int16", "avxneconvert": "avx_ne_convert",
+        "avx10.1": "avx10", "avx10.1-512": "avx10", "avx10.2": "avx10", "avx10.2-512": "avx10",
+        "egpr": "apx", "ndd": "apx", "ccmp": "apx", "nf": "apx", "zu": "apx",
+        "push2pop2": "apx", "ppx": "apx",
     },
     "aarch64": {
         "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics",

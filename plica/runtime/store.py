@@ -1,8 +1,9 @@
 """The store: what was made once, kept on disk under the digest of what it was made from.
 
-An entry is there as a whole or not at all, whoever writes at the same time; what was damaged is
-found by its digest, thrown away and made again.  Entries that were used least recently go when
-there are too many bytes.  Nothing depends on the store: where it cannot be used, all is made anew.
+An entry is there as a whole or not at all, whoever writes at the same time; what was damaged, or
+lies where another entry belongs, is found by its digest, thrown away and made again.  Entries that
+were used least recently go when there are too many bytes.  Nothing depends on the store: where it
+cannot be used, all is made anew.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
@@ -26,7 +27,7 @@ from typing import Final
 LIMIT: Final = 2 << 30
 """How many bytes are kept if nothing else is said."""
 
-_MAGIC: Final = b"plica1\n"
+_MAGIC: Final = b"plica2\n"
 _HEAD: Final = len(_MAGIC) + 32
 _EVERY: Final = 64  # how many entries are written between two looks at the size of it all
 _ENOUGH: Final = 0.8  # how much of the limit is left then
@@ -40,6 +41,11 @@ def key_of(*parts: str | bytes) -> str:
         whole.update(len(data).to_bytes(8, "little"))
         whole.update(data)
     return whole.hexdigest()
+
+
+def _head(key: str, data: bytes) -> bytes:
+    """What an entry begins with: its digest, with the key, so no entry passes for another."""
+    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + data).digest()
 
 
 class Store:
@@ -56,7 +62,7 @@ class Store:
         try:
             whole = path.read_bytes()
             data = whole[_HEAD:]
-            if whole[:_HEAD] != _MAGIC + hashlib.sha256(data).digest():
+            if whole[:_HEAD] != _head(key, data):
                 path.unlink(missing_ok=True)
                 return None
             os.utime(path)  # used now
@@ -72,7 +78,7 @@ class Store:
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(data).digest() + data)
+                    file.write(_head(key, data) + data)
                 Path(name).replace(path)
             except OSError:
                 Path(name).unlink(missing_ok=True)

@@ -58,6 +58,7 @@ class Verified:
     workspace: int
     target: str
     versions: tuple[tuple[str, str], ...]
+    asked: str = ""
 
 
 def verify(path: str | os.PathLike[str]) -> Verified:
@@ -89,6 +90,7 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         artefact.workspace,
         str(artefact.machine),
         artefact.versions,
+        record.asked,
     )
 
 

@@ -278,6 +278,12 @@ def test_bad_attributes_are_refused(name: str, given_: dict[str, Any]) -> None:
     assert caught.value.diagnostics[0].expected is not None
 
 
+@pytest.mark.parametrize("scale", [2.0, 0])
+def test_a_scale_is_a_whole_number_above_zero(scale: float) -> None:
+    with pytest.raises(IllTyped, match="a whole number above 0"):
+        attributes(record_of("nn.upsample"), {"scale": scale})
+
+
 # --- symbolic dims -------------------------------------------------------------------------------
 
 

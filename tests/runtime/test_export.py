@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from plica.runtime.artefact import Machine
 from plica.runtime.error import ArtefactError, UnsupportedError
 from plica.runtime.export import export, header_text, identifier
 from plica.runtime.link import can_link
@@ -25,12 +27,16 @@ def test_the_example_runs(tmp_path: Path) -> None:
     model().export(tmp_path / "libsmall.so")
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == ["libsmall.so", "small.h", "small_example.c"]
-    line = ["cc", "-Wall", "-Werror", "small_example.c", "-L.", "-lsmall", "-o", "example"]
-    subprocess.run(line, cwd=tmp_path, check=True)
+    (line,) = [
+        each.removeprefix("/* ")
+        for each in (tmp_path / "small_example.c").read_text().splitlines()
+        if each.startswith("/* cc")
+    ]
+    subprocess.run(f"{line} -Wall -Werror", cwd=tmp_path, check=True, shell=True)
     done = subprocess.run(
-        ["./example"],
+        ["./small_example"],
         cwd=tmp_path,
-        env={"LD_LIBRARY_PATH": "."},
+        env={},
         capture_output=True,
         text=True,
         check=True,
@@ -66,6 +72,28 @@ def test_names_become_names_of_c() -> None:
     assert identifier("") == "model"
     if can_link():
         assert "int64_t f(const float *in_x" in header_text(model().artefact, "f")
+
+
+@pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+@pytest.mark.parametrize("word", ["int", "class", "main"])
+def test_words_of_c_are_no_names(tmp_path: Path, word: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"cannot be named '{word}'"):
+        export(model().artefact, tmp_path / f"lib{word}.so")
+    with pytest.raises(UnsupportedError, match=f"cannot be named '{word}'"):
+        export(model().artefact, tmp_path / "libx.so", word)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_cc
+def test_a_library_for_another_machine_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    triple = "riscv64-unknown-linux-gnu"
+    other = replace(model().artefact, machine=Machine(triple, "generic", ()))
+    with pytest.raises(UnsupportedError, match=f"no library for {triple}") as caught:
+        export(other, tmp_path / "libx.so")
+    assert caught.value.code == "missing-tool"
 
 
 @pytest.mark.skipif(not can_link(), reason="objects are not loaded here")

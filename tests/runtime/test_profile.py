@@ -10,6 +10,7 @@ import pytest
 
 from plica.ir.script import from_text
 from plica.pipeline import compile
+from plica.runtime.error import InputError
 from plica.runtime.link import can_link
 from plica.runtime.load import load
 from tests.runtime.model import inputs, model
@@ -32,6 +33,12 @@ def test_every_launch_is_noted(tmp_path: Path) -> None:
         assert found.peak > 0  # measured, by the code itself
         assert all(found.roofline(row) is not None for row in found.rows)
         assert [row.calls for row in again.rows] == [1] * len(found.rows)
+
+
+@pytest.mark.parametrize("runs", [0, -1, 1.5])
+def test_a_profile_of_no_run_is_refused(runs: int) -> None:
+    with pytest.raises(InputError, match="one run at least"):
+        model().profile(*inputs(), runs=runs)
 
 
 def test_operations_and_bytes_are_counted() -> None:

@@ -50,6 +50,36 @@ def test_a_damaged_entry_is_as_none(tmp_path: Path) -> None:
     assert store.get(key_of("a")) == b"value"
 
 
+def test_an_entry_in_the_place_of_another_is_as_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(key_of("a"), b"one")
+    store.put(key_of("b"), b"two")
+    store._path(key_of("a")).write_bytes(store._path(key_of("b")).read_bytes())
+    assert store.get(key_of("a")) is None
+    assert store.get(key_of("b")) == b"two"
+
+
+@pytest.mark.parametrize("data", [b"", b"of another kind"])
+def test_an_entry_of_another_kind_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    amount = 7.0 + len(data)
+    text = (
+        "import plica\n\n@plica.function\n"
+        f"def main(x: Tensor[(3,), f32]) -> Tensor[(3,), f32]:\n    return x + {amount}\n"
+    )
+    given = np.ones(3, np.float32)
+    made = compile(from_text(text), threads=1)
+    del made  # so that it is not shared within this process
+    kept = entries(tmp_path)
+    assert len(kept) > 2
+    for path in kept:
+        Store(tmp_path).put(path.parent.name + path.name, data)
+    again = compile(from_text(text), threads=1)(given)
+    assert np.array_equal(again, given + amount)
+
+
 def test_what_was_used_least_recently_goes(tmp_path: Path) -> None:
     store = Store(tmp_path, limit=5000)
     for number in range(10):

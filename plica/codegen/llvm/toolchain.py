@@ -22,7 +22,10 @@ from plica.codegen.llvm.fold import ENTRY
 from plica.codegen.llvm.kernel import PLAIN
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.elf import MACHINES, header
+from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
+from plica.runtime.host import features as system_features
+from plica.runtime.host import lacking
 from plica.runtime.link import can_link, link
 
 _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
@@ -41,12 +44,16 @@ class Native:
 def host() -> Target:
     """This machine as a target."""
     _prepare()
+    triple: str = binding.get_process_triple()
     features: str = binding.get_host_cpu_features().flatten()
+    given = tuple(features.split(",")) if features else ()
+    # What the system does not let programs use is not there: artefacts are loaded by its word.
+    off = set(lacking(triple.partition("-")[0], given, system_features()))
     return Target(
         "cpu",
-        binding.get_process_triple(),
+        triple,
         binding.get_host_cpu_name(),
-        tuple(features.split(",")) if features else (),
+        tuple([f"-{each[1:]}" if each[1:] in off else each for each in given]),
         caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
     )
@@ -107,29 +114,52 @@ def emit(text: str, target: Target) -> bytes:
 
 def cross(text: str, target: Target) -> bytes:
     """The object file of LLVM text for another machine, made in a process that may fail."""
+    code, said, made = apart(text, target, "emit")
+    if code:
+        message = f"LLVM makes no code for {target.triple}."
+        lines = said.strip().splitlines()
+        found = lines[-1] if lines else f"exit code {code}"
+        raise UnsupportedError(Diagnostic("unsupported", message, found=found))
+    try:
+        header(made)
+    except ArtefactError as error:
+        message = f"Plica makes no artefacts for {target.triple}."
+        expected = f"Linux on {', '.join(MACHINES.values())}"
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, expected, target.triple)
+        ) from error
+    return made
+
+
+def apart(text: str, target: Target, wanted: str) -> tuple[int, str, bytes]:
+    """What LLVM makes in a process of its own, which may fail: exit code, what it said, result.
+
+    `wanted` is `emit` for an object, or `optimise` for text, from which code could be made.
+    """
     words = {"target": [target.name, target.triple, target.cpu, list(target.features)]}
-    given = json.dumps({**words, "text": text}).encode()
     done = subprocess.run(
         [sys.executable, "-c", _CROSS],
-        input=given,
+        input=json.dumps({**words, "text": text, "wanted": wanted}).encode(),
         capture_output=True,
         timeout=_LONGEST,
         check=False,
     )
-    if done.returncode:
-        message = f"LLVM makes no code for {target.triple}."
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        found = lines[-1] if lines else f"exit code {done.returncode}"
-        raise UnsupportedError(Diagnostic("unsupported", message, found=found))
-    return done.stdout
+    return done.returncode, done.stderr.decode("utf-8", "replace"), done.stdout
 
 
 def cross_main() -> None:
-    """What the other process does: text in, an object out."""
+    """What the other process does: text in, an object or text out."""
     given = json.loads(sys.stdin.buffer.read())
     name, triple, cpu, features = given["target"]
     machine = _machine(Target(name, triple, cpu, tuple(features)))
-    sys.stdout.buffer.write(machine.emit_object(_optimised(given["text"], machine)))
+    if given["wanted"] == "optimise":
+        module = binding.parse_assembly(given["text"])
+        _improve(module, machine, plain=True)
+        machine.emit_object(module)
+        made = str(module).encode()
+    else:
+        made = machine.emit_object(_optimised(given["text"], machine))
+    sys.stdout.buffer.write(made)
 
 
 def optimised(text: str, target: Target) -> str:

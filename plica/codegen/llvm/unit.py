@@ -27,6 +27,7 @@ from plica.core.digest import digest
 from plica.runtime.host import cores
 from plica.runtime.store import Store, key_of
 
+_OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 _FAILS: Final = 1
 _SHARES: Final = 2
 
@@ -65,7 +66,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
             key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
             name = f"k.{key[:24]}"
             entry = store.get(key) if store is not None else None
-            if entry is None:
+            if entry is None or not entry.startswith(_OBJECT, 1):  # one of another kind, too
                 compiled.append(program.names[number])
                 text = kernel_text(program, variant, name, target, contract, signless)
                 flags = _FAILS * text.can_fail | _SHARES * text.shares
@@ -117,7 +118,7 @@ def _made(text: str, target: Target, store: Store | None) -> bytes:
         return toolchain.emit(text, target)
     key = key_of("text", text, *_machine(target))
     found = store.get(key)
-    if found is None:
+    if found is None or not found.startswith(_OBJECT):
         found = toolchain.emit(text, target)
         store.put(key, found)
     return found

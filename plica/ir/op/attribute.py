@@ -51,7 +51,11 @@ def natural(value: Any) -> Any:
 def positive(value: Any) -> Any:
     """A whole number above zero."""
     number_ = integer(value)
-    return number_ if isinstance(number_, int) and number_ > 0 else _bad("above 0", value)
+    return (
+        number_
+        if isinstance(number_, int) and number_ > 0
+        else _bad("a whole number above 0", value)
+    )
 
 
 def flag(value: Any) -> Any:

@@ -32,8 +32,10 @@ from tests.conftest import Golden
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
 HERE = toolchain.host()
+# Said to be missing: a feature that is left out is there if the processor has it by its name.
 PLAIN = evolve(
-    HERE, features=tuple([f for f in HERE.features if "vnni" not in f and "dot" not in f])
+    HERE,
+    features=tuple([f"-{f[1:]}" if "vnni" in f or "dot" in f else f for f in HERE.features]),
 )
 TARGETS = {
     "vnni512": Target(
