@@ -1,6 +1,6 @@
 """Whole networks on a GPU: right beside the processor's code, and how long the device works.
 
-    python benchmarks/gpu_models.py --models resnet18,mobilenet_v2 --profile
+python benchmarks/gpu_models.py --models resnet18,mobilenet_v2 --profile
 """
 
 from __future__ import annotations
