@@ -17,6 +17,7 @@ insecure-pool
 from __future__ import annotations
 
 import ipaddress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -55,6 +56,13 @@ class Certificates:
             tls_worker_cert=self.own,
             tls_worker_key=self.key,
         )
+
+
+def need_dask() -> None:
+    """Refuse where Dask, which runs a pool, is not installed."""
+    if find_spec("distributed") is None:
+        message, hint = "Dask is not installed.", "pip install 'plica[pool]'"
+        raise PoolError(Diagnostic("missing-tool", message, suggestion=hint))
 
 
 def is_loopback(host: str) -> bool:

@@ -20,7 +20,7 @@ from plica.runtime.error import Diagnostic, PlicaError
 from plica.search.measure.job import Work, job_of
 from plica.search.measure.local import Arrived
 from plica.search.measure.outcome import Limits, Measured, Outcome, failed, measured
-from plica.search.pool.address import Certificates, PoolError, checked
+from plica.search.pool.address import Certificates, PoolError, checked, need_dask
 from plica.search.pool.device import Device, devices_of, perform, perform_final
 from plica.search.record.fingerprint import fingerprint
 from plica.search.space import Point, Space
@@ -40,11 +40,9 @@ CONNECTING: Final = 30.0
 def client_of(address: str, certificates: Certificates | None) -> Client:
     """A connection to a pool."""
     whole = checked(address, certificates)
-    try:
-        from distributed import Client
-    except ImportError as error:
-        message, hint = "Dask is not installed.", "pip install 'plica[pool]'"
-        raise PoolError(Diagnostic("missing-tool", message, suggestion=hint)) from error
+    need_dask()
+    from distributed import Client
+
     security = None if certificates is None else certificates.security()
     try:
         return Client(whole, security=security, timeout=CONNECTING, set_as_default=False)

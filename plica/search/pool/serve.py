@@ -12,7 +12,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from plica.search.pool.address import Certificates, checked
+from plica.search.pool.address import Certificates, checked, need_dask
 from plica.search.pool.device import PLACES, resources
 
 SETTINGS: Final = {
@@ -30,10 +30,11 @@ def serve_scheduler(
     host: str, port: int, certificates: Certificates | None, say: Callable[[str], None]
 ) -> None:
     """Run the scheduler of a pool; its address is said when it can be reached."""
+    whole = checked(f"{host}:{port}", certificates)
+    need_dask()
     import dask
     from distributed import Scheduler
 
-    whole = checked(f"{host}:{port}", certificates)
     protocol = whole.partition("://")[0]
     security = None if certificates is None else certificates.security()
 
@@ -52,10 +53,11 @@ def serve_worker(
     address: str, certificates: Certificates | None, say: Callable[[str], None]
 ) -> None:
     """Run a worker of a pool on this machine until the scheduler is gone."""
+    whole = checked(address, certificates)
+    need_dask()
     import dask
     from distributed import Nanny
 
-    whole = checked(address, certificates)
     security = None if certificates is None else certificates.security()
     local = whole.startswith("tcp://")  # only loopback is reached so
 
