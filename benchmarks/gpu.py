@@ -1,10 +1,11 @@
 """Kernels on a GPU beside torch (cuBLAS, cuDNN), in one run; every result is checked first.
 
-    python benchmarks/gpu.py [f32 f16 conv depthwise] [--sizes 2048,4096,8192] [--tune]
+    python benchmarks/gpu.py [f32 f16 conv depthwise softmax layer_norm gelu transpose sum] [--sizes 2048,4096,8192] [--tune]
                              [--json FILE]
 
 Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convolutions of ResNet-18
-(C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1.  Inputs are fresh, outputs are
+(C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1; softmax, layer norm, sums of
+rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f32.  Inputs are fresh, outputs are
 poisoned, results are compared with float64.  Times are medians of CUDA events: of launches for
 products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
 
@@ -14,11 +15,13 @@ Products are made as they are without tuning; with --tune all tiles are tried, a
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from plica.ir.dtype import DType, f16, f32
 from plica.ir.graph import Apply, Function, Var, const
 from plica.ir.module import Module, module
 from plica.ir.scalar import Cast
+from plica.ir.script import from_text
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.ir.type import tensor
 from plica.runtime.cuda.driver import Device, Memory, device
@@ -92,16 +96,19 @@ class Row:
     torch: float
     operations: int
     error: float
+    bytes: int = 0
+    """What is read and written at least, where that and not the work is what takes time."""
 
     @property
     def ratio(self) -> float:
         return self.torch / self.seconds
 
     def __str__(self) -> str:
-        ours, theirs = (self.operations / each / 1e12 for each in (self.seconds, self.torch))
+        amount, unit = (self.bytes, "TB/s") if self.bytes else (self.operations, "TF")
+        ours, theirs = (amount / each / 1e12 for each in (self.seconds, self.torch))
         return (
-            f"{self.kind:9} {self.name:5} {self.seconds * 1e3:9.4f} ms {ours:7.2f} TF | torch "
-            f"{self.torch * 1e3:9.4f} ms {theirs:7.2f} TF | {self.ratio:5.2f}x | "
+            f"{self.kind:9} {self.name:5} {self.seconds * 1e3:9.4f} ms {ours:7.2f} {unit} | torch "
+            f"{self.torch * 1e3:9.4f} ms {theirs:7.2f} {unit} | {self.ratio:5.2f}x | "
             f"error {self.error:.1e}  {self.how}"
         )
 
@@ -321,6 +328,88 @@ def convolutions(names: list[str]) -> Iterator[Row]:
         yield Row(kind, name, "untuned", ours, theirs, 2 * exact.size * w[0].size, error)
 
 
+# --- memory ---------------------------------------------------------------------------------------
+
+STREAMED = {
+    "softmax":    ((8192, 8192), "nn.softmax(x, axis=-1)", (8192, 8192)),
+    "layer_norm": ((8192, 8192), "nn.layer_norm(x, g, b)", (8192, 8192)),
+    "gelu":       ((1 << 15, 1 << 13), "nn.gelu(x * 1.5 + 0.25)", (1 << 15, 1 << 13)),
+    "transpose":  ((8192, 8192), "transpose(x, (1, 0))", (8192, 8192)),
+    "sum":        ((8192, 8192), "sum(x, axis=(-1,))", (8192,)),
+}  # fmt: skip
+"""The shape of x, an expression, and the shape of what it gives."""
+
+SCRIPT = """
+from plica.script import Tensor, f32
+from plica.op import nn, sum, transpose
+import plica
+
+@plica.function
+def main(x: Tensor[{given}, f32]{more}) -> Tensor[{result}, f32]:
+    return {expression}
+"""
+
+
+def in_torch(kind: str, x: Any, g: Any, b: Any) -> Any:
+    """The same in torch, in the precision of what it is given."""
+    import torch
+    from torch.nn import functional as of
+
+    match kind:
+        case "softmax":
+            return torch.softmax(x, -1)
+        case "layer_norm":
+            return of.layer_norm(x, (x.shape[-1],), g, b, 1e-5)
+        case "gelu":
+            return of.gelu(x * 1.5 + 0.25)
+        case "transpose":
+            return x.T.contiguous()
+        case _:
+            return x.sum(-1)
+
+
+def streamed(kind: str) -> Iterator[Row]:
+    """Work that reads its input once and writes its result once, beside torch."""
+    import torch
+
+    shape, expression, result = STREAMED[kind]
+    vectors = ", ".join(f"{n}: Tensor[({shape[1]},), f32]" for n in "gb")
+    more = f", {vectors}" if kind == "layer_norm" else ""
+    exe = plica.compile(
+        from_text(SCRIPT.format(given=shape, result=result, more=more, expression=expression)),
+        target="cuda",
+    )
+    assert isinstance(exe, CudaExecutable)
+    random = np.random.default_rng(shape[0])
+    given = [random.standard_normal(shape, np.float32)]
+    given += [random.standard_normal(shape[1], np.float32) for _ in "gb" if more]
+    ours = statistics.median(exe.seconds(*given, runs=RUNS))
+    fresh = [random.standard_normal(each.shape, np.float32) for each in given]
+    got = exe(*fresh)  # what an earlier call left behind would be told
+    rows = random.integers(0, shape[0], 64)
+    whole = kind == "transpose"
+    exact = in_torch(kind, *[
+        torch.from_numpy(each if whole or n else each[rows]).double()
+        for n, each in enumerate((*fresh, np.zeros(1), np.zeros(1))[:3])
+    ]).numpy()  # fmt: skip
+    error = float(np.abs((got if whole else got[rows]) - exact).max() / np.abs(exact).max())
+    del got, exact, fresh
+    tensors = [torch.from_numpy(each).cuda() for each in given]
+    x, g, b = (*tensors, None, None)[:3]
+    eager = torch_seconds(lambda: in_torch(kind, x, g, b))
+    how, theirs, size = "beside torch eager", eager, 4 * (math.prod(shape) + math.prod(result))
+    if kind == "gelu":
+        there = torch.empty_like(x)
+        copied = torch_seconds(lambda: there.copy_(x))
+        how = f"eager {eager * 1e3:.3f} ms, a copy {size / copied / 1e12:.2f} TB/s"
+        if importlib.util.find_spec("triton") is not None:
+            made = torch.compile(lambda x: in_torch(kind, x, None, None))
+            theirs, how = torch_seconds(lambda: made(x)), f"beside torch.compile; {how}"
+        else:
+            theirs, how = copied, f"no triton for torch.compile: beside torch's copy; {how}"
+    yield Row(kind, "", how, ours, theirs, 0, error, size)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kinds", nargs="*", default=["f32", "f16", "conv", "depthwise"])
@@ -342,6 +431,7 @@ def main() -> None:
         "f16": lambda: products(gpu, sizes, f16, options.tune),
         "conv": lambda: convolutions([*CONV]),
         "depthwise": lambda: convolutions([*DEPTHWISE]),
+        **{kind: partial(streamed, kind) for kind in STREAMED},
     }
     rows: list[Row] = []
     for kind in options.kinds:

@@ -32,14 +32,16 @@ from attrs import evolve, frozen
 
 from plica import __version__
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import cubin, unit
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import fold, kernel_name, launches
+from plica.codegen.llvm.fold import AnyPlan, fold, kernel_name, launches
 from plica.codegen.llvm.processor import known
 from plica.codegen.llvm.unit import fingerprint, units
 from plica.codegen.lower.prepare import grouped, prepared
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.sequence import sequence
+from plica.codegen.open_place import place_open
 from plica.codegen.place import Plan, place
 from plica.codegen.program import Program, Slot
 from plica.codegen.record import kernels, recorded
@@ -47,7 +49,7 @@ from plica.codegen.target import Target, parse, unknown_target
 from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
-from plica.frontend.specialised import Specialised, at_call
+from plica.frontend.specialised import Specialised, at_call, size_text
 from plica.ir.graph import Const, Function, attr
 from plica.ir.module import Module
 from plica.ir.script import Scripted
@@ -69,13 +71,17 @@ from plica.runtime.artefact import (
     from_members,
     to_members,
 )
+from plica.runtime.cuda.code import TRIPLE as CUDA_TRIPLE
+from plica.runtime.cuda.driver import architecture_here
 from plica.runtime.cuda.program import CudaExecutable
-from plica.runtime.cuda.program import arranged as arranged_on_device
+from plica.runtime.cuda.step import DeviceProgram
+from plica.runtime.cuda.step import arranged as arranged_on_device
 from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.host import cores
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
+from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
@@ -99,7 +105,7 @@ class Lowered:
     module: Module
     derivation: Derivation
     program: Program
-    plan: Plan
+    plan: AnyPlan
     final: Module
     """The module that was sequenced."""
     fused: bool = False
@@ -151,12 +157,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     )
     module = at_call(mod, later_on)
     if isinstance(module, Specialised):
-        return module
+        whole = module.whole
+        if whole is None or not isinstance(machine, Target) or not can_link():
+            return module
+        module = whole
     if isinstance(machine, GpuTarget):
-        if database is not None:
-            message = "Schedules for a GPU are not tuned, so no database changes them."
-            raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
-        return on_gpu(lower(module, kept, chosen, machine), machine)
+        known_ = None if database is None else read_records(database, machine)
+        return _compiled_for_gpu(module, machine, kept, chosen, wanted, known_, cache)
     count = cores() if threads is None else threads
     machine_ = evolve(machine, cores=count)
     records = None if database is None else read_records(database, machine_)
@@ -181,6 +188,41 @@ def compile(  # noqa: PLR0917  # the public surface says so
             made = build(later(), machine, count, store)
             if store is not None and entry:
                 store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+    if cache:
+        _compiled[key] = made
+    return made
+
+
+def _compiled_for_gpu(  # noqa: PLR0917  # as above
+    module: Module,
+    target: GpuTarget,
+    contract: Contract,
+    packs: tuple[Pack, ...],
+    wanted: Sequence[str | Pack],
+    records: Records | None,
+    cache: bool,
+) -> Executable:
+    """The same for a GPU: what is kept is the artefact of the module, and the code of its text."""
+    found = "" if records is None else records.digest
+    key = (module, target, contract, packs, 0, found)
+    same = _compiled.get(key) if cache else None
+    if same is not None:
+        return same
+    store = user_store() if cache else None
+    later = lru_cache(maxsize=1)(partial(lower, module, contract, packs, target, records))
+    entry = ""
+    if store is not None and all(isinstance(each, str) for each in wanted):
+        names = [str(each.name) for each in module.main_function().params]
+        where = f"{names} {wanted} {contract} {target!r} {found} {nvrtc_version()}"
+        entry = key_of("gpu-module", digest(module), where, fingerprint())
+    stored = store.get(entry) if store is not None and entry else None
+    with paused():
+        artefact = None if stored is None else _reread(stored, lambda: record(later()))
+        if artefact is None:
+            artefact = assemble_for_gpu(later(), target, store)
+            if store is not None and entry:
+                store.put(entry, archive.pack(to_members(artefact, with_record=False)))
+    made = executable(artefact, texts=_gpu_texts(later, artefact, tuned=records is not None))
     if cache:
         _compiled[key] = made
     return made
@@ -263,7 +305,7 @@ def arranged(
     if target is not None:
         machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
     found = Choices({}, ())
-    if records is not None and isinstance(machine, ScheduleMachine):
+    if records is not None and machine is not None:
         found = choices(tasks_of(history.module, machine, contract), records, machine)
     program = sequence(
         history.module,
@@ -274,7 +316,8 @@ def arranged(
     )
     source = history.derivation.source
     assert isinstance(source, Module)
-    whole = Lowered(source, history.derivation, program, place(program), history.module)
+    plan = place_open(program) if program.dims else place(program)
+    whole = Lowered(source, history.derivation, program, plan, history.module)
     return evolve(whole, tuning=found.rows)
 
 
@@ -292,7 +335,7 @@ def build(
         native.address,
         interface(lowered.module.main_function(), program),
         constants=[_bytes(each) for each in program.constants],
-        workspace=plan.size,
+        workspace=plan.size if isinstance(plan, Plan) else 0,
         sources=[launch.source for launch in launches(program)],
         texts=texts,
         target=str(target),
@@ -311,26 +354,31 @@ def assemble(
         threads,
         units(program, plan, target, lowered.fused, store, lowered.signless).objects,
         tuple([_bytes(each) for each in program.constants]),
-        plan.size,
+        plan.size if isinstance(plan, Plan) else 0,
         tuple([launch.source for launch in launches(program)]),
         tuple(
             [
                 Launched(
                     kernel_name(each.kernel, program),
                     operations(program.kernels[each.kernel]),
-                    sum(program.slots[slot].bytes for slot in each.args),
+                    0 if program.dims else sum(program.slots[slot].bytes for slot in each.args),
                 )
                 for each in launches(program)
             ]
         ),
-        tuple(
-            [
-                Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
-                for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
-            ]
-        ),
+        _tenants(plan) if isinstance(plan, Plan) else (),
         (("llvm", toolchain.llvm_version()), ("plica", __version__)),
         partial(record, lowered),
+    )
+
+
+def _tenants(plan: Plan) -> tuple[Tenant, ...]:
+    """Who lives where in the workspace."""
+    return tuple(
+        [
+            Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
+            for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
+        ]
     )
 
 
@@ -363,7 +411,7 @@ def target_of(of: str | Target | GpuTarget) -> Target | GpuTarget:
     """The target meant: a processor, or a GPU."""
     if isinstance(of, GpuTarget):
         return of
-    gpu = parse_gpu(of) if isinstance(of, str) else None
+    gpu = parse_gpu(of, architecture_here) if isinstance(of, str) else None
     return gpu or find_target(of)
 
 
@@ -376,24 +424,51 @@ def find_target(of: str | Target) -> Target:
 
 def on_gpu(lowered: Lowered, target: GpuTarget) -> CudaExecutable:
     """Code for a GPU, loaded onto the one of this machine."""
-    made, program = unit(lowered.program), lowered.program
+    artefact = assemble_for_gpu(lowered, target)
+    texts = _gpu_texts(lambda: lowered, artefact, tuned=bool(lowered.tuning))
+    return CudaExecutable(artefact, texts=texts)
+
+
+def assemble_for_gpu(
+    lowered: Lowered, target: GpuTarget, store: Store | None = None
+) -> Artefact:
+    """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
+    program, plan = lowered.program, lowered.plan
+    assert isinstance(plan, Plan)  # sizes are known on a GPU
+    made = unit(program)
     layout = arranged_on_device(
         [slot.bytes for slot in program.slots],
         [slot.space for slot in program.slots],
-        lowered.plan.where,
-        lowered.plan.size,
+        plan.where,
+        plan.size,
         made.scratch,
     )
-    return CudaExecutable(
-        cubin(made, target.architecture, fused=lowered.fused).code,
+    code = cubin(made, target.architecture, fused=lowered.fused, store=store)
+    return Artefact(
         interface(lowered.module.main_function(), program),
-        made.steps,
-        layout,
-        constants=[_bytes(each) for each in program.constants],
-        launched=made.launched,
-        texts={"kernel": lambda: kernels(program), "cuda": lambda: made.text},
-        target=str(target),
+        Machine(CUDA_TRIPLE, target.architecture, ()),
+        1,
+        (code,),
+        tuple([_bytes(each) for each in program.constants]),
+        plan.size,
+        (),
+        made.launched,
+        _tenants(plan),
+        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), ("plica", __version__)),
+        partial(record, lowered),
+        DeviceProgram(made.steps, layout),
+        made.text,
     )
+
+
+def _gpu_texts(
+    lowered: Callable[[], Lowered], artefact: Artefact, *, tuned: bool
+) -> dict[str, Callable[[], str]]:
+    """The code at each stage."""
+    found = {"kernel": lambda: kernels(lowered().program), "cuda": lambda: artefact.text}
+    if tuned:
+        found["tuning"] = lambda: table(lowered().tuning)
+    return found
 
 
 def interface(main: Function, program: Program) -> Interface:
@@ -414,7 +489,8 @@ def interface(main: Function, program: Program) -> Interface:
         parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
         for each, of in zip(names, parts, strict=True):
             _ports(each, of, space, outputs)
-    return Interface(tuple(params), tuple(inputs), tuple(outputs), single)
+    ranges = tuple(attr(main, "dim_ranges", ()))
+    return Interface(tuple(params), tuple(inputs), tuple(outputs), single, ranges)
 
 
 def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Shape:
@@ -423,7 +499,11 @@ def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Sh
         inside = [_ports(f"{name}[{i}]", item, slots, into) for i, item in enumerate(type.items)]
         return tuple(inside)
     slot = slots[len(into)]
-    into.append(Port(name, slot.shape, slot.dtype.name, slot.dtype.numpy))
+    if all(isinstance(each, int) for each in slot.shape):
+        into.append(Port(name, slot.fixed, slot.dtype.name, slot.dtype.numpy))
+    else:
+        shape = tuple([each if isinstance(each, int) else size_text(each) for each in slot.shape])
+        into.append(OpenPort(name, shape, slot.dtype.name, slot.dtype.numpy))
     return len(into) - 1
 
 
@@ -437,7 +517,9 @@ def _bytes(of: Const) -> Array:
     return copy
 
 
-def read_records(database: Database | str | PathLike[str], target: Target) -> Records:
+def read_records(
+    database: Database | str | PathLike[str], target: Target | GpuTarget
+) -> Records:
     """What a tuning database knows of a machine."""
     name = machine_name(target)
     if isinstance(database, Database):

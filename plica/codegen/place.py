@@ -11,13 +11,13 @@ When each is needed is found along an order in which the steps might run; arrang
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.program import Choose, Copy, Force, Launch, Program, Step
+from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Step
 from plica.core.fold import post_order
 from plica.ir.loop import Kernel, Store
 from plica.ir.scalar import Load
@@ -46,13 +46,24 @@ class Plan:
         """The offset of each temporary."""
         return dict(self.offsets)
 
+    def over(self, launch: Launch, program: Program) -> int | None:
+        """Which input of a launch lies where its result will, if one does."""
+        *inputs, target = launch.args
+        offsets = self.where
+        if target not in offsets or not program.slots[target].bytes:
+            return None
+        for number, slot in enumerate(inputs):
+            if program.slots[slot].bytes and offsets.get(slot) == offsets[target]:
+                return number
+        return None
+
 
 def place(program: Program) -> Plan:
     """The temporaries arranged so that those never needed together share memory."""
     steps, lives = lives_of(program)
     order = sorted(lives, key=lambda slot: (lives[slot], slot))
     numbers = {slot: number for number, slot in enumerate(order)}
-    over = _over(program, steps, lives)
+    over = written_over(program, steps, lives, lambda new, old: new.bytes <= old.bytes)
     tenants = [
         Tenant(
             program.slots[slot].bytes,
@@ -66,7 +77,12 @@ def place(program: Program) -> Plan:
     return Plan(offsets, memory.size, memory.size + len(program.thunks), memory)
 
 
-def _over(program: Program, steps: Sequence[Step], lives: Mapping[int, Interval]) -> dict[int, int]:
+def written_over(
+    program: Program,
+    steps: Sequence[Step],
+    lives: Mapping[int, Interval],
+    fits: Callable[[Slot, Slot], bool],
+) -> dict[int, int]:
     """For temporaries that are written over another: which one, read there for the last time."""
     found: dict[int, int] = {}
     taken: set[int] = set()
@@ -82,7 +98,7 @@ def _over(program: Program, steps: Sequence[Step], lives: Mapping[int, Interval]
                 and step.args.count(of) == 1
                 and target in lives
                 and lives[of][1] == at == lives[target][0]
-                and program.slots[of].bytes >= program.slots[target].bytes
+                and fits(program.slots[target], program.slots[of])
             ):
                 found[target] = of
                 taken.add(of)

@@ -6,6 +6,8 @@
               | Force(thunk)
     Slot    ::= Slot(space, index, shape, dtype)
 
+A size may be open: a term over the `dims` of the program, which are known when it is called.
+
 A slot is a tensor in memory: an input, an output, a constant or a temporary.  `Choose` runs one of
 two regions; `Force` runs a region unless it has run in this call before, so what several branches
 share is computed once, and only if a branch that is taken needs it.  Regions are numbered, so a
@@ -21,9 +23,12 @@ from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import product
 from plica.ir.dtype import DType, f32
 from plica.ir.graph import Const, Expr
 from plica.ir.loop import Kernel
+from plica.ir.scalar import Scalar, ScalarVar, index
 from plica.schedule.trace import Trace
 
 __all__ = [
@@ -39,15 +44,29 @@ class Slot:
 
     space: Space
     index: int
-    shape: tuple[int, ...]
+    shape: tuple[int | Scalar, ...]
     dtype: DType
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """The shape, where all of it is known."""
+        found = tuple([size for size in self.shape if isinstance(size, int)])
+        if len(found) < len(self.shape):
+            raise CompilerBug(f"The size of {self.space} {self.index} is open.")
+        return found
 
     @property
     def bytes(self) -> int:
         count = self.dtype.bytes
-        for size in self.shape:
+        for size in self.fixed:
             count *= size
         return count
+
+    @property
+    def size(self) -> Scalar:
+        """The bytes as a term, which is a number unless some size is open."""
+        sizes = [index(each) if isinstance(each, int) else each for each in self.shape]
+        return product([index(self.dtype.bytes), *sizes])
 
 
 @frozen
@@ -99,7 +118,8 @@ class Origin:
 class Program:
     """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs.
 
-    `origins` says how kernels were scheduled, None for those that are plain loops.
+    `origins` says how kernels were scheduled, None for those that are plain loops.  `dims` are the
+    open sizes, in the order in which they are given.
     """
 
     kernels: tuple[Kernel, ...]
@@ -110,6 +130,7 @@ class Program:
     constants: tuple[Const, ...]
     thunks: tuple[int, ...] = ()
     origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
+    dims: tuple[ScalarVar, ...] = ()
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""

@@ -87,6 +87,9 @@ class Source(Protocol):
     needed: tuple[int, ...]
     """The inputs whose values decide shapes, by number, as far as is known."""
 
+    whole: Module | None
+    """The module before sizes are known, if there is one."""
+
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs; those it needs the values of are no parameters of it."""
 
@@ -136,6 +139,11 @@ class Specialised(Executable):
                 self._known.move_to_end(key)
         exe, part = known
         return exe, [each for at, each in enumerate(args) if at not in part] if part else args
+
+    @property
+    def whole(self) -> Module | None:
+        """The module, some of whose sizes are open; None where there is none before a call."""
+        return self._source.whole
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes: it can be saved, exported and looked into.
@@ -211,7 +219,7 @@ class Sizes:
     needed: tuple[int, ...] = ()
 
     def __init__(self, of: Module) -> None:
-        self._module = infer(of)
+        self._module = self.whole = infer(of)
         wrong = [*unsupported(self._module, sizes_come=True), *self._hidden()]
         if wrong:
             every = [*unsupported(self._module), *self._hidden()]
@@ -254,6 +262,8 @@ class Sizes:
 
 class Reading:
     """An ONNX model as a source: it is read for the sizes and values of a call."""
+
+    whole: Module | None = None
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -305,7 +315,12 @@ def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
 
 def _size(of: Scalar) -> int | str:
     number = known(of)
-    return show_dim(of, _named) if number is None else number
+    return size_text(of) if number is None else number
+
+
+def size_text(of: Scalar) -> str:
+    """An open size as a caller reads it."""
+    return show_dim(of, _named)
 
 
 def _named(of: Term) -> str:

@@ -48,6 +48,7 @@ _SCOPES: Final[dict[str, Scope]] = {
     for each in (
         Scope("global", None,   "all",    None),
         Scope("shared", None,   "block",  "global"),
+        Scope("shared.swizzled", None, "block", "global"),
         Scope("warp",   None,   "warp",   "shared"),
         Scope("local",  None,   "thread", "shared"),
     )

@@ -4,6 +4,11 @@ A record says how an operator is called, what type it gives and what it computes
 expression (`compute`), or in terms of other operators (`decompose`).  The record is callable and
 builds the term: `op.add(x, y)`.  What follows from the tensor expression is never declared.
 
+A record also says how it is differentiated (`gradient`): by a pullback, which takes the cotangent
+of the result, the result and the arguments, and gives a cotangent for each argument (None where
+there is none to speak of); by `FLAT`, where the slope is zero wherever there is one; or `Through`
+a term that is to be differentiated in its place.  An operator made of others needs none.
+
 Records live in `plica/ir/op/`, one line each in the file of their kind; `plica.op` and
 `plica.op.nn` are views of the registry.  Third parties add records with `register`.
 """
@@ -21,7 +26,20 @@ from plica.ir.tensor import Compute
 from plica.ir.type import Type
 from plica.runtime.error import Diagnostic
 
-__all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]
+__all__ = [
+    "FLAT",
+    "Attribute",
+    "Flat",
+    "Gradient",
+    "Mismatch",
+    "Operator",
+    "Pullback",
+    "Through",
+    "aliases",
+    "find",
+    "names",
+    "register",
+]
 
 
 @attrs.frozen
@@ -40,6 +58,24 @@ Values: TypeAlias = Mapping[str, Any]
 Relation: TypeAlias = Callable[..., Type | Mismatch]  # (attrs, *argument types) -> type
 Definition: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, *buffers)
 Decomposition: TypeAlias = Callable[..., Expr]  # (attrs, *argument expressions)
+# (attrs, cotangent, result, *arguments) -> a cotangent for each argument
+Pullback: TypeAlias = Callable[..., Sequence["Expr | None"]]
+
+
+@attrs.frozen
+class Flat:
+    """The gradient of a function whose slope is zero wherever it has one."""
+
+
+@attrs.frozen
+class Through:
+    """The gradient of a function that is differentiated as another term, which means the same."""
+
+    build: Decomposition
+
+
+FLAT: Final = Flat()
+Gradient: TypeAlias = Pullback | Flat | Through
 
 
 @attrs.frozen
@@ -70,6 +106,7 @@ class Operator:
     doc: str = ""
     onnx: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()  # other names people know it by; terms hold the one name
+    gradient: Gradient | None = None
 
     @property
     def variadic(self) -> bool:

@@ -1,7 +1,7 @@
 """Artefacts: all that a compiled model is, as data, and how it is written down.
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
-    code/N.o          object files
+    code/N.o          object files; code/N.cubin for a GPU, and kernels.cu it was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
@@ -19,6 +19,9 @@ import numpy as np
 
 from plica.runtime import interface
 from plica.runtime.archive import FORMAT
+from plica.runtime.cuda import step as device_step
+from plica.runtime.cuda.code import TRIPLE
+from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
@@ -45,7 +48,7 @@ class Machine:
         return self.triple.split("-", maxsplit=1)[0]
 
     def __str__(self) -> str:
-        return f"cpu ({self.triple}, {self.cpu})"
+        return f"cuda:{self.cpu}" if self.triple == TRIPLE else f"cpu ({self.triple}, {self.cpu})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +78,25 @@ class Artefact:
     plan: tuple[Tenant, ...]
     versions: tuple[tuple[str, str], ...]
     record: Callable[[], Record]
+    device: DeviceProgram | None = None
+    """What is launched, where the code is for a GPU."""
+    text: str = ""
+    """The text that code was made from, where that is the code of a GPU."""
 
 
 def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
     """The members of the archive an artefact is; the record can be left out where it is known."""
-    members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
+    kind = "o" if of.device is None else "cubin"
+    members = {f"code/{number}.{kind}": each for number, each in enumerate(of.objects)}
+    if of.text:
+        members["kernels.cu"] = of.text.encode()
     params, places = _packed(of.constants)
     members["params.bin"] = params
     if with_record:
         members |= record_members(of.record())
+    device = {} if of.device is None else {"device": device_step.to_data(of.device)}
     manifest = {
+        **device,
         "format": FORMAT,
         "versions": dict(of.versions),
         "target": {
@@ -160,6 +172,8 @@ def from_members(
         tuple([_tenant(each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(members)),
+        None if "device" not in manifest else device_step.from_data(manifest["device"]),
+        members.get("kernels.cu", b"").decode("utf-8", "replace"),
     )
 
 

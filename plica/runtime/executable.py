@@ -29,7 +29,7 @@ from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile, Row, Speeds, measured_peak, measured_speeds
 from plica.runtime.record import Traced
 
-__all__ = ["Executable", "Interface", "Shape"]
+__all__ = ["Executable", "Interface", "Shape", "address_of"]
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _NOTE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -81,7 +81,7 @@ class Executable:
         self._keep = keep  # the machine code lives as long as this object
         # Workspaces no call is using, and where they begin; asking numpy for an address is slow.
         self._free: list[tuple[int, Array]] = []
-        self._addresses = [_address(each) for each in self._constants]
+        self._addresses = [address_of(each) for each in self._constants]
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -175,7 +175,7 @@ class Executable:
         notes = np.zeros(1 + 2 * len(launches), np.int64)
         with _PROFILING:
             self(*args, **named)
-            self._profile(_address(notes))
+            self._profile(address_of(notes))
             try:
                 seconds = 0.0
                 for _ in range(runs):
@@ -203,7 +203,7 @@ class Executable:
         """Run the model; inputs by position or by name."""
         arrays = self._arrays(args, named)
         outputs = [port.empty() for port in self._interface.outputs]
-        addresses = [_address(each) for each in (*arrays, *outputs)]
+        addresses = [address_of(each) for each in (*arrays, *outputs)]
         workspace = self._borrow()
         table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
@@ -242,7 +242,7 @@ class Executable:
             return self._free.pop()
         except IndexError:
             made = np.empty(self._size + _ALIGNMENT, np.uint8)
-            return -(-_address(made) // _ALIGNMENT) * _ALIGNMENT, made
+            return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
@@ -316,7 +316,7 @@ class Executable:
         return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))
 
 
-def _address(array: Array) -> int:
+def address_of(array: Array) -> int:
     """Where the elements of a contiguous array begin."""
     if array.dtype.char in _SHARED and array.flags.writeable:
         memory: Any = array  # that arrays are buffers is not in numpy's types

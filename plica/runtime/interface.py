@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plica.runtime.elf import damaged
+from plica.runtime.open_port import OpenPort
 from plica.runtime.port import NUMPY, Port, numpy_dtype
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
@@ -27,6 +28,8 @@ class Interface:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     single: bool
+    ranges: tuple[tuple[str, int, int | None], ...] = ()
+    """Open sizes the model was not made for every value of: the name, the least, the most."""
 
 
 def to_data(of: Interface) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def to_data(of: Interface) -> dict[str, Any]:
         "inputs": [[port.name, list(port.shape), port.dtype] for port in of.inputs],
         "outputs": [[port.name, list(port.shape), port.dtype] for port in of.outputs],
         "single": of.single,
+        **({"ranges": [list(each) for each in of.ranges]} if of.ranges else {}),
     }
 
 
@@ -54,6 +58,7 @@ def from_data(given: object) -> Interface:
                 ports,
                 tuple([_port(each) for each in outputs]),
                 single,
+                tuple([_range(each) for each in given.get("ranges", ())]),
             )
         case _:
             raise damaged("The interface in the artefact is damaged.")
@@ -69,7 +74,18 @@ def _port(given: object) -> Port:
             sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 48]
             if len(sizes) == len(shape):
                 return Port(name, tuple(sizes), dtype, numpy_dtype(dtype))
+            names = [size for size in shape if isinstance(size, str) and size]
+            if len(sizes) + len(names) == len(shape):
+                return OpenPort(name, tuple(shape), dtype, numpy_dtype(dtype))
     raise damaged("An input or output in the artefact is damaged.", repr(given))
+
+
+def _range(given: object) -> tuple[str, int, int | None]:
+    match given:
+        case [str(name), int(least), int() | None as most]:
+            return name, least, most
+        case _:
+            raise damaged("The range of a dim in the artefact is damaged.", repr(given))
 
 
 def _param(given: object, count: int) -> tuple[str, Shape]:

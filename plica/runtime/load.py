@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from plica.runtime import archive, host
 from plica.runtime.artefact import Artefact, from_members
+from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.executable import Executable
 from plica.runtime.link import link
+from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 from plica.runtime.profile import PEAK, USE
 from plica.runtime.verify import ENTRY
@@ -30,11 +33,16 @@ def executable(
     texts: Mapping[str, Callable[[], str]] | None = None,
 ) -> Executable:
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
+    if artefact.device is not None:
+        return CudaExecutable(artefact, texts=texts)
     host.check(artefact.machine)
     code = link(artefact.objects)
     count = artefact.threads if threads is None else threads
     use_threads(code, count)
-    return Executable(
+    kind: Callable[..., Executable] = Executable
+    if dims_of(artefact.interface):
+        kind = partial(OpenExecutable, sizes=code.address(SIZES))
+    return kind(
         code.address(ENTRY),
         artefact.interface,
         constants=artefact.constants,

@@ -62,6 +62,11 @@ class Port:
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its elements take."""
+        return math.prod(self.shape) * self.numpy.itemsize
+
     def empty(self) -> Array:
         """A new array for the port, its elements not set."""
         try:

@@ -18,6 +18,10 @@ from typing import Final
 
 from plica.runtime import archive
 from plica.runtime.artefact import ALIGNMENT, Artefact, Tenant, from_members
+from plica.runtime.cuda import code as device_code
+from plica.runtime.cuda import step as device_step
+from plica.runtime.cuda.code import TRIPLE
+from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
@@ -38,6 +42,9 @@ ALLOWED: Final = re.compile(
     re.VERBOSE,
 )
 """What code may call."""
+
+COPY: Final = "copy"
+"""What is launched without a kernel on a GPU."""
 
 _MOST_TENANTS: Final = 1 << 20
 
@@ -70,7 +77,11 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         Diagnostic("bad-artefact", message)
         for message in (
             *_plan_problems(artefact.plan, artefact.workspace),
-            *_code_problems(artefact),
+            *(
+                _code_problems(artefact)
+                if artefact.device is None
+                else _device_problems(artefact, artefact.device)
+            ),
             *derivation_problems(record),
             *_trace_problems(artefact, record),
         )
@@ -169,13 +180,31 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
             yield f"The code calls {name!r}, which no kernel calls."
 
 
+def _device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
+    """Code for something else than a GPU, without what is launched, and launches beside memory."""
+    if artefact.machine.triple != TRIPLE:
+        yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
+    if len(artefact.objects) != 1:
+        yield f"The code for a GPU is in {len(artefact.objects)} parts."
+        return
+    defined = device_code.functions(artefact.objects[0])
+    for name in device.functions:
+        if name not in defined:
+            yield f"The code does not define {name}."
+    face = artefact.interface
+    sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]
+    yield from device_step.problems(device, sizes, len(artefact.constants))
+    if len(artefact.launches) != len(device.steps):
+        yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
+
+
 def _trace_problems(artefact: Artefact, record: Record) -> Iterator[str]:
     """Kernels without the trace of their schedule, and traces that are none."""
     known = {each.kernel for each in record.traces}
     if len(known) != len(record.traces):
         yield "Two traces are for one kernel."
     for name in dict.fromkeys(each.kernel for each in artefact.launches):
-        if name not in known:
+        if name not in known and (artefact.device is None or name != COPY):
             yield f"There is no trace of the kernel {name}."
     for each in record.traces:
         try:

@@ -131,6 +131,8 @@ def _across(scene: Scene, site: Site[For], user: Child, buffer: Buffer) -> bool:
         return False
     if site.node not in reduce_loops(block):
         return False
+    if scope(buffer.scope).reach == "block":  # barriers are put before those who read it
+        return True
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), site.node)
     users = [each for each in children(root) if buffer in (*each.reads, *each.writes)]
     return len(users) == 1

@@ -22,18 +22,18 @@ from attrs import frozen
 from plica.codegen.lower.scheduled import Chosen
 from plica.core.diagnostic import Malformed
 from plica.schedule.default import Machine
+from plica.schedule.default.gpu import Gpu
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.record import Database, Record
-from plica.search.space_of import form_named
+from plica.search.record.order import in_order
+from plica.search.sketch.gpu import gpu_form_named
+from plica.search.space_of import asked_of, form_named
 from plica.search.task import Task
 
 KEPT: Final = 4
 """How many records of one work are kept: the next best is tried where one does not apply."""
-
-FINAL: Final = "/final"
-"""How the policy of a record ends whose times were taken in turns with those of others."""
 
 
 @frozen(eq=False)
@@ -54,7 +54,7 @@ class Records:
 
 def records_of(database: Database, target: str) -> Records:
     """The best records of a database for a machine, by its fingerprint."""
-    found: dict[str, dict[tuple[str, str], list[Record]]] = {}
+    found: dict[str, list[Record]] = {}
     elsewhere = set[str]()
     for each in database.all():
         if each.cost is None:
@@ -62,30 +62,9 @@ def records_of(database: Database, target: str) -> Records:
         if each.target != target:
             elsewhere.add(each.key)
             continue
-        found.setdefault(each.key, {}).setdefault((each.form, each.trace_json), []).append(each)
-    best = {key: _best([*of.values()]) for key, of in found.items()}
+        found.setdefault(each.key, []).append(each)
+    best = {key: in_order(of)[:KEPT] for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
-
-
-def _best(schedules: Sequence[Sequence[Record]]) -> tuple[Record, ...]:
-    """The fastest of some schedules, given all records of each.
-
-    Times that were taken in turns say more than times alone, but compare only with each other.
-    """
-    fastest = sorted([min(each, key=_cost) for each in schedules], key=_cost)[:KEPT]
-    by_turns = {
-        (each.form, each.trace_json): each
-        for of in schedules
-        for each in sorted(of, key=_cost, reverse=True)
-        if each.policy.endswith(FINAL)
-    }
-    final = [by_turns.get((each.form, each.trace_json)) for each in fastest]
-    timed = [each for each in final if each is not None]
-    return tuple(sorted(timed, key=_cost) if len(timed) == len(fastest) else fastest)
-
-
-def _cost(of: Record) -> tuple[float, str]:
-    return (0.0 if of.cost is None else of.cost), of.identity
 
 
 @frozen
@@ -106,7 +85,7 @@ class Choices:
     rows: tuple[Row, ...]
 
 
-def choices(tasks: Sequence[Task], records: Records, machine: Machine) -> Choices:
+def choices(tasks: Sequence[Task], records: Records, machine: Machine | Gpu) -> Choices:
     """What is chosen for the kernels of a model."""
     chosen: dict[str, Chosen] = {}
     rows: list[Row] = []
@@ -130,9 +109,12 @@ def choices(tasks: Sequence[Task], records: Records, machine: Machine) -> Choice
     return Choices(chosen, tuple(rows))
 
 
-def applied(record: Record, task: Task, machine: Machine) -> Chosen | str:
+def applied(record: Record, task: Task, machine: Machine | Gpu) -> Chosen | str:
     """The schedule of a record, or why it no longer is one."""
-    form = form_named(record.form, task, machine)
+    if isinstance(machine, Gpu):
+        form = gpu_form_named(record.form, asked_of(task), machine)
+    else:
+        form = form_named(record.form, task, machine)
     if form is None:
         return f"Its record begins with {record.form!r}, which is there no longer."
     try:

@@ -21,6 +21,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.prepare import grouped, prepared
 from plica.codegen.lower.scheduled import facts, machine_of
@@ -28,12 +29,13 @@ from plica.codegen.lower.sequence import steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.target import Target
 from plica.core.digest import digest
-from plica.ir.graph import Call, Expr, Function, If
+from plica.ir.graph import Call, Const, Expr, Function, If
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
+from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.machine import Machine
 
 __all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_of"]
@@ -86,15 +88,18 @@ class KernelTask:
 
 
 def tasks(
-    module: Module, contract: Contract, packs: Sequence[Pack], target: Target
+    module: Module, contract: Contract, packs: Sequence[Pack], target: Target | GpuTarget
 ) -> tuple[Task, ...]:
     """The tasks of a module as it would be compiled, those of most weight as they come."""
+    if isinstance(target, GpuTarget):
+        history = grouped(prepared(module, contract, packs, None))
+        return tasks_of(history.module, target.gpu, contract)
     machine = machine_of(target)
     history = grouped(prepared(module, contract, packs, machine))
     return tasks_of(history.module, machine, contract)
 
 
-def tasks_of(module: Module, machine: Machine, contract: Contract) -> tuple[Task, ...]:
+def tasks_of(module: Module, machine: Machine | Gpu, contract: Contract) -> tuple[Task, ...]:
     """The tasks of a module whose operators are grouped already."""
     found: dict[str, Task] = {}
     for step in steps_below(module.main_function().body):
@@ -106,13 +111,16 @@ def tasks_of(module: Module, machine: Machine, contract: Contract) -> tuple[Task
     return tuple(found.values())
 
 
-def task_of(step: Expr, machine: Machine, contract: Contract) -> Task:
+def task_of(step: Expr, machine: Machine | Gpu, contract: Contract) -> Task:
     """The task of one step of a program: an operator, or a group of them."""
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
     whole = fused(function)
     reads = [args[each] for each in whole.reads]
-    constant, bytes_ = facts(reads, machine)
+    if isinstance(machine, Gpu):
+        constant, bytes_ = tuple([isinstance(each, Const) for each in reads]), ()
+    else:
+        constant, bytes_ = facts(reads, machine)
     free, loose = contract >= reassociates, contract > reassociates
     return Task(function, constant, free, 1, whole.source, bytes_, loose)
 

@@ -20,11 +20,11 @@ from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
-from plica.schedule.default import Machine
 from plica.schedule.trace import Trace
 from plica.search.measure import Limits, LocalMeasurer, Measurer
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import policy_named
+from plica.search.policy.taught import lessons_of, taught
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
@@ -35,6 +35,9 @@ from plica.search.tune_loop import Course, Run, Subject, tuned
 
 USUAL: Final = "guided"
 """The policy, where none is named."""
+
+TRANSFER: Final = "transfer"
+"""The policy that learns from what the database holds of the same and of like work, first."""
 
 
 @frozen(eq=False)
@@ -142,7 +145,7 @@ def searched(  # noqa: PLR0917  # as above
     """Search for some pieces of work; candidates are measured in processes of this machine."""
     if not subjects:
         return Tuned((), fixed)
-    policy = _policy(how, machine_of(target))
+    policy = _policy(how, subjects, target, database)
     if measurer is not None:
         return Tuned(_run(subjects, policy, measurer, target, database, how), fixed)
     limits = how.limits or Limits(threads=target.cores)
@@ -150,8 +153,13 @@ def searched(  # noqa: PLR0917  # as above
         return Tuned(_run(subjects, policy, local, target, database, how), fixed)
 
 
-def _policy(how: How, machine: Machine) -> Policy[Any]:  # what an explorer remembers is its own
-    return policy_named(how.policy, machine)
+def _policy(
+    how: How, subjects: Sequence[Subject], target: Target, database: Database
+) -> Policy[Any]:  # what an explorer remembers is its own
+    machine = machine_of(target)
+    if how.policy != TRANSFER:
+        return policy_named(how.policy, machine)
+    return taught(machine, lessons_of(subjects, database.all(target=fingerprint(target))))
 
 
 def _run(  # noqa: PLR0917  # as above

@@ -24,6 +24,7 @@ from plica.search.measure import Measured, Measurer, Work, ranked
 from plica.search.observation import Observation
 from plica.search.policy.fold import Known, Policy, State
 from plica.search.record.database import Database
+from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
 from plica.search.schedule_tasks import Standing, next_task
 from plica.search.space import Point, Space
@@ -303,7 +304,3 @@ def _decided(course: Course, run: Run) -> Course:
         return course
     winner = order[0]
     return evolve(course, winner=Observation(winner.point, winner.cost, "", winner.noise))
-
-
-FINAL: Final = "/final"
-"""What is added to the name of a policy in the records of the last comparison."""

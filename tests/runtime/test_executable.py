@@ -22,7 +22,7 @@ from plica.ir.op import find
 from plica.ir.type import TupleType, Type, tensor
 from plica.pipeline import compile
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError
-from plica.runtime.executable import Executable, _address
+from plica.runtime.executable import Executable, address_of
 from plica.runtime.port import Port, numpy_dtype
 
 ROOT = Path(__file__).parents[2]
@@ -292,6 +292,6 @@ def test_an_executable_belongs_to_its_process(affine: Executable) -> None:
 def test_addresses_of_arrays(of: str) -> None:
     for shape in ((), (0, 3), (2, 3)):
         array = np.zeros(shape, numpy_dtype(of))
-        assert _address(array) == array.ctypes.data
+        assert address_of(array) == array.ctypes.data
         array.flags.writeable = False
-        assert _address(array) == array.ctypes.data
+        assert address_of(array) == array.ctypes.data

@@ -1,9 +1,8 @@
 """Convolutions and dense layers of int8 as flows: tile sizes and thread counts are data.
 
     for each tile of the result:
-      acc := 0
       for each part of the input channels:
-        load the input tile and the weights; multiply
+        load the input tile and the weights; the first time, acc := 0; multiply
       shift, clip, store
 
 >>> from plica.codegen.accel.vta import osdi
@@ -49,7 +48,10 @@ Across: TypeAlias = Literal["outputs", "height"]
 
 @frozen
 class Convolution:
-    """What is computed: `clip((conv(x, w) + b) >> shift)`, all of int8 but sums and b of i32."""
+    """What is computed: `clip((conv(x, w) + b) >> shift)`, all of int8 but sums and b of i32.
+
+    `each` says that every output has a shift of its own, which is then given beside b.
+    """
 
     channels: int
     height: int
@@ -60,6 +62,9 @@ class Convolution:
     pad: int = 0
     shift: int = 8
     bias: bool = False
+    low: int = -128
+    high: int = 127
+    each: bool = False
 
     @property
     def out_height(self) -> int:
@@ -114,6 +119,7 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     wgt = Tile("wgt", "wgt", to * ti * kk, not keep)
     acc = Tile("acc", "acc", to * th * tw)
     b, bias = Memory("b", "acc", co), Tile("bias", "acc", to)
+    n_, moves = Memory("n", "acc", co), Tile("shifts", "acc", to)
 
     o, h, v, k, thread, c = (axis(word) for word in ("o", "h", "v", "k", "thread", "c"))
     counts = {"outputs": -(-co // to), "height": -(-oh // th)}
@@ -177,16 +183,24 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
         touch = Touch(acc, ZERO, (area, vs, index(1)))
         return Work(name, (os, hs, vs), (touch,), tuple(given.items()))
 
-    clear = Work("gemm.reset", (os, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
-    finish: tuple[Stmt, ...] = (
-        over("alu.shr.imm", imm=of.shift),
-        over("alu.max.imm", imm=-128),
-        over("alu.min.imm", imm=127),
-    )
+    # The sums are cleared beside the first multiplication, not before the loads: so a thread waits
+    # for its last store only when it has its turn, while others multiply.
+    once = Max(1 - k, ZERO)
+    clear = Work("gemm.reset", (os * once, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
+    def with_each(name: str, tile: Tile, memory: Memory) -> tuple[Stmt, ...]:
+        """An operation of every sum with the number of its output."""
+        touches = Touch(acc, ZERO, (area, vs, index(1))), Touch(tile, ZERO, (index(1), ZERO, ZERO))
+        get = Transfer("load.acc", tile, ZERO, memory, o0, Min(hs, index(1)), os, os)
+        return get, Work(name, (os, hs, vs), touches)
+
+    finish: list[Stmt] = []
     if of.bias:
-        touches = Touch(acc, ZERO, (area, vs, index(1))), Touch(bias, ZERO, (index(1), ZERO, ZERO))
-        get = Transfer("load.acc", bias, ZERO, b, o0, Min(hs, index(1)), os, os)
-        finish = (get, Work("alu.add", (os, hs, vs), touches), *finish)
+        finish += with_each("alu.add", bias, b)
+    if of.each:
+        finish += with_each("alu.shr", moves, n_)
+    elif of.shift:
+        finish.append(over("alu.shr.imm", imm=of.shift))
+    finish += [over("alu.max.imm", imm=of.low), over("alu.min.imm", imm=of.high)]
     store: Stmt
     if tw == ow:
         at = (o0 * oh + h0) * ow
@@ -198,8 +212,9 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
             c, to, Transfer("store.out", acc, c * area, y, at, hs * here, vs, index(ow), ())
         )
 
-    part = Block((fetch, multiply)) if keep else Block((weigh, fetch, multiply))
-    inside: Stmt = Block((clear, Loop(k, -(-ci // ti), part), *finish, store))
+    loads = (fetch,) if keep else (weigh, fetch)
+    part = Block((*loads, clear, multiply))
+    inside: Stmt = Block((Loop(k, -(-ci // ti), part), *finish, store))
     columns_of = -(-ow // tw)
     if tiling.threads > 1:
         body: Stmt = Loop(v, columns_of, Threads(thread, tiling.threads, inside))
@@ -208,9 +223,9 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     body = Loop(h, counts["height"], body)
     if keep:
         body = Block((Loop(k, 1, weigh), body))
-    tensors, tiles = (
-        ((x, w, b, y), (inp, wgt, acc, bias)) if of.bias else ((x, w, y), (inp, wgt, acc))
-    )
+    more = ((b, bias, of.bias), (n_, moves, of.each))
+    tensors = (x, w, *(memory for memory, _, is_there in more if is_there), y)
+    tiles = (inp, wgt, acc, *(room for _, room, is_there in more if is_there))
     return Flow(tensors, tiles, Loop(o, counts["outputs"], body))
 
 
@@ -225,6 +240,8 @@ def _check(of: Convolution, tiling: Tiling, n: int) -> None:
         raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))
     if of.pad >= of.kernel:
         raise _refused("A convolution pads less than its kernel.", f"{of.pad} for {of.kernel}")
+    if not -128 <= of.low <= of.high <= 127:
+        raise _refused("What is kept of the sums are bytes.", f"{of.low} to {of.high}")
     if min(of.out_height, of.out_width) < 1:
         raise _refused("The kernel is larger than its input.", str(of))
     if of.channels % n or of.outputs % n:
@@ -259,7 +276,9 @@ def unpack_output(machine: Machine, of: Convolution, array: Array) -> Array:
     return blocks.transpose(0, 3, 1, 2).reshape(of.outputs, of.out_height, of.out_width)
 
 
-def reference(of: Convolution, x: Array, w: Array, b: Array | None = None) -> Array:
+def reference(
+    of: Convolution, x: Array, w: Array, b: Array | None = None, shifts: Array | None = None
+) -> Array:
     """What a convolution means, by sums of whole numbers."""
     padded = np.pad(x.astype(np.int64), ((0, 0), (of.pad, of.pad), (of.pad, of.pad)))
     sums = np.zeros((of.outputs, of.out_height, of.out_width), np.float64)
@@ -271,5 +290,6 @@ def reference(of: Convolution, x: Array, w: Array, b: Array | None = None) -> Ar
             # Exact: products of int8 summed over channels stay far below 2 ** 53.
             sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
     whole = sums.astype(np.int64) + (0 if b is None else b.reshape(-1, 1, 1))
-    found: Array = np.clip(whole >> of.shift, -128, 127).astype(np.int8)
+    moved = whole >> (of.shift if shifts is None else shifts.reshape(-1, 1, 1))
+    found: Array = np.clip(moved, of.low, of.high).astype(np.int8)
     return found

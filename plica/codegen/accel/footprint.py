@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine, Move, Reach, Sweep
+from plica.codegen.accel.declaration import Machine, Move, Sweep
+from plica.codegen.accel.device import device_of, numbers
 from plica.codegen.accel.instruction import MICRO, Instruction, Stream, position
-from plica.core.diagnostic import EvaluationError
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.accel.device import Copy
+from plica.runtime.accel.device import Sweep as Swept
+from plica.runtime.accel.functional import distinct
+from plica.runtime.accel.geometry import Turns, box, out_of_range, turns
 
 Array = np.ndarray[Any, Any]
 
@@ -50,14 +53,6 @@ class Rows:
     def end(self) -> int:
         """The first byte behind the last row."""
         return self.start + (self.rows - 1) * self.stride + self.size
-
-
-@frozen(eq=False)
-class Turns:
-    """The turns of a sweep, in order: the element written, and those read, at each."""
-
-    written: Array
-    read: tuple[Array, ...]
 
 
 @frozen(eq=False)
@@ -134,89 +129,40 @@ def footprint(
     patches: dict[tuple[str, bytes], Patch],
 ) -> Footprint:
     """What an instruction touches where its micro-operations are `words`."""
-    operation = machine.operation(each.name)
-    does = operation.does
-    value = dict(zip([field.name for field in operation.operands], each.operands, strict=True))
+    number = numbers(machine)[each.name]
+    device = device_of(machine)
+    does = device.kinds[number].does
+    operands = each.operands
 
     def patch(space: str, elements: Array) -> Patch:
         return patches.setdefault((space, elements.tobytes()), Patch(space, elements))
 
-    if isinstance(does, Move):
-        width, rows = value[does.width], value[does.rows] if does.rows else 1
-        top, bottom, left, right = (value[word] for word in does.pads) if does.pads else (0,) * 4
-        if width == 0 or rows == 0:
+    if isinstance(does, Copy):
+        memory = device.memory(does.memory)
+        found = box(does, memory, operands, each.name)
+        if found is None:
             return NOTHING
-        scope = machine.scope(does.scope)
-        total = (top + rows + bottom) * (left + width + right)
-        first = value[does.sram]
-        if first + total > scope.depth:
-            raise out_of_range(each.name, does.scope, first + total - 1, scope.depth)
-        here = patch(does.scope, np.arange(first, first + total))
-        stride = value[does.stride] if does.stride else width
-        size = scope.bytes
-        start = value[does.dram] * size
-        memory = Rows(start, width * size, rows, stride * size, does.way == "out")
-        if does.way == "out":
-            return Footprint((here,), (), memory)
-        return Footprint((), (here,), memory, None, total - rows * width)
-    if isinstance(does, Sweep):
-        turns = _turns(machine, does, each, value, words)
-        if not len(turns.written):
+        tall, wide = found.shape(memory.bytes)
+        here = patch(does.memory, np.arange(found.at, found.at + tall * wide))
+        rows = Rows(found.start, found.size, found.rows, found.stride, does.out)
+        if does.out:
+            return Footprint((here,), (), rows)
+        pads = tall * wide - found.rows * (found.size // memory.bytes)
+        return Footprint((), (here,), rows, None, pads)
+    if isinstance(does, Swept):
+        over = turns(device, does, operands, words, each.name)
+        if not len(over.written):
             return NOTHING
         reads: dict[Patch, None] = {}
         writes: dict[Patch, None] = {}
-        for reach, at in zip(does.reads, turns.read, strict=True):
-            reads[patch(reach.scopes[0], distinct(machine, reach, at))] = None
+        for reach, at in zip(does.reads, over.read, strict=True):
+            depth = machine.scope(reach.memories[0]).depth
+            reads[patch(reach.memories[0], distinct(at, depth))] = None
         if words is not None and machine.micro is not None:
-            first, last = (value[word] for word in does.micro)
+            first, last = (operands[at] for at in does.micro)
             reads[patch(machine.micro.scope, np.arange(first, last))] = None
-        unique = distinct(machine, does.writes, turns.written)
-        for name in does.writes.scopes:
+        unique = distinct(over.written, machine.scope(does.writes.memories[0]).depth)
+        for name in does.writes.memories:
             writes[patch(name, unique)] = None
-        return Footprint(tuple(reads), tuple(writes), None, turns)
+        return Footprint(tuple(reads), tuple(writes), None, over)
     return NOTHING
-
-
-def distinct(machine: Machine, reach: Reach, at: Array) -> Array:
-    """The elements among many, sorted: quicker than sorting them."""
-    mask = np.zeros(machine.scope(reach.scopes[0]).depth, bool)
-    mask[at] = True
-    return np.flatnonzero(mask)
-
-
-def _turns(
-    machine: Machine,
-    does: Sweep,
-    each: Instruction,
-    value: dict[str, int],
-    words: Array | None,
-) -> Turns:
-    extents = [value[word] for word in does.loops]
-    fields = {field.name: field for field in machine.micro.fields} if machine.micro else {}
-
-    def places(reach: Reach) -> Array:
-        if words is None:
-            base = np.array([value[reach.base]])
-        else:
-            field = fields[reach.base]
-            base = words >> field.at & (1 << field.bits) - 1
-        at = base
-        for extent, word in zip(reversed(extents), reversed(reach.strides), strict=True):
-            steps = np.arange(extent) * value[word]
-            at = steps.reshape(-1, *(1,) * at.ndim) + at
-        flat = at.reshape(-1)
-        for name in reach.scopes:
-            depth = machine.scope(name).depth
-            if len(flat) and int(flat.max()) >= depth:
-                raise out_of_range(each.name, name, int(flat.max()), depth)
-        return flat
-
-    return Turns(places(does.writes), tuple(places(reach) for reach in does.reads))
-
-
-def out_of_range(name: str, space: str, found: int, depth: int) -> EvaluationError:
-    """The error of an access that is outside of what it accesses."""
-    message = f"{name} touches an element outside of {space}."
-    return EvaluationError(
-        Diagnostic("index-out-of-bounds", message, Place(node=name), f"< {depth}", str(found))
-    )

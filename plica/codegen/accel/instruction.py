@@ -23,7 +23,10 @@ from attrs import frozen
 from plica.codegen.accel.declaration import FLAGS, Idle, Machine, Move, Operation, queue_of, table
 from plica.core.diagnostic import did_you_mean
 from plica.core.term import Term
+from plica.runtime.accel.functional import MICRO
 from plica.runtime.error import Diagnostic, Place, PlicaError
+
+__all__ = ["MICRO", "BadInstruction", "Instruction", "Stream", "Tensor", "instruction"]
 
 Values: TypeAlias = Mapping[str, int]
 
@@ -61,10 +64,6 @@ class Stream(Term):
 
     def tensor(self, name: str) -> Tensor:
         return next(each for each in self.tensors if each.name == name)
-
-
-MICRO = "micro"
-"""The name of the tensor that holds the micro-operations."""
 
 
 def instruction(

@@ -1,14 +1,16 @@
-"""Meanings at speed: a tensor expression over one element, applied to many elements at once.
+"""Meanings as formulas: a tensor expression over one element, in steps that the runtime can take.
 
 >>> from plica.codegen.accel.vta import vta
 >>> gemm = vta().operation("gemm").does
 >>> product = contraction(gemm.meaning)
 >>> product.subscripts, product.operands
 (('ac', 'bc', 'ab'), (1, 2))
+>>> to_formula(vta().operation("alu.add").does.meaning).steps
+(('axis', 0), ('axis', 1), ('load', 0, (0, 1)), ('load', 1, (0, 1)), ('add', 2, 3))
 
 A sum of products that is added to the old element is a `Contraction`, which one call of BLAS does
-for all elements that meet the same right side.  Anything else is evaluated term by term, each a
-numpy operation over all elements.
+for all elements that meet the same right side.  Anything else is evaluated step by step, each a
+numpy operation over all elements (`plica.runtime.accel.formula`).
 """
 
 from __future__ import annotations
@@ -27,22 +29,21 @@ from plica.ir.dtype import DType
 from plica.ir.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
 from plica.ir.size import shape_of
 from plica.ir.tensor import Compute
+from plica.runtime.accel.formula import Formula, Product, Step, evaluate
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
 
 # fmt: off
-_BINARY: Final[dict[type[Scalar], Any]] = {  # Any: numpy's functions
-    s.Add: np.add,          s.Sub: np.subtract,      s.Mul: np.multiply,
-    s.Min: np.minimum,      s.Max: np.maximum,
-    s.BitAnd: np.bitwise_and, s.BitOr: np.bitwise_or, s.BitXor: np.bitwise_xor,
-    s.Eq: np.equal,         s.Ne: np.not_equal,      s.Lt: np.less,         s.Le: np.less_equal,
+_BINARY: Final[dict[type[Scalar], str]] = {
+    s.Add: "add",       s.Sub: "sub",     s.Mul: "mul",     s.Min: "min",       s.Max: "max",
+    s.BitAnd: "and",    s.BitOr: "or",    s.BitXor: "xor",  s.ShiftLeft: "left",
+    s.Eq: "eq",         s.Ne: "ne",       s.Lt: "lt",       s.Le: "le",
+    s.ShiftRight: "right",
 }
 # fmt: on
 
-_REDUCE: Final[dict[str, np.ufunc]] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-}  # fmt: skip
+_REDUCE: Final = {"sum": "sum", "prod": "prod", "max": "most", "min": "least"}
 
 
 @frozen
@@ -53,16 +54,16 @@ class Contraction:
     operands: tuple[int, int]
     inner: int
 
-    def exact(self, dtypes: tuple[DType, DType]) -> Any:
+    def exact(self, dtypes: tuple[DType, DType]) -> str:
         """The type in which the sums are exact: the narrowest float that BLAS has, or i64."""
         if not all(each.kind in ("int", "uint") for each in dtypes):
-            return np.result_type(*(each.numpy for each in dtypes))
+            return str(np.result_type(*(each.numpy for each in dtypes)))
         most = self.inner
         for each in dtypes:
             most *= max(abs(bound) for bound in each.bounds)
         if most <= 1 << 24:
-            return np.float32
-        return np.float64 if most <= 1 << 53 else np.int64
+            return "float32"
+        return "float64" if most <= 1 << 53 else "int64"
 
 
 @lru_cache(maxsize=256)
@@ -94,14 +95,44 @@ def contraction(meaning: Compute) -> Contraction | None:
             return None
         words.append("".join(letters[each] for each in load.indices))  # type: ignore[index]  # they are axes
         which.append(meaning.inputs.index(load.buffer))
-        sizes.update(zip(words[-1], _shape(load.buffer), strict=True))
+        sizes.update(zip(words[-1], _sizes(load.buffer.shape), strict=True))
     inner = 1
     for axis in bound:
         if letters[axis] not in words[0] or letters[axis] not in words[1]:
             return None
         inner *= sizes[letters[axis]]
     result = "".join(letters[axis] for axis in meaning.axes)
+    if set(result) != set(words[0]) ^ set(words[1]):
+        return None  # an axis of the result on both sides, or on none, is no product of matrices
     return Contraction((words[0], words[1], result), (which[0], which[1]), inner)
+
+
+@lru_cache(maxsize=256)
+def to_formula(meaning: Compute) -> Formula:
+    """The meaning in steps; what has none is refused."""
+    reduces = [each for each in post_order(meaning.body) if isinstance(each, Reduce)]
+    axes = (*meaning.axes, *(axis for each in reduces for axis in each.axes))
+    inner = tuple([size for each in reduces for size in _sizes(each.extents)])
+    number = {axis: at for at, axis in enumerate(axes)}
+    inputs = {each: at for at, each in enumerate(meaning.inputs)}
+    at: dict[Term, int] = {}
+    steps: list[Step] = []
+    nodes = [each for each in post_order(meaning.body) if isinstance(each, Scalar)]
+    needed: set[Term] = {meaning.body}
+    for node in reversed(nodes):  # the sizes of buffers are terms too, which nothing computes with
+        if node in needed:
+            needed.update(_parts(node))
+    for node in nodes:
+        if node in needed:
+            steps.append(_step(node, at, number, inputs))
+            at[node] = len(steps) - 1
+    found = contraction(meaning)
+    product: Product | None = None
+    if found is not None:
+        a, b = found.operands
+        dtype = found.exact((meaning.inputs[a].dtype, meaning.inputs[b].dtype))
+        product = Product(found.subscripts, found.operands, dtype)
+    return Formula(_sizes(meaning.shape), inner, tuple(steps), product)
 
 
 def apply(meaning: Compute, inputs: Sequence[Array], given: Mapping[str, int]) -> Array:
@@ -109,70 +140,41 @@ def apply(meaning: Compute, inputs: Sequence[Array], given: Mapping[str, int]) -
 
     `given` are the values of the free variables, by name.
     """
-    count = len(inputs[0]) if inputs else 1
-    reduces = [each for each in post_order(meaning.body) if isinstance(each, Reduce)]
-    axes = (*meaning.axes, *(axis for each in reduces for axis in each.axes))
-    sizes = [*_sizes(meaning.shape), *(size for each in reduces for size in _sizes(each.extents))]
-    grid: dict[Term, Array] = {}
-    for at, (axis, size) in enumerate(zip(axes, sizes, strict=True), 1):
-        shape = [1] * (len(axes) + 1)
-        shape[at] = size
-        grid[axis] = np.arange(size).reshape(shape)
-    everyone = np.arange(count).reshape([count] + [1] * len(axes))
-    around = _Around(grid, dict(zip(meaning.inputs, inputs, strict=True)), everyone, given)
-    memo: dict[Term, Array] = {}
-    with np.errstate(over="ignore"):
-        for node in post_order(meaning.body):
-            if isinstance(node, Scalar):
-                memo[node] = _value(node, memo, around)
-    result = memo[meaning.body]
-    shown = result.reshape(result.shape[: 1 + len(meaning.axes)])
-    return np.broadcast_to(shown, (count, *sizes[: len(meaning.axes)]))
+    return evaluate(to_formula(meaning), inputs, given)
 
 
-@frozen
-class _Around:
-    """What the variables of a meaning are: axes, elements, and operands of the instruction."""
-
-    grid: Mapping[Term, Array]
-    inputs: Mapping[Buffer, Array]
-    everyone: Array
-    given: Mapping[str, int]
-
-    def number(self, value: float, dtype: DType) -> Array:
-        return np.full((1,) * self.everyone.ndim, value, dtype.numpy)
+def _parts(node: Scalar) -> tuple[Term, ...]:
+    """What a node is computed from."""
+    if isinstance(node, Load):
+        return node.indices
+    return (node.body,) if isinstance(node, Reduce) else node._children
 
 
-def _value(node: Scalar, memo: Mapping[Term, Array], around: _Around) -> Array:
-    make = _BINARY.get(type(node))
-    if make is not None:
+def _step(
+    node: Scalar,
+    at: Mapping[Term, int],
+    number: Mapping[ScalarVar, int],
+    inputs: Mapping[Buffer, int],
+) -> Step:
+    word = _BINARY.get(type(node))
+    if word is not None:
         left, right = node._children
-        made: Array = make(memo[left], memo[right])
-        return made
+        return word, at[left], at[right]
     match node:
         case Lit(value, dtype):
-            return around.number(value, dtype)
+            return "number", value, dtype.numpy.name
         case ScalarVar(name, dtype):
-            known = around.grid.get(node)
-            return around.number(around.given[str(name)], dtype) if known is None else known
+            if node in number:
+                return "axis", number[node]
+            return "operand", str(name), dtype.numpy.name
         case Load(buffer, indices):
-            places = (around.everyone, *(memo[each] for each in indices))
-            loaded: Array = around.inputs[buffer][places]
-            return loaded
+            return "load", inputs[buffer], tuple([at[each] for each in indices])
         case Cast(value, dtype):
-            return memo[value].astype(dtype.numpy)
+            return "cast", at[value], dtype.numpy.name
         case Select(condition, then, orelse):
-            return np.where(memo[condition], memo[then], memo[orelse])
-        case s.ShiftLeft(left, right) | s.ShiftRight(left, right):
-            return _shift(node, memo[left], memo[right])
+            return "select", at[condition], at[then], at[orelse]
         case Reduce(combiner, axes, _, body) if combiner in _REDUCE:
-            along = tuple(list(around.grid).index(axis) + 1 for axis in axes)
-            shapes = [memo[body].shape, *(around.grid[axis].shape for axis in axes)]
-            wide = np.broadcast_to(memo[body], np.broadcast_shapes(*shapes))
-            reduced: Array = _REDUCE[combiner].reduce(
-                wide, axis=along, keepdims=True, dtype=wide.dtype
-            )
-            return reduced
+            return _REDUCE[combiner], at[body], tuple([number[axis] for axis in axes])
         case _:
             raise UnsupportedError(
                 Diagnostic(
@@ -181,20 +183,6 @@ def _value(node: Scalar, memo: Mapping[Term, Array], around: _Around) -> Array:
                     suggestion="Write it with sums, products, minima, maxima, shifts and choices.",
                 )
             )
-
-
-def _shift(node: Scalar, value: Array, by: Array) -> Array:
-    """A shift by the width or more gives 0, or all sign bits; what is negative is not looked at."""
-    most = value.dtype.itemsize * 8
-    some = np.clip(by, 0, most - 1).astype(value.dtype)
-    if isinstance(node, s.ShiftRight):
-        right: Array = value >> some
-        return right
-    return np.where(by >= most, np.zeros_like(value), value << some)
-
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return _sizes(buffer.shape)
 
 
 def _sizes(shape: Sequence[Scalar]) -> tuple[int, ...]:

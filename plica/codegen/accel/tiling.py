@@ -28,7 +28,7 @@ def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
     return (
         t * tiling.inputs * tall * wide <= machine.scope("inp").depth
         and shared * tiling.outputs * tiling.inputs * kk <= machine.scope("wgt").depth
-        and t * tiling.outputs * (area + of.bias) <= machine.scope("acc").depth
+        and t * tiling.outputs * (area + of.bias + of.each) <= machine.scope("acc").depth
         and max(tall, wide) < 1 << 14
     )
 
@@ -85,7 +85,8 @@ def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
         rows = tiling.height * _row(machine, tiling.width * sizes["out"])
         store = tiling.outputs * (fetch + rows)
     interval = machine.operation("alu.shr.imm").interval
-    passes = tiling.outputs * area * (1 + 3 * interval) + 4 * start
+    count = 2 + of.bias + (of.each or of.shift > 0)
+    passes = tiling.outputs * area * (1 + count * interval) + (1 + count) * start
     multiply = start + tiling.outputs * tiling.inputs * kk * area
     compute = tiles * (passes + parts * multiply)
     weights = one * (-(-co // tiling.outputs) if tiling.keep else tiles * parts)

@@ -113,7 +113,7 @@ def invocation(call: Invoke, values: Values, lane: ScalarVar | None) -> str:
     """The call that does what an invocation means; `lane` is the number of a thread in its warp."""
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
-    if hints.get("cuda") != "mma_f16":
+    if hints.get("cuda") != "mma":
         raise refused(
             f"The intrinsic {call.name!r} is not there for threads.",
             call.name, "one of tensor cores", "another",

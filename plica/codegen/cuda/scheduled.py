@@ -12,7 +12,7 @@ from attrs import frozen
 
 from plica.codegen.lower.fused import fused
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import work_of
+from plica.codegen.lower.scheduled import Chosen, work_of
 from plica.codegen.program import Origin
 from plica.core.digest import digest
 from plica.ir.graph import Function
@@ -35,9 +35,18 @@ class ForThreads:
 
 
 @lru_cache(maxsize=1024)
-def for_threads(function: Function, constant: tuple[bool, ...], gpu: Gpu) -> ForThreads:
-    """The kernel of a primitive function; `constant` says which of its parameters are known."""
+def for_threads(
+    function: Function, constant: tuple[bool, ...], gpu: Gpu, chosen: Chosen | None = None
+) -> ForThreads:
+    """The kernel of a primitive function; `constant` says which of its parameters are known.
+
+    What was `chosen` by tuning takes the place of what rules of thumb would give.
+    """
     plain = fused(function)
+    if chosen is not None:
+        kernel = lower(chosen.kernel, "gpu")
+        origin = Origin(chosen.form.kernel, chosen.trace)
+        return ForThreads(kernel, digest(kernel), plain.reads, origin, chosen.form.packings)
     if not plain.stages:
         told = tuple([constant[each] for each in plain.reads])
         tiled = contracted(work_of(plain), told, gpu)

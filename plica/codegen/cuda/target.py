@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from attrs import frozen
@@ -35,17 +36,23 @@ class GpuTarget:
         """What schedules ask for."""
         return Gpu(PROCESSORS[self.architecture])
 
+    def describe(self) -> str:
+        """A line that `parse_gpu` reads."""
+        return str(self)
+
     def __str__(self) -> str:
         return f"cuda:{self.architecture}"
 
 
-def parse_gpu(text: str, here: str | None = None) -> GpuTarget | None:
-    """The GPU a text means, None where it means something else; `here` is what this machine has."""
+def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTarget | None:
+    """The GPU a text means, None where it means something else; `here` says what this machine has,
+    and is asked where the text does not say it."""
     name, _, architecture = text.partition(":")
     if name != "cuda":
         return None
     if not architecture:
-        return GpuTarget(here if here in ARCHITECTURES else DEFAULT)
+        found = None if here is None else here()
+        return GpuTarget(found if found in ARCHITECTURES else DEFAULT)
     if architecture not in ARCHITECTURES:
         message = f"There is no architecture {architecture!r} among the targets."
         expected = f"one of {', '.join(ARCHITECTURES)}"

@@ -9,12 +9,15 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.codegen.cuda.fold import Code, fold, joined
-from plica.codegen.cuda.toolchain import Cubin, compiled
-from plica.codegen.program import Copy, Launch, Program
+from plica.codegen.cuda.toolchain import compiled, version
+from plica.codegen.llvm.fold import kernel_name
+from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.codegen.work import operations
-from plica.runtime.cuda.program import DeviceCopy, DeviceLaunch, DeviceStep
+from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.profile import Launched
+from plica.runtime.store import Store, key_of
+from plica.runtime.verify import COPY
 
 
 @frozen
@@ -30,10 +33,7 @@ class Unit:
 
 def unit(program: Program) -> Unit:
     """The text and the steps of a program without choices."""
-    if len(program.regions) > 1 or program.thunks:
-        message = "Choices inside a model are not made on GPUs yet."
-        hint = "Compile for 'cpu'."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "no branches", None, hint))
+    _check_choices(program)
     codes: list[Code] = []
     for number, kernel in enumerate(program.kernels):
         codes.append(
@@ -46,7 +46,7 @@ def unit(program: Program) -> Unit:
         if isinstance(step, Copy):
             size = program.slots[step.source].bytes
             steps.append(DeviceCopy(step.source, step.target, size))
-            launched.append(Launched("copy", 0, 2 * size))
+            launched.append(Launched(COPY, 0, 2 * size))
             continue
         assert isinstance(step, Launch)
         code = codes[step.kernel]
@@ -58,13 +58,39 @@ def unit(program: Program) -> Unit:
         ]
         done = operations(program.kernels[step.kernel])
         size = sum(program.slots[slot].bytes for slot in step.args)
-        launched += [Launched(e.function, done, size) for e in code.launches]
+        name = kernel_name(step.kernel, program)
+        launched += [Launched(name, done, size) for _ in code.launches]
     return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched))
 
 
-def cubin(of: Unit, architecture: str, *, fused: bool) -> Cubin:
-    """The code of a unit."""
-    return compiled(of.text, architecture, fused=fused)
+def _check_choices(program: Program) -> None:
+    """Refuse programs that decide what they do while they run, with what would be decided."""
+    choices = sum(isinstance(step, Choose) for steps in program.regions for step in steps)
+    if not choices and not program.thunks:
+        return
+    inside = [
+        step.source
+        for number, steps in enumerate(program.regions)
+        if number != program.entry
+        for step in steps
+        if isinstance(step, Launch)
+    ]
+    named = ", ".join(dict.fromkeys(inside)) or "no operators"
+    message = f"Choices inside a model are not made on GPUs: it chooses whether to run {named}."
+    hint = "Compile for 'cpu', or choose outside of the model."
+    found = f"{choices} choices"
+    raise UnsupportedError(Diagnostic("unsupported", message, None, "no choices", found, hint))
+
+
+def cubin(of: Unit, architecture: str, *, fused: bool, store: Store | None = None) -> bytes:
+    """The code of a unit; what was compiled before is in the store, under the digest of its text."""
+    key = key_of("cubin", of.text, architecture, str(fused), str(version()))
+    found = None if store is None else store.get(key)
+    if found is None:
+        found = compiled(of.text, architecture, fused=fused).code
+        if store is not None:
+            store.put(key, found)
+    return found
 
 
 def _word(name: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from math import prod
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -18,7 +19,7 @@ from plica.codegen.llvm.turn import Turner
 from plica.codegen.llvm.word import literal, memory
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import evaluate, known
+from plica.ir.dim import evaluate, known, product
 from plica.ir.dtype import bool_, i64
 from plica.ir.scalar import Buffer, Scalar
 
@@ -26,45 +27,62 @@ APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
 
 
+Size: TypeAlias = "int | Scalar"
+"""A number, or a term over the dims of the kernel."""
+
+
 @frozen(eq=False)
 class Place:
     """Where a buffer is: its address, and how many elements lie between neighbours of each dim."""
 
     pointer: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
 
     @property
     def span(self) -> int:
-        """How many elements lie between its first and its last, with these."""
-        if 0 in self.shape:
+        """How many elements lie between its first and its last, with these; at least.
+
+        Nothing is known of a buffer with an open size: it may be empty.
+        """
+        sizes = [each for each in self.shape if isinstance(each, int)]
+        steps = [each for each in self.strides if isinstance(each, int)]
+        if 0 in sizes or len(sizes) < len(self.shape) or len(steps) < len(self.strides):
             return 0
-        return 1 + sum(s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True))
+        return 1 + sum(s * (n - 1) for s, n in zip(steps, sizes, strict=True))
 
 
 def place_of(buffer: Buffer, pointer: str) -> Place:
     """Where a buffer is that begins at an address."""
-    shape = numbers(buffer, buffer.shape)
+    shape = sizes_of(buffer.shape)
     if buffer.strides:
-        return Place(pointer, shape, numbers(buffer, buffer.strides))
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return Place(pointer, shape, tuple(reversed(strides)))
+        return Place(pointer, shape, sizes_of(buffer.strides))
+    strides: list[Size] = []
+    for at in range(len(shape)):
+        rest = shape[at + 1 :]
+        if all(isinstance(each, int) for each in rest):
+            strides.append(prod([each for each in rest if isinstance(each, int)]))
+        else:
+            strides.append(product(buffer.shape[at + 1 :]))
+    return Place(pointer, shape, tuple(strides))
 
 
-def numbers(buffer: Buffer, dims: Sequence[Scalar]) -> tuple[int, ...]:
-    """The shape or the strides of a buffer, all of which must be known."""
-    found = []
+def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
+    """The shape or the strides of a buffer, as numbers where they are known."""
+    found: list[Size] = []
     for each in dims:
         size = known(each)
         if size is None:
             size = evaluate(each, {}) if not free_vars(each) else None
-        if size is None:
-            raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
-        found.append(size)
+        found.append(each if size is None else size)
+    return tuple(found)
+
+
+def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
+    """Sizes of a buffer, all of which must be known."""
+    found = [each for each in dims if isinstance(each, int)]
+    if len(found) < len(dims):
+        raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
     return tuple(found)
 
 
@@ -76,6 +94,7 @@ class Access:
         self.turner = Turner(lanes)
         self.width = 512  # bits of a vector
         self.places: dict[Buffer, Place] = {}
+        self.size: Callable[[Scalar], Value] = _none  # the value of an open size
 
     def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
         """How many elements a place is from the first."""
@@ -83,6 +102,9 @@ class Access:
         step = plus = 0
         vectors: list[Value] = []
         for index, stride in zip(indices, self.places[buffer].strides, strict=True):
+            if not isinstance(stride, int):
+                vectors.append(lanes.mul(index, self.size(stride)))
+                continue
             if index.step is None:
                 vectors.append(lanes.mul(index, constant(stride)) if stride != 1 else index)
                 continue
@@ -319,6 +341,11 @@ class Access:
 
 
 _FIRST: Final = constant(0)
+
+
+def _none(of: Scalar) -> Value:
+    raise CompilerBug(f"The size {of!r} is open, and there is no value for it.")
+
 
 _SHORT: Final = {"float": "f32", "double": "f64"}
 """How the types that have another name are called in the names of LLVM's functions."""

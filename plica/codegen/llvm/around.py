@@ -26,9 +26,10 @@ from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import Bounds, Interval, fill, interval
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import Polynomial, polynomial
-from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
+from plica.ir.dim import Polynomial, known, polynomial
+from plica.ir.scalar import FloorDiv, Lit, Max, Min, Scalar, ScalarVar, index
 
 __all__ = ["Around", "Loop", "Writer", "index", "within"]
 
@@ -139,15 +140,21 @@ class Around:
         low, high = self.interval(term)
         return low > -FAR and high < FAR and all(abs(each.plus) < FAR for each in found)
 
-    def is_inside(self, term: Scalar, count: int, more: Sequence[Polynomial] = ()) -> bool:
+    def is_inside(
+        self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()
+    ) -> bool:
         """Whether the conditions that hold here, and some more, show an index to be below a count.
 
         An index whose interval is inside needs no condition.
         """
         low, high = self.interval(term)
+        facts = [*self.facts, *more]
+        if not isinstance(count, int):
+            return (low >= 0 or self.is_natural(term, facts)) and self.is_natural(
+                count - 1 - term, facts
+            )
         if low >= 0 and high < count:
             return True
-        facts = [*self.facts, *more]
         if not facts and (low < 0 or high >= count):
             return False
         return (low >= 0 or self.is_natural(term, facts)) and (
@@ -157,12 +164,12 @@ class Around:
     def is_natural(self, term: Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot."""
         whole = polynomial(term)
-        known = list(reversed(self.facts if facts is None else facts))[:FACTS]
+        told = list(reversed(self.facts if facts is None else facts))[:FACTS]
         if self._least(whole) >= 0:
             return True
-        for first in known:  # the innermost tells most, but any may be the one to begin with
+        for first in told:  # the innermost tells most, but any may be the one to begin with
             rest = dict(whole)
-            for fact in [first, *[each for each in known if each is not first]]:
+            for fact in [first, *[each for each in told if each is not first]]:
                 times = _times(rest, fact)
                 for key, (atoms, count) in fact.items() if times else ():
                     rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
@@ -199,7 +206,17 @@ def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:
                 pass  # the bounds of the variable say it already
             case _:
                 found.append(polynomial(term - var - 1))
+                found += _quotients(term)
     return found
+
+
+def _quotients(of: Scalar) -> list[Polynomial]:
+    """What is not negative of a term with `n // 8` in it: `n - 8 * (n // 8)`."""
+    return [
+        polynomial(node.left - node.right * node)
+        for node in post_order(of)
+        if isinstance(node, FloorDiv) and (known(node.right) or 0) > 0
+    ]
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:

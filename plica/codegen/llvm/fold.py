@@ -18,6 +18,7 @@ from attrs import frozen
 from plica.codegen.llvm import clock, helper, pool
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
+from plica.codegen.open_place import OpenPlan
 from plica.codegen.place import Plan
 from plica.codegen.program import Choose, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
@@ -42,11 +43,13 @@ class Callee:
     can_fail: bool
 
 
+AnyPlan: TypeAlias = Plan | OpenPlan
+
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
 def fold(
-    program: Program, plan: Plan, target: Target, contract: bool = False, signless: bool = False
+    program: Program, plan: AnyPlan, target: Target, contract: bool = False, signless: bool = False
 ) -> str:
     """The LLVM text of a program.
 
@@ -65,17 +68,17 @@ def fold(
         *declarations(functions),
         *helper.texts(helpers, target.has_half, target.has_fma, target.has_scale),
         *("\n".join(each.lines) for each in texts.values()),
-        *_Regions(program, plan, callees).functions(),
+        *regions(program, plan, callees).functions(),
         clock.text(target.triple),
         *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
     ]
     return "\n".join(parts) + "\n"
 
 
-def variants(program: Program, plan: Plan) -> list[Variant]:
+def variants(program: Program, plan: AnyPlan) -> list[Variant]:
     """The kernels that are launched, each with the input it writes over, in order."""
     return sorted(
-        {(launch.kernel, _over(launch, program, plan)) for launch in launches(program)},
+        {(launch.kernel, plan.over(launch, program)) for launch in launches(program)},
         key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
     )
 
@@ -116,21 +119,31 @@ def alone(text: Text, name: str, target: Target) -> str:
 
 
 def regions_text(
-    program: Program, plan: Plan, target: Target, callees: Mapping[Variant, Callee]
+    program: Program, plan: AnyPlan, target: Target, callees: Mapping[Variant, Callee]
 ) -> str:
     """A module of everything but the kernels, which are in modules of their own."""
     declared: dict[str, str] = {}
     for (number, _), callee in callees.items():
-        params = ", ".join(["ptr"] * len(program.kernels[number].params))
+        kernel = program.kernels[number]
+        params = ", ".join(["i64"] * len(kernel.dims) + ["ptr"] * len(kernel.params))
         result = "i1" if callee.can_fail else "void"
         declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
     parts = [
         f'target triple = "{target.triple}"',
         *declared.values(),
-        *_Regions(program, plan, callees).functions(),
+        *regions(program, plan, callees).functions(),
         clock.text(target.triple),
     ]
     return "\n".join(parts) + "\n"
+
+
+def regions(program: Program, plan: AnyPlan, callees: Mapping[Variant, Callee]) -> Regions:
+    """What launches the kernels of a program."""
+    if isinstance(plan, Plan):
+        return Regions(program, plan, callees)
+    from plica.codegen.llvm.open import OpenRegions  # which are regions
+
+    return OpenRegions(program, plan, callees)
 
 
 def launches(program: Program) -> tuple[Launch, ...]:
@@ -149,26 +162,14 @@ def _variant(number: int, over: int | None, program: Program) -> str:
     return kernel_name(number, program) + ("" if over is None else f".over{over}")
 
 
-def _over(launch: Launch, program: Program, plan: Plan) -> int | None:
-    """Which input of a launch lies where its result will, if one does."""
-    *inputs, target = launch.args
-    offsets = plan.where
-    if target not in offsets or not program.slots[target].bytes:
-        return None
-    for number, slot in enumerate(inputs):
-        if program.slots[slot].bytes and offsets.get(slot) == offsets[target]:
-            return number
-    return None
-
-
-class _Regions:
+class Regions:
     """The functions that launch kernels."""
 
-    def __init__(self, program: Program, plan: Plan, kernels: Mapping[Variant, Callee]) -> None:
+    def __init__(self, program: Program, plan: AnyPlan, kernels: Mapping[Variant, Callee]) -> None:
         self.program = program
         self.plan = plan
         self.kernels = kernels
-        self.offsets = plan.where
+        self.flags = plan.flags if isinstance(plan, Plan) else 0  # where those of thunks begin
         counts = [len(program.space(space)) for space in _SPACES]
         self.base: dict[Space, int] = {
             space: sum(counts[:number]) for number, space in enumerate(_SPACES)
@@ -239,13 +240,17 @@ class _Regions:
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace}")
         w.do(f"%work = load ptr, ptr {at}, align 8")
         if self.program.thunks:
-            flags = w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.plan.flags}")
+            flags = w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.flags}")
             count = len(self.program.thunks)
             w.do(f"call void @llvm.memset.p0.i64(ptr {flags}, i8 0, i64 {count}, i1 false)")
+        self._prepare(w)
         self._call(w, f"r{self.program.entry}")
         w.do("ret i64 0")
         head = f"define i64 @{ENTRY}(ptr %table) optnone noinline nounwind {{"
         return "\n".join([head, "entry:", *w.lines, "}"])
+
+    def _prepare(self, w: Writer) -> None:
+        """What is done before the first step."""
 
     def _call(self, w: Writer, name: str) -> None:
         """Run a region or a piece of one; leave with its code if it failed."""
@@ -262,8 +267,9 @@ class _Regions:
             self.room -= 1
             match step:
                 case Launch(kernel, args, _):
-                    pointers = ", ".join([f"ptr {self._pointer(w, slot)}" for slot in args])
-                    callee = self.kernels[kernel, _over(step, self.program, self.plan)]
+                    given = [f"ptr {self._pointer(w, slot)}" for slot in args]
+                    pointers = ", ".join([*self._dims(w, kernel), *given])
+                    callee = self.kernels[kernel, self.plan.over(step, self.program)]
                     if callee.can_fail:
                         failed = w.let(f"call i1 @{callee.name}({pointers})")
                         self._leave(w, failed, str(self.codes[region, place]))
@@ -271,7 +277,7 @@ class _Regions:
                         w.do(f"call void @{callee.name}({pointers})")
                     w.do(f"call void @plica.tick(i64 {self.codes[region, place] - 1})")
                 case Copy(source, target):
-                    size = self.program.slots[source].bytes
+                    size = self._bytes(w, source)
                     to, of = self._pointer(w, target), self._pointer(w, source)
                     copy = f"@llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {size}, i1 false)"
                     w.do(f"call void {copy}")
@@ -286,7 +292,7 @@ class _Regions:
                         w.do(f"br label %{done}")
                     w.start(done)
                 case Force(thunk):
-                    at = self.plan.flags + thunk
+                    at = self.flags + thunk
                     flag = w.let(f"getelementptr inbounds i8, ptr %work, i64 {at}")
                     was = w.let(f"load i8, ptr {flag}, align 1")
                     new = w.let(f"icmp eq i8 {was}, 0")
@@ -317,10 +323,22 @@ class _Regions:
         w.do(f"ret i64 {code}")
         w.start(on)
 
+    def _dims(self, w: Writer, kernel: int) -> list[str]:
+        """The open sizes a kernel is given."""
+        return []
+
+    def _bytes(self, w: Writer, slot: int) -> str:
+        """How many bytes a slot has."""
+        return str(self.program.slots[slot].bytes)
+
+    def _temporary(self, w: Writer, slot: int) -> str:
+        """Where a temporary is."""
+        return w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.plan.where[slot]}")
+
     def _pointer(self, w: Writer, number: int) -> str:
         slot = self.program.slots[number]
         if slot.space == "temporary":
-            return w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.offsets[number]}")
+            return self._temporary(w, number)
         entry = self.base[slot.space] + slot.index
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {entry}")
         return w.let(f"load ptr, ptr {at}, align 8")

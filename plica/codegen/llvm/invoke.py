@@ -6,6 +6,7 @@ added to.  All are read and written as they lie in memory, so their last element
 
 from __future__ import annotations
 
+from plica.codegen.llvm.access import numbers
 from plica.codegen.llvm.value import Values
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
@@ -55,14 +56,15 @@ def _address(of: Region, values: Values) -> str:
     """Where a region begins; its elements must lie one behind another."""
     place = values.access.places[of.buffer]
     step = 1
-    pairs = zip(of.extents, place.shape, place.strides, strict=True)
+    shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
+    pairs = zip(of.extents, shape, strides, strict=True)
     for extent, size, stride in reversed([*pairs]):
         count = known(extent)
         if count != 1:
             if stride != step:
                 raise CompilerBug(f"A region of {of.buffer.name} is not one piece of memory.")
             step *= size if count == size else count or 0
-    for start, size, extent in zip(of.starts, place.shape, of.extents, strict=True):
+    for start, size, extent in zip(of.starts, shape, of.extents, strict=True):
         last = size - (known(extent) or 0) + 1
         if not values.around.is_inside(start, last):
             raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")

@@ -58,6 +58,9 @@ WIDTH: Final = 512
 FENCED: Final = 256
 """From so many bits on turning a tile takes more than two rounds (`plica.codegen.llvm.turn`)."""
 
+OPEN: Final = (0, 2**40)
+"""What is known of a dim: no array is larger in any direction."""
+
 STRAIGHT: Final = 64
 """As many lanes are written out, though no register holds so many."""
 
@@ -87,7 +90,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     shared: bool = False,
     signless: bool = False,
 ) -> Text:
-    """The function of a kernel without symbolic dims.
+    """The function of a kernel: it takes the dims that are open, then its buffers.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
     is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
@@ -95,12 +98,13 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
     zero to be another.
     """
-    if kernel.dims:
-        raise CompilerBug(f"The kernel {name} has symbolic dims.")
     w = Writer(signless=signless)
     values = Values(w, fused)
     places = values.access.places
     params = []
+    for number, dim in enumerate(kernel.dims):
+        params.append(f"i64 %d{number}")
+        values.around.bind(dim, Value(f"%d{number}"), OPEN)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
         places[buffer] = place_of(buffer, pointer)
@@ -208,11 +212,10 @@ class _Statements:
             case "vectorized" if count is not None and count > 1 and _is_straight(loop):
                 self._strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):
-                assert count is not None  # `can_share` asks for it
                 self.count += 1
                 name = f"{self.name}.p{self.count}"
                 fill = partial(self._fill, loop)
-                self.bodies += share(loop, count, name, self.values, _shared_facts, fill)
+                self.bodies += share(loop, (extent, bounds), name, self.values, _shared_facts, fill)
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)

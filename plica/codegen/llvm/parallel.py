@@ -20,6 +20,7 @@ from plica.codegen.llvm.pool import PARALLEL
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import register
 from plica.codegen.llvm.writer import Writer
+from plica.codegen.lower.bound import Interval
 from plica.core.binding import free_vars
 from plica.ir.loop import For
 from plica.ir.scalar import Buffer, ScalarVar, dtype_of
@@ -31,15 +32,20 @@ Facts: TypeAlias = Callable[[Buffer, int], str]
 def can_share(values: Values, count: int | None) -> bool:
     """Whether the iterations of a loop may be given to the pool where it stands."""
     around = values.around
-    return count is not None and count > 1 and around.lane is None and around.mask == TRUE
+    return count != 1 and around.lane is None and around.mask == TRUE
 
 
 def share(  # noqa: PLR0917  # a loop, and where it stands
-    loop: For, count: int, name: str, outer: Values, facts: Facts, fill: Callable[[Values], str]
+    loop: For,
+    many: tuple[Value, Interval],
+    name: str,
+    outer: Values,
+    facts: Facts,
+    fill: Callable[[Values], str],
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.
 
-    `fill` writes the body of the loop into the function it is given the values of, and says what
+    `many` is how often it runs, and the least and the most that may be; `fill` writes the body of the loop into the function it is given the values of, and says what
     LLVM is to be told of that function.
     """
     pointers, scalars = _captured(loop, outer)
@@ -63,10 +69,15 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         params.append((kind, kind, outer.lanes.scalar(value)))
     inner.around.facts = list(outer.around.facts)
     body, after, next_, done = w.labels("body", "after", "%next", "done")
-    w.do(f"br label %{body}")
+    count, (least, most) = many
+    if least > 0:
+        w.do(f"br label %{body}")
+    else:  # there may be nothing to do
+        some = w.let("icmp slt i64 %begin, %end")
+        w.do(f"br i1 {some}, label %{body}, label %{done}")
     w.start(body)
     now = w.let(f"phi i64 [ %begin, %entry ], [ {next_}, %{after} ]")
-    inner.around.bind(loop.var, Value(now), (0, count - 1))
+    inner.around.bind(loop.var, Value(now), (0, max(0, most - 1)))
     attributes = fill(inner)
     labels = (body, after, next_, done)
     inner.around.close(Loop(loop.var, "%end", 1, labels, inner.lanes.mark()))
@@ -114,14 +125,14 @@ def _report(inner: Values, flag: str) -> None:
     w.start(done)
 
 
-def _call(outer: Values, chunk: str, values: list[tuple[str, str]], count: int) -> None:
+def _call(outer: Values, chunk: str, values: list[tuple[str, str]], count: Value) -> None:
     """Write down what the chunks need, and let the pool run them."""
     w = outer.w
     env = outer.reserve("i64", max(2, len(values)))
     for number, (kind, text) in enumerate(values):
         at = w.let(f"getelementptr inbounds i64, ptr {env}, i64 {number}")
         w.do(f"store {kind} {text}, ptr {at}, align 8")
-    w.do(f"call void @{PARALLEL}(ptr @{chunk}, ptr {env}, i64 {count})")
+    w.do(f"call void @{PARALLEL}(ptr @{chunk}, ptr {env}, i64 {outer.lanes.scalar(count)})")
 
 
 def _chunk(name: str, kinds: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from plica.codegen.llvm.access import numbers
+from plica.codegen.llvm.access import sizes_of
 from plica.codegen.llvm.around import Around
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
 from plica.codegen.lower.bound import FACTS, facts_of
@@ -102,7 +102,7 @@ def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: Around) -> bo
     if not isinstance(node, Load) or not conditions:
         return False
     facts = [fact for condition in conditions for fact in facts_of(condition)]
-    shape = numbers(node.buffer, node.buffer.shape)
+    shape = sizes_of(node.buffer.shape)
     return all(
         around.is_inside(index, size, facts)
         for index, size in zip(node.indices, shape, strict=True)
@@ -159,8 +159,9 @@ def more_than_inside(choice: Select) -> tuple[Scalar, ...]:
     load = choice.then
     assert isinstance(load, Load)
     known: list[Polynomial] = []
-    for place, size in zip(load.indices, numbers(load.buffer, load.buffer.shape), strict=True):
-        known += [_nonzero(place), _nonzero(index(size - 1) - place)]
+    for place, size in zip(load.indices, sizes_of(load.buffer.shape), strict=True):
+        last = index(size - 1) if isinstance(size, int) else size - 1
+        known += [_nonzero(place), _nonzero(last - place)]
     return tuple(
         [
             each

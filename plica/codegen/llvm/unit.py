@@ -18,9 +18,8 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm import peak, pool, toolchain
-from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.fold import AnyPlan, Callee, alone, fold, kernel_text, regions_text, variants
 from plica.codegen.llvm.kernel import Text
-from plica.codegen.place import Plan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.core.digest import digest
@@ -42,7 +41,7 @@ class Units:
 
 def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     program: Program,
-    plan: Plan,
+    plan: AnyPlan,
     target: Target,
     contract: bool = False,
     store: Store | None = None,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from plica.codegen.llvm.access import Access, nothing
-from plica.codegen.llvm.around import Around, Loop
+from plica.codegen.llvm.access import Access, Size, nothing
+from plica.codegen.llvm.around import Around, Loop, within
 from plica.codegen.llvm.easy import easy, is_natural, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, wrapped
 from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
@@ -59,6 +59,7 @@ class Values:
         self.lanes = Lanes(w)
         self.around = Around(self.lanes)
         self.access = Access(self.lanes)
+        self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
@@ -77,7 +78,9 @@ class Values:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
         lanes, around = self.lanes, self.around
         found = self.evaluate((value, *indices))
-        sizes = [max(1, size) for size in self.access.places[buffer].shape]
+        # Nothing is stored in an empty buffer: the loops around do not run.
+        shape = self.access.places[buffer].shape
+        sizes: list[Size] = [max(1, size) if isinstance(size, int) else size for size in shape]
         pairs = list(zip(indices, sizes, strict=True))
         unsure = [pair for pair in pairs if not around.is_inside(*pair)]
         if unsure and not around.facts:
@@ -95,14 +98,24 @@ class Values:
         with self.access.only_where(fits):
             self.access.store(buffer, found[1:], found[0], around.mask, sound)
 
-    def _fit(self, places: Sequence[tuple[Value, int]]) -> Value:
+    def _fit(self, places: Sequence[tuple[Value, Size]]) -> Value:
         """Whether all indices are below their counts, and not negative."""
         lanes, found = self.lanes, TRUE
         for value, count in places:
             n = 0 if value.is_uniform else lanes.count
             text = lanes.vector(value, i64) if n else lanes.scalar(value)
-            fits = f"icmp ult {register(i64, n)} {text}, {literal(count, i64, n)}"
+            if isinstance(count, int):
+                most = literal(count, i64, n)
+            else:
+                size = self._size(count)
+                most = lanes.vector(size, i64) if n else lanes.scalar(size)
+            fits = f"icmp ult {register(i64, n)} {text}, {most}"
             found = lanes.both(found, Value(self.w.let(fits), None if n else 0))
+        return found
+
+    def _size(self, of: Scalar) -> Value:
+        """The value of an open size."""
+        (found,) = self.evaluate([of])
         return found
 
     def _sound(self, indices: Sequence[Scalar], found: Sequence[Value]) -> bool:
@@ -286,7 +299,7 @@ class Values:
     ) -> tuple[Value, Value | None]:
         """The element, and whether an index was outside; None where that cannot be."""
         lanes, around = self.lanes, self.around
-        unsure: list[tuple[Value, int]] = []
+        unsure: list[tuple[Value, Size]] = []
         needed, sound = TRUE, True
         shape = self.access.places[buffer].shape
         for index, value, count in zip(indices, found, shape, strict=True):
@@ -295,7 +308,7 @@ class Values:
                 sound = False
             if count == 0:
                 return nothing(buffer), TRUE
-            if low >= 0 and high < count:
+            if isinstance(count, int) and low >= 0 and high < count:
                 continue
             if around.is_inside(index, count):
                 needed = around.mask  # it is inside in the lanes that take part
@@ -321,10 +334,10 @@ class Values:
         self.loops = True
         loops = []
         for var, extent in zip(node.axes, node.extents, strict=True):
-            count = known(extent)
-            if count is None:
-                raise CompilerBug(f"The reduction over {var.name} has no known extent.")
-            loops.append(self.around.open(var, constant(count), (count, count)))
+            (many,) = self.evaluate([extent])
+            bounds = self.around.interval(extent)
+            loops.append(self.around.open(var, many, bounds))
+            self.around.facts += within(var, extent)
         return loops, total, flag
 
     def _width(self, node: Reduce) -> int:
@@ -359,6 +372,9 @@ class Values:
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             self.around.close(loop)
+        told = [each for pair in zip(node.axes, node.extents, strict=True) for each in within(*pair)]
+        if told:
+            del self.around.facts[-len(told) :]
         scopes.pop()
         scope = scopes[-1]
         scope.values[node] = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)

@@ -26,7 +26,7 @@ from plica.ir.dim import from_polynomial, known, polynomial
 from plica.ir.dtype import i64
 from plica.ir.invocation import find_intrinsic
 from plica.ir.loop import For, Invoke, Region, Stmt, Store, substatements
-from plica.ir.scalar import Buffer, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
+from plica.ir.scalar import Buffer, Eq, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
 from plica.ir.vector import has_vectors
 from plica.rewrite.index import EMPTY, Context, Range, can_prove
 from plica.rewrite.index.iteration import iteration_map
@@ -115,6 +115,9 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     """
     if one.indices is None or two.indices is None:
         return False
+    pinned = _pinned(one.context, var)
+    if pinned is not None and pinned is _pinned(two.context, var):
+        return True  # one thread's own work
     first, second = one.origin or one, two.origin or two
     if first.indices == second.indices:
         mine = {each.var for each in one.context.ranges}
@@ -146,13 +149,31 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
             own = Context(tuple([each for each in ranges if each.var in told]))
             if can_prove(Ne(one_place, another), own):  # type: ignore[arg-type]  # a term keeps its sort
                 return True
+    # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
+    quick = len(ranges) > FEW
     for low, high in ((var, other), (other, var)):
         here = context.where(Lt(low, high))
-        # A barrier too many costs little, a long proof costs more.
-        quick = len(ranges) > FEW
-        if not any(can_prove(Ne(mine, its), here, quick=quick) for mine, its in pairs):  # type: ignore[arg-type]  # a term keeps its sort
+        for mine, its in pairs:
+            about = _near(here, free_vars(mine) | free_vars(its) | {low, high}) if quick else here
+            if can_prove(Ne(mine, its), about, quick=quick):  # type: ignore[arg-type]  # a term keeps its sort
+                break
+        else:
             return False
     return True
+
+
+def _near(context: Context, told: Collection[Term]) -> Context:
+    """What a context says of some variables alone."""
+    ranges = tuple([each for each in context.ranges if each.var in told])
+    return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))
+
+
+def _pinned(context: Context, var: Term) -> Scalar | None:
+    """The number that a variable is where a context holds, if a fact says one."""
+    for each in context.facts:
+        if isinstance(each, Eq) and each.left is var and known(each.right) is not None:
+            return each.right
+    return None
 
 
 def _apart(access: Access, var: ScalarVar, fixed: Collection[ScalarVar]) -> bool:

@@ -16,7 +16,7 @@ region holds all that is touched and maybe more, never more than the buffer held
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -31,6 +31,9 @@ from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
 from plica.rewrite.index import Context, can_prove
 from plica.schedule.around import simple
+
+BANKS: Final = 32
+"""Elements after which memory that threads share begins again with its first bank."""
 
 State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
 
@@ -49,7 +52,7 @@ def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
 
 
 def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
-    if not isinstance(stmt, Alloc) or stmt.buffer.strides:
+    if not isinstance(stmt, Alloc) or not _has_numbers(stmt.buffer):
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
     if any(isinstance(each, Block) for each in _all_statements(body)):
@@ -63,9 +66,39 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
         size if each is None else each.extent
         for each, size in zip(spans, buffer.shape, strict=True)
     ]
-    small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, (), buffer.align)
+    strides = _strides(buffer, shape)
+    if strides is None:
+        return Alloc(buffer, body)
+    small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, strides, buffer.align)
     starts = [None if each is None else each.start for each in spans]
     return Alloc(small, _moved(body, buffer, small, starts))
+
+
+def _has_numbers(buffer: Buffer) -> bool:
+    return all(known(each) is not None for each in (*buffer.strides, *buffer.shape[1:])) or (
+        not buffer.strides
+    )
+
+
+def _strides(old: Buffer, shape: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
+    """The strides of a smaller buffer: rows that were further apart than they need be still are.
+
+    They meet in the same banks of memory as before.
+    """
+    if not old.strides:
+        return ()
+    found: list[Scalar] = []
+    dense, was = 1, 1
+    for stride, size, before in zip(
+        reversed(old.strides), reversed(shape), reversed(old.shape), strict=True
+    ):
+        step, count, whole = known(stride), known(size), known(before)
+        if step is None or count is None or whole is None or step < was:
+            return None
+        new = dense + (step - dense) % BANKS if step > was else dense
+        found.append(index(new))
+        dense, was = new * count, step * whole
+    return tuple(reversed(found))
 
 
 @frozen(eq=False)

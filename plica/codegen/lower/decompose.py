@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from plica.codegen.lower.resolve import resolve
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -25,6 +26,7 @@ from plica.ir.graph import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module, module
 from plica.ir.passes import form
+from plica.ir.scalar import ScalarVar
 from plica.ir.type import Type
 
 
@@ -88,5 +90,6 @@ def instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
     )
     body = record.decompose(dict(attributes), *params)
     main = Var(Name(name.replace(".", "_")), None)
-    whole = module({main: Function((), (), params, None, body)}, main)
+    dims = {var: None for each in types for var in free_vars(each) if isinstance(var, ScalarVar)}
+    whole = module({main: Function(tuple(dims), (), params, None, body)}, main)
     return decompose(resolve(infer(whole))).main_function()

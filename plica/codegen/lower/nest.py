@@ -82,7 +82,14 @@ def nest(of: Compute, finish: Finish | None = None) -> Kernel:
         shape, dtype = finish.shape, dtype_of(finish.value)
     out = Buffer(fresh(Name("out"), {each.name for each in of.inputs}), shape, dtype)
     body = elements(of, out, finish)
-    return Kernel((), (*of.inputs, out), len(of.inputs), body)
+    params = (*of.inputs, out)
+    return Kernel(open_sizes(params), params, len(of.inputs), body)
+
+
+def open_sizes(of: Sequence[Buffer]) -> tuple[ScalarVar, ...]:
+    """The dims in the shapes of buffers, in order."""
+    found = {var: None for each in of for size in each.shape for var in free_vars(size)}
+    return tuple([var for var in found if isinstance(var, ScalarVar)])
 
 
 @frozen

@@ -24,6 +24,7 @@ from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.in_place import in_place
 from plica.codegen.lower.narrow import narrow
 from plica.codegen.lower.once import once
+from plica.codegen.lower.own import own
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.pipeline import pipeline
 from plica.codegen.lower.place import place
@@ -67,6 +68,7 @@ LOWER: Final[tuple[Lowering, ...]] = (
     Lowering("partition",       "Guards leave the middle of loops.",               partition),
     Lowering("unroll",          "Loops that ask for it are written out.",          unroll),
     Lowering("tidy-again",      "What was cut and copied becomes simple.",         tidy),
+    Lowering("own",             "What no other thread sees is in registers.",      own,       GPU),
     Lowering("in-place",        "Rows are kept where the result goes.",            in_place, CPU),
     Lowering("vectorise",       "Loops over lanes have a number of them.",         vectorise),
     Lowering("flatten",         "Buffers have one axis.",                          flatten),

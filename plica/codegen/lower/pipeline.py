@@ -10,7 +10,8 @@
 
 `software_pipeline_stage` says how many iterations behind the first each statement runs,
 `software_pipeline_order` its place among those of one turn.  A buffer allocated in the loop has as
-many versions as are alive together.
+many versions as are alive together, and `software_pipeline_spare` more: for so many turns nothing is
+written over what was read, so that work on it may still be under way.
 
 Law: the kernel means the same.  Refused: numbers that do not fit the statements; a statement that
 would run before what it needs; statements of different stages that share memory from outside the
@@ -35,6 +36,7 @@ from plica.rewrite.index import Context
 from plica.schedule.around import simple
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+SPARE = "software_pipeline_spare"
 
 
 def pipeline(kernel: Kernel) -> Kernel:
@@ -75,7 +77,7 @@ def _pipelined(stmt: Stmt, context: Context) -> Stmt:
             if plan.stages[each] <= turn
         ]
     body = [_at(plan, each, stmt.var + (deepest - plan.stages[each])) for each in plan.turns]
-    notes = annotated(stmt.annotations, **{STAGE: None, ORDER: None})
+    notes = annotated(stmt.annotations, **{STAGE: None, ORDER: None, SPARE: None})
     parts.append(For(stmt.var, simple(many), "serial", Seq(tuple(body)), notes))
     for turn in range(deepest):
         parts += [
@@ -109,6 +111,8 @@ def _plan(loop: For, context: Context) -> Plan:
         raise refused(message, where, expected, str(places))
     if loop.kind != "serial":
         raise refused(message, where, "a serial loop", loop.kind)
+    if not isinstance(notes.get(SPARE, 0), int) or notes.get(SPARE, 0) < 0:  # type: ignore[operator]  # a number, as was asked
+        raise refused(message, where, "a number of spare versions", str(notes[SPARE]))
     for each in held:
         if each.strides or loop.var in free_vars(each):
             raise refused(message, where, "buffers of one form", f"{each.name} has its own")
@@ -135,6 +139,7 @@ def _check(plan: Plan, held: list[Buffer], context: Context) -> None:
                 if plan.stages[a] != plan.stages[b] and buffer not in held:
                     expected = "buffers of the loop's own between statements of different stages"
                     raise refused(message, loop.var.name, expected, between)
+    spare: Any = dict(loop.annotations).get(SPARE, 0)
     for buffer in held:
         writers = [at for at in range(len(when)) if buffer in writes[at]]
         users = [at for at in range(len(when)) if buffer in reads[at] | writes[at]]
@@ -143,7 +148,7 @@ def _check(plan: Plan, held: list[Buffer], context: Context) -> None:
             for user in users:
                 apart = plan.stages[user] - plan.stages[writer]
                 most = max(most, apart + (0 if plan.places[writer] > plan.places[user] else 1))
-        plan.versions[buffer] = most
+        plan.versions[buffer] = most + (spare if most > 1 else 0)
 
 
 def _versioned(buffer: Buffer, versions: int) -> Buffer:

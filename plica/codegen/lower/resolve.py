@@ -18,12 +18,13 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.codegen.lower.supported import unsupported
+from plica.core.binding import free_vars, substitute
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.apart import rename_apart
-from plica.ir.dim import dim
+from plica.ir.dim import dim, normal_dim
 from plica.ir.graph import (
     Apply,
     Attrs,
@@ -50,8 +51,8 @@ from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.scalar import Lit, Scalar
-from plica.ir.size import size_of, solve, type_equations
-from plica.ir.type import TupleType
+from plica.ir.size import solve, type_equations
+from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Value: TypeAlias = "Expr | tuple[Value, ...] | Closure"
@@ -75,7 +76,7 @@ form("resolved", is_resolved)
 
 def resolve(of: Module) -> Module:
     """The inferred module as one first-order function; everything unsupported is refused."""
-    problems = unsupported(of)
+    problems = unsupported(of, sizes_come=True)
     if problems:
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
@@ -115,10 +116,10 @@ class Closure:
 
 @attrs.frozen(eq=False)
 class Activation:
-    """One run of a function: what each node is worth, and the numbers its dims are."""
+    """One run of a function: what each node is worth, and what its dims are."""
 
     outer: Activation | None
-    sizes: Mapping[Term, int]
+    sizes: Mapping[Term, int | Scalar]
     values: dict[Term, Value]
 
 
@@ -199,18 +200,17 @@ class _Machine:
         self.count()
         function = closure.function
         outer = closure.scope
-        sizes: Mapping[Term, int] = {} if outer is None else outer.sizes
+        sizes: Mapping[Term, int | Scalar] = {} if outer is None else outer.sizes
         if function.dims:
             rest = {each: n for each, n in sizes.items() if each not in function.dims}
-            sizes = solve(
-                [
-                    equation
-                    for param, arg in zip(function.params, args, strict=True)
-                    if param.type is not None and not isinstance(arg, Closure)
-                    for equation in type_equations(param.type, type_of(packed(arg)), {})
-                ],
-                rest,
-            )
+            types = [
+                (param.type, type_of(packed(arg)))
+                for param, arg in zip(function.params, args, strict=True)
+                if param.type is not None and not isinstance(arg, Closure)
+            ]
+            numbers = {each: n for each, n in rest.items() if isinstance(n, int)}
+            told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
+            sizes = {**_open(types, function.dims), **rest, **told}
         values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
         return Activation(outer, sizes, values), function.body
 
@@ -311,7 +311,24 @@ def _bind(pattern: Pattern, value: Value, values: dict[Term, Value]) -> None:
             raise CompilerBug("A constructor pattern is left in a first-order program.")
 
 
-def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int]) -> Attrs:
+def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term, Scalar]:
+    """The dims that stand alone where an argument has an open size."""
+    found: dict[Term, Scalar] = {}
+    stack = list(reversed(types))
+    while stack:
+        match stack.pop():
+            case TensorType(shape, _), TensorType(other, _) if len(shape) == len(other):
+                for dim, size in zip(shape, other, strict=True):
+                    if dim in dims:
+                        found.setdefault(dim, size)
+            case TupleType(left), TupleType(right):
+                stack += reversed(list(zip(left, right, strict=True)))
+            case _:
+                pass
+    return found
+
+
+def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int | Scalar]) -> Attrs:
     """The attributes of an operator with a number for every dim, in canonical form."""
     record = find(name)
     if record is None:
@@ -324,14 +341,16 @@ def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int]) -> Attr
     return tuple(found)
 
 
-def _numbers(value: Any, sizes: Mapping[Term, int]) -> Any:
-    """An attribute's value with every dim a number; values are trees, so recursion is fine."""
+def _numbers(value: Any, sizes: Mapping[Term, int | Scalar]) -> Any:
+    """An attribute's value with every dim known; values are trees, so recursion is fine."""
     if isinstance(value, tuple):
         items = tuple([_numbers(item, sizes) for item in value])
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if isinstance(value, Scalar) and not isinstance(value, Lit):
-        size = size_of(value, sizes)
-        if size is None:
+        if not free_vars(value) <= sizes.keys():
             raise CompilerBug(f"The dim {value!r} of an attribute is not determined.")
-        return dim(size)
+        terms: dict[Term, Term] = {d: dim(size) for d, size in sizes.items()}
+        known = substitute(value, terms)
+        assert isinstance(known, Scalar)
+        return normal_dim(known)
     return value

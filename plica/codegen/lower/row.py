@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from plica.codegen.lower.nest import Finish, elements, loops_around
+from plica.codegen.lower.nest import Finish, elements, loops_around, open_sizes
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
@@ -93,7 +93,8 @@ def rowed(stages: Sequence[Stage], rows: int, inputs: tuple[Buffer, ...]) -> Ker
     for stage in reversed(stages[:-1]):
         body = Alloc(kept[stage.result], body)
     around = tuple(zip(own, shape[:rows], strict=True))
-    return Kernel((), (*inputs, out), len(inputs), loops_around(around, body))
+    params = (*inputs, out)
+    return Kernel(open_sizes(params), params, len(inputs), loops_around(around, body))
 
 
 def _of_row(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.fused import alone, fused
@@ -37,6 +37,7 @@ from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.ir.scalar import Buffer
+from plica.ir.sized import open_dims
 from plica.ir.type import TensorType, TupleType, static_shape
 from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands
@@ -67,7 +68,7 @@ def sequence(
     """
     function = of.main_function()
     maker = _Maker(machine, reassociates, approximates, chosen)
-    return maker.program(function.params, function.body)
+    return evolve(maker.program(function.params, function.body), dims=open_dims(of))
 
 
 def leaves(value: Expr) -> Iterator[Expr]:
@@ -249,7 +250,10 @@ class _Maker:
         made = None
         if isinstance(self.machine, Gpu):
             known_now = tuple([isinstance(each, Const) for each in args])
-            threads = for_threads(function, known_now, self.machine)
+            told = tuple([known_now[read] for read in found.reads])
+            free, loose = self.reassociates, self.approximates
+            tuned = self.chosen.get(workload(function, told, free, (), loose)) if self.chosen else None
+            threads = for_threads(function, known_now, self.machine, tuned)
             kernel, key = threads.kernel, threads.digest
             reads = [args[read] for read in threads.reads]
             for each in threads.packings:
@@ -344,9 +348,12 @@ class _Maker:
 
     def slot(self, space: Space, leaf: Expr) -> int:
         of = type_of(leaf)
-        shape = static_shape(of) if isinstance(of, TensorType) else None
-        if shape is None or not isinstance(of, TensorType):
+        if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
+        shape = static_shape(of)
+        if shape is None:
+            open_ = tuple([known(size) if known(size) is not None else size for size in of.shape])
+            return self.add(Slot(space, self.count(space), open_, of.dtype))
         if prod(shape) * of.dtype.bytes > MOST_BYTES:
             raise UnsupportedError(too_large(str(of)))
         return self.add(Slot(space, self.count(space), shape, of.dtype))

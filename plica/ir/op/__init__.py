@@ -15,14 +15,18 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     join,
     laid,
     linear,
+    mark,
     normalize,
     pad,
     pixel,
     placement,
     pool,
+    quantise,
     reduction,
     repeat,
+    scatter,
     shape,
+    unpool,
     winograd,
 )
 from plica.ir.operator import Attribute, Mismatch, Operator, aliases, find, names, register

@@ -14,12 +14,14 @@ import math
 from collections.abc import Callable, Collection
 
 from plica.ir.dtype import DType
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, axis, choice, real
-from plica.ir.op.elementwise import add, call
+from plica.ir.op.cotangent import sum_, where
+from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
 from plica.ir.op.normalize import beside
-from plica.ir.op.record import composite, pointwise, primitive, tensor_of, widened
+from plica.ir.op.record import Slope, composite, pointwise, primitive, tensor_of, widened
 from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
-from plica.ir.operator import Attribute, Operator, Values
+from plica.ir.operator import Attribute, Operator, Through, Values
 from plica.ir.scalar import (
     Add,
     Buffer,
@@ -45,6 +47,7 @@ def _activation(
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     admits: Collection[DType] = FLOAT,
+    slope: Slope | None = None,
 ) -> Operator:
     return pointwise(
         name,
@@ -55,6 +58,7 @@ def _activation(
         admits=admits,
         onnx=onnx,
         aliases=aliases,
+        slope=slope,
     )
 
 
@@ -111,13 +115,49 @@ def _hard_swish(x: Scalar) -> Scalar:
     return Mul(x, _clamped(Add(Mul(x, like(1 / 6, x)), like(0.5, x)), 0, 1))
 
 
+def _gelu_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
+    if attrs["approximate"] == "tanh":
+        scale, cubic = math.sqrt(2 / math.pi), 0.044715
+        bent = tanh((x + square(x) * x * cubic) * scale)
+        steep = (1 - square(bent)) * (square(x) * (3 * cubic) + 1) * scale
+    else:
+        bent = erf(x * (1 / math.sqrt(2)))
+        steep = exp(square(x) * -0.5) * math.sqrt(2 / math.pi)
+    return d * ((bent + 1) * 0.5 + x * steep * 0.5)
+
+
+def _silu_slope(d: Expr, y: Expr, x: Expr) -> Expr:
+    s = sigmoid(x)
+    return d * (s + y * (1 - s))
+
+
+def _mish_slope(d: Expr, y: Expr, x: Expr) -> Expr:
+    t = tanh(softplus(x))
+    return d * (t + x * (1 - square(t)) * sigmoid(x))
+
+
+def _within(d: Expr, x: Expr, low: float, high: float) -> Expr:
+    """The cotangent strictly inside of bounds."""
+    return where(x > low, where(x < high, d, 0), 0)
+
+
 relu = _activation(
     "nn.relu", lambda x: Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
-    aliases=("relu",),
-)  # fmt: skip
-relu6 = _activation("nn.relu6", lambda x: _clamped(x, 0, 6), "x between 0 and 6.", admits=NUMBER)
+    aliases=("relu",), slope=lambda d, y, x: where(y > 0, d, 0))  # fmt: skip
+relu6 = _activation(
+    "nn.relu6",
+    lambda x: _clamped(x, 0, 6),
+    "x between 0 and 6.",
+    admits=NUMBER,
+    slope=lambda d, y, x: _within(d, x, 0, 6),
+)
 leaky_relu = _activation(
-    "nn.leaky_relu", _leaky, "x, or alpha * x below 0.", _alpha(0.01), onnx=("LeakyRelu",)
+    "nn.leaky_relu",
+    _leaky,
+    "x, or alpha * x below 0.",
+    _alpha(0.01),
+    onnx=("LeakyRelu",),
+    slope=lambda attrs, d, y, x: where(x < 0, d * attrs["alpha"], d),
 )
 elu = _activation(
     "nn.elu",
@@ -125,6 +165,7 @@ elu = _activation(
     "x, or alpha * (exp(x) - 1) below 0.",
     _alpha(1.0),
     onnx=("Elu",),
+    slope=lambda attrs, d, y, x: where(x < 0, d * (y + attrs["alpha"]), d),
 )
 celu = _activation(
     "nn.celu",
@@ -132,6 +173,7 @@ celu = _activation(
     "x, or alpha * (exp(x / alpha) - 1) below 0.",
     _alpha(1.0),
     onnx=("Celu",),
+    slope=lambda attrs, d, y, x: where(x < 0, d * exp(x / attrs["alpha"]), d),
 )
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 selu = _activation(
@@ -139,6 +181,7 @@ selu = _activation(
     lambda x: _elu(x, SELU_ALPHA, SELU_SCALE),
     "The scaled exponential linear unit.",
     onnx=("Selu",),
+    slope=lambda d, y, x: where(x < 0, d * (y + SELU_ALPHA * SELU_SCALE), d * SELU_SCALE),
 )
 gelu = _activation(
     "nn.gelu",
@@ -146,14 +189,21 @@ gelu = _activation(
     "x times the probability that a normal variable is below x; or its tanh approximation.",
     attribute("approximate", choice("none", "tanh"), "none"),
     onnx=("Gelu",),
+    slope=_gelu_slope,
 )
 sigmoid = _activation(
-    "nn.sigmoid", logistic, "1 / (1 + exp(-x)).", onnx=("Sigmoid",), aliases=("sigmoid",)
+    "nn.sigmoid",
+    logistic,
+    "1 / (1 + exp(-x)).",
+    onnx=("Sigmoid",),
+    aliases=("sigmoid",),
+    slope=lambda d, y, x: d * (y * (1 - y)),
 )
 log_sigmoid = _activation(
     "nn.log_sigmoid",
     lambda x: Sub(_zero(x), soft_plus(Sub(_zero(x), x))),
     "The logarithm of sigmoid.",
+    slope=lambda d, y, x: d * sigmoid(-x),
 )
 silu = _activation(
     "nn.silu",
@@ -161,13 +211,21 @@ silu = _activation(
     "x * sigmoid(x).",
     onnx=("Swish",),
     aliases=("nn.swish",),
+    slope=_silu_slope,
 )
-softplus = _activation("nn.softplus", soft_plus, "log(1 + exp(x)).", onnx=("Softplus",))
+softplus = _activation(
+    "nn.softplus",
+    soft_plus,
+    "log(1 + exp(x)).",
+    onnx=("Softplus",),
+    slope=lambda d, y, x: d * sigmoid(x),
+)
 softsign = _activation(
     "nn.softsign",
     lambda x: Div(x, Add(like(1, x), call("abs", x))),
     "x / (1 + |x|).",
     onnx=("Softsign",),
+    slope=lambda d, y, x: d / square(absolute(x) + 1),
 )
 hard_sigmoid = _activation(
     "nn.hard_sigmoid",
@@ -176,16 +234,27 @@ hard_sigmoid = _activation(
     _alpha(0.2),
     attribute("beta", real, 0.5),
     onnx=("HardSigmoid",),
+    slope=lambda attrs, d, y, x: _within(d * attrs["alpha"], y, 0, 1),
 )
 hard_swish = _activation(
-    "nn.hard_swish", _hard_swish, "x * hard_sigmoid(x, 1/6, 1/2).", onnx=("HardSwish",)
+    "nn.hard_swish",
+    _hard_swish,
+    "x * hard_sigmoid(x, 1/6, 1/2).",
+    onnx=("HardSwish",),
+    slope=lambda d, y, x: where(x < -3, 0, where(x > 3, d, d * (x / 3 + 0.5))),
 )
-hard_tanh = _activation("nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x between -1 and 1.")
+hard_tanh = _activation(
+    "nn.hard_tanh",
+    lambda x: _clamped(x, -1, 1),
+    "x between -1 and 1.",
+    slope=lambda d, y, x: _within(d, x, -1, 1),
+)
 mish = _activation(
     "nn.mish",
     lambda x: Mul(x, call("tanh", soft_plus(x))),
     "x * tanh(softplus(x)).",
     onnx=("Mish",),
+    slope=_mish_slope,
 )
 thresholded_relu = _activation(
     "nn.thresholded_relu",
@@ -193,6 +262,7 @@ thresholded_relu = _activation(
     "x where it is above alpha, otherwise 0.",
     _alpha(1.0),
     onnx=("ThresholdedRelu",),
+    slope=lambda attrs, d, y, x: where(x > attrs["alpha"], d, 0),
 )
 
 # --- with a vector of weights --------------------------------------------------------------------
@@ -215,6 +285,11 @@ def _prelu_body(attrs: Values, out: TensorType, x: Buffer, slope: Buffer) -> Com
     return compute((x, slope), out.shape, element)
 
 
+def _prelu(attrs: Values, x: Expr, slope: Expr) -> Expr:
+    rank = len(tensor_of(x).shape)
+    return where(x < 0, x * beside(slope, axis_of("nn.prelu", attrs["axis"], rank), rank), x)
+
+
 prelu = primitive(
     "nn.prelu",
     ("x", "slope"),
@@ -224,7 +299,17 @@ prelu = primitive(
     attributes=(attribute("axis", axis, 1),),
     admits=FLOAT,
     onnx=("PRelu",),
+    gradient=Through(_prelu),
 )
+
+
+def _bias_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, bias: Expr) -> list[Expr | None]:
+    rank = len(tensor_of(x).shape)
+    at = axis_of("nn.bias_add", attrs["axis"], rank)
+    others = tuple(each for each in range(rank) if each != at)
+    return [d, sum_(d, axis=others) if others else d]
+
+
 bias_add = composite(
     "nn.bias_add",
     ("x", "bias"),
@@ -240,6 +325,7 @@ bias_add = composite(
     "x plus a bias for each channel.",
     attributes=(attribute("axis", axis, 1),),
     admits=NUMBER,
+    gradient=_bias_pullback,
 )
 
 
@@ -259,4 +345,5 @@ dropout = primitive(
     attributes=(attribute("rate", real, 0.5),),
     admits=FLOAT,
     onnx=("Dropout",),
+    gradient=lambda attrs, d, y, x: [d],
 )

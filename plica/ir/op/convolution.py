@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import known, normal_dim, product, quotient
+from plica.ir.dim import known, normal_dim, product, quotient, same_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, natural, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.cotangent import reshape, slice_, transpose
 from plica.ir.op.linear import sum_of_products
 from plica.ir.op.pad import guarded
-from plica.ir.op.record import plus, primitive, times
+from plica.ir.op.record import plus, primitive, tensor_of, times
 from plica.ir.op.relation import NUMBER, per_axis, rank_is, refuse, same, shown
 from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
 from plica.ir.operator import Values
@@ -82,6 +84,64 @@ def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Com
     return sum_of_products((x, weight), out.shape, weight.shape[1:], factors)
 
 
+def _conv_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> list[Expr | None]:
+    return [_by_data(attrs, d, x, weight), by_weight(attrs, x, d, weight)]
+
+
+def _by_data(attrs: Values, d: Expr, x: Expr, weight: Expr) -> Expr:
+    """The transposed convolution, as long as the data was."""
+    shape, kernel = tensor_of(x).shape[2:], tensor_of(weight).shape[2:]
+    sliding = windows("nn.conv", attrs, len(shape))
+    extra: list[int] = []
+    exact = True
+    for window, size, k in zip(sliding, shape, kernel, strict=True):
+        room = known(normal_dim(plus(size, window.before + window.after) - window.reach(k)))
+        # Past the last window lies what no window saw; how much is not known where sizes are open.
+        extra.append(window.stride - 1 if room is None else room % window.stride)
+        exact = exact and (room is not None or window.stride == 1)
+    how = {name: attrs[name] for name in ("strides", "padding", "dilation", "groups")}
+    found = conv_transpose(d, weight, **how, output_padding=tuple(extra))
+    spatial = tuple(range(2, 2 + len(shape)))
+    return found if exact else slice_(found, (0,) * len(shape), shape, axes=spatial)
+
+
+def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
+    """The cotangent of a weight: data slid over by what came of the windows, strides and dilation
+    exchanged, with examples in the place of channels.
+
+    Of (n, g·c, …) and (n, g·o, …) it is (g·o, c, …): each group keeps to itself.
+    """
+    groups = attrs["groups"]
+    (n, channels, *sizes), (_, _, *counts) = (tensor_of(each).shape for each in (data, windows_))
+    rank = len(sizes)
+    own = _share("nn.conv", "channels", channels, groups)
+    spatial = range(3, 3 + rank)
+    if groups > 1:
+        grouped = reshape(data, (n, index(groups), own, *sizes))
+        turned = transpose(grouped, (2, 1, 0, *spatial))
+        data = reshape(turned, (own, product((index(groups), n)), *sizes))
+    else:
+        data = transpose(data, (1, 0, *range(2, 2 + rank)))
+    kernel = transpose(windows_, (1, 0, *range(2, 2 + rank)))
+    found = conv(
+        data,
+        kernel,
+        strides=attrs["dilation"],
+        padding=attrs["padding"],
+        dilation=attrs["strides"],
+        groups=groups,
+    )
+    wanted = tensor_of(weight).shape[2:]
+    sliding = windows("nn.conv", attrs, rank)
+    exact = all(
+        same_dim(plus(size, w.before + w.after), w.reach(k) + times(plus(count, -1), w.stride))
+        for w, size, k, count in zip(sliding, sizes, wanted, counts, strict=True)
+    )
+    if not exact:
+        found = slice_(found, (0,) * rank, wanted, axes=tuple(range(2, 2 + rank)))
+    return transpose(found, (1, 0, *range(2, 2 + rank)))
+
+
 conv = primitive(
     "nn.conv",
     ("x", "weight"),
@@ -92,6 +152,7 @@ conv = primitive(
     admits=NUMBER,
     onnx=("Conv",),
     aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"),
+    gradient=_conv_pullback,
 )
 
 # --- the transposed convolution ------------------------------------------------------------------
@@ -148,6 +209,19 @@ def _transpose_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -
     return sum_of_products((x, weight), out.shape, extents, factors)
 
 
+def _transpose_pullback(
+    attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr
+) -> list[Expr | None]:
+    shape = tensor_of(x).shape[2:]
+    how = {name: attrs[name] for name in ("strides", "padding", "dilation", "groups")}
+    extra = per_axis("nn.conv_transpose", "output padding", attrs["output_padding"], len(shape))
+    strides = per_axis("nn.conv_transpose", "stride", attrs["strides"], len(shape))
+    by_x = conv(d, weight, **how)
+    if any(more >= stride for more, stride in zip(extra, strides, strict=True)):
+        by_x = slice_(by_x, (0,) * len(shape), shape, axes=tuple(range(2, 2 + len(shape))))
+    return [by_x, by_weight(how, d, x, weight)]
+
+
 conv_transpose = primitive(
     "nn.conv_transpose",
     ("x", "weight"),
@@ -164,4 +238,5 @@ conv_transpose = primitive(
     admits=NUMBER,
     onnx=("ConvTranspose",),
     aliases=("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
+    gradient=_transpose_pullback,
 )

@@ -27,7 +27,7 @@ from plica.ir.op.attribute import (
 )
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
-from plica.ir.operator import Operator, Values
+from plica.ir.operator import FLAT, Operator, Values
 from plica.ir.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
@@ -67,7 +67,7 @@ def _filled_like(
 
     own = attribute("dtype", optional(dtype), None)
     attributes = (attribute("value", number), own) if given else (own,)
-    return primitive(name, ("x",), rule, body, doc, attributes=attributes)
+    return primitive(name, ("x",), rule, body, doc, attributes=attributes, gradient=FLAT)
 
 
 full = _filled(
@@ -127,6 +127,7 @@ iota_like = primitive(
     _iota_body,
     "In the shape of x, each element is its place along an axis.",
     attributes=(attribute("axis", axis, 0), attribute("dtype", dtype, i64)),
+    gradient=FLAT,
 )
 
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from plica.ir.dim import known, normal_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, axes, axis, bounds, integer, integers, optional
-from plica.ir.op.record import Body, plus, primitive, times
+from plica.ir.op.cotangent import pad, reshape, surrounded, transpose, word
+from plica.ir.op.record import Body, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
 from plica.ir.operator import Values
 from plica.ir.scalar import Buffer, Le, Lit, Max, Min, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
+
+flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
 
 
 class Cut(NamedTuple):
@@ -95,6 +99,29 @@ def _slice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: x[tuple(place(at, a) for at, a in enumerate(i))])
 
 
+def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    whole, shape = tensor_of(x), list(tensor_of(y).shape)
+    cuts = _slice_cuts(attrs, whole.shape)
+    starts: list[Scalar] = [index(0)] * len(shape)
+    for at, (start, step, length) in sorted(cuts.items()):
+        stride = abs(step)
+        first = start
+        if step < 0:
+            d = flip(d, axis=(at,))
+            first = normal_dim(start - (length - 1) * stride)
+        if stride > 1:  # zeros after each element, and none after the last
+            inner = [(0, 0)] * (len(shape) + 1)
+            inner[at + 1] = (0, stride - 1)
+            d = pad(reshape(d, (*shape[: at + 1], index(1), *shape[at + 1 :])), tuple(inner))
+            long = normal_dim(length * stride)
+            d = reshape(d, (*shape[:at], long, *shape[at + 1 :]))
+            shape[at] = normal_dim(Max(long - (stride - 1), index(0)))
+            d = slice_(d, (0,), (shape[at],), axes=(at,))
+        # Nothing is taken from beyond the end: where that is known the place does not matter.
+        starts[at] = index(0) if known(length) == 0 else first
+    return [surrounded(d, TensorType(tuple(shape), whole.dtype), starts, whole)]
+
+
 slice_ = primitive(
     "slice",
     ("x",),
@@ -109,6 +136,7 @@ slice_ = primitive(
     ),
     onnx=("Slice",),
     aliases=("strided_slice",),
+    gradient=_slice_pullback,
 )
 
 
@@ -143,6 +171,23 @@ def _diagonal_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
+def _diagonal_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    whole, part = tensor_of(x), tensor_of(y)
+    rank, k = len(whole.shape), attrs["offset"]
+    a, b = _diagonal_axes(attrs, rank)
+    rows = TensorType((*part.shape[:-1], whole.shape[a]), whole.dtype)
+    first = index(0) if known(part.shape[-1]) == 0 else index(max(-k, 0))
+    down = surrounded(d, part, [*[index(0)] * (rank - 2), first], rows)
+    square = expand_dims(down, (rank - 1,)) * eye(
+        whole.shape[a], whole.shape[b], k=k, dtype=whole.dtype
+    )
+    rest = iter(range(rank - 2))
+    order = tuple(
+        rank - 2 if at == a else rank - 1 if at == b else next(rest) for at in range(rank)
+    )
+    return [transpose(square, order)]
+
+
 diagonal = primitive(
     "diagonal",
     ("x",),
@@ -154,6 +199,7 @@ diagonal = primitive(
         attribute("axis1", axis, 0),
         attribute("axis2", axis, 1),
     ),
+    gradient=_diagonal_pullback,
 )
 
 
@@ -182,6 +228,7 @@ tril = primitive(
     "The lower triangle of the last two axes up to diagonal k, zeros elsewhere.",
     attributes=(attribute("k", integer, 0),),
     onnx=("Trilu",),
+    gradient=lambda attrs, d, y, x: [tril(d, attrs["k"])],
 )
 triu = primitive(
     "triu",
@@ -190,4 +237,5 @@ triu = primitive(
     _triangle_body(False),
     "The upper triangle of the last two axes from diagonal k, zeros elsewhere.",
     attributes=(attribute("k", integer, 0),),
+    gradient=lambda attrs, d, y, x: [triu(d, attrs["k"])],
 )

@@ -14,10 +14,12 @@ import math
 from collections.abc import Callable, Collection
 
 from plica.ir.dtype import DType, bool_
+from plica.ir.graph import Const, Expr
 from plica.ir.op.attribute import attribute, dtype, number, optional
-from plica.ir.op.record import as_dtype, pointwise, primitive, read, widened
+from plica.ir.op.cotangent import equal, logical_xor, where
+from plica.ir.op.record import Slope, as_dtype, pointwise, primitive, read, tensor_of, widened
 from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
-from plica.ir.operator import Operator, Values
+from plica.ir.operator import FLAT, Flat, Operator, Values
 from plica.ir.scalar import (
     Add,
     And,
@@ -59,6 +61,7 @@ def unary(
     result: DType | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    slope: Slope | Flat | None = None,
 ) -> Operator:
     """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
 
@@ -67,7 +70,15 @@ def unary(
 
     function = intrinsic if isinstance(value, str) else value
     return pointwise(
-        name, ("x",), function, doc, result=result, admits=admits, onnx=onnx, aliases=aliases
+        name,
+        ("x",),
+        function,
+        doc,
+        result=result,
+        admits=admits,
+        onnx=onnx,
+        aliases=aliases,
+        slope=slope,
     )
 
 
@@ -80,10 +91,19 @@ def binary(
     result: DType | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    slope: Slope | Flat | None = None,
 ) -> Operator:
     """Register an operator of two arguments that broadcast."""
     return pointwise(
-        name, ("x", "y"), value, doc, result=result, admits=admits, onnx=onnx, aliases=aliases
+        name,
+        ("x", "y"),
+        value,
+        doc,
+        result=result,
+        admits=admits,
+        onnx=onnx,
+        aliases=aliases,
+        slope=slope,
     )
 
 
@@ -104,42 +124,109 @@ def signum(x: Scalar) -> Scalar:
     return call("sign", x)
 
 
+# Of a slope the arguments are d, the cotangent of the result; y (or z), the result; and the
+# operator's own.
+
 # --- one argument --------------------------------------------------------------------------------
 
-exp = unary("exp", "exp", "e to the power x.", onnx=("Exp",))
-exp2 = unary("exp2", "exp2", "2 to the power x.")
-expm1 = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.")
-log = unary("log", "log", "The natural logarithm.", onnx=("Log",))
-log2 = unary("log2", "log2", "The logarithm to base 2.")
-log10 = unary("log10", "log10", "The logarithm to base 10.")
-log1p = unary("log1p", "log1p", "log(1 + x), accurate near 0.")
-sqrt = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",))
-rsqrt = unary("rsqrt", "rsqrt", "1 / sqrt(x).")
-sin = unary("sin", "sin", "The sine.", onnx=("Sin",))
-cos = unary("cos", "cos", "The cosine.", onnx=("Cos",))
-tan = unary("tan", "tan", "The tangent.", onnx=("Tan",))
-arcsin = unary("arcsin", "asin", "The inverse sine.", onnx=("Asin",), aliases=("asin",))
-arccos = unary("arccos", "acos", "The inverse cosine.", onnx=("Acos",), aliases=("acos",))
-arctan = unary("arctan", "atan", "The inverse tangent.", onnx=("Atan",), aliases=("atan",))
-sinh = unary("sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",))
-cosh = unary("cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",))
-tanh = unary("tanh", "tanh", "The hyperbolic tangent.", onnx=("Tanh",), aliases=("nn.tanh",))
+exp = unary("exp", "exp", "e to the power x.", onnx=("Exp",), slope=lambda d, y, x: d * y)
+exp2 = unary("exp2", "exp2", "2 to the power x.", slope=lambda d, y, x: d * y * math.log(2))
+expm1 = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.", slope=lambda d, y, x: d * (y + 1))
+log = unary("log", "log", "The natural logarithm.", onnx=("Log",), slope=lambda d, y, x: d / x)
+log2 = unary(
+    "log2", "log2", "The logarithm to base 2.", slope=lambda d, y, x: d / (x * math.log(2))
+)
+log10 = unary(
+    "log10", "log10", "The logarithm to base 10.", slope=lambda d, y, x: d / (x * math.log(10))
+)
+log1p = unary("log1p", "log1p", "log(1 + x), accurate near 0.", slope=lambda d, y, x: d / (x + 1))
+sqrt = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",), slope=lambda d, y, x: d / y * 0.5)
+rsqrt = unary("rsqrt", "rsqrt", "1 / sqrt(x).", slope=lambda d, y, x: d * (y / x) * -0.5)
+sin = unary("sin", "sin", "The sine.", onnx=("Sin",), slope=lambda d, y, x: d * cos(x))
+cos = unary("cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x)))
+tan = unary("tan", "tan", "The tangent.", onnx=("Tan",), slope=lambda d, y, x: d * (square(y) + 1))
+arcsin = unary(
+    "arcsin",
+    "asin",
+    "The inverse sine.",
+    onnx=("Asin",),
+    aliases=("asin",),
+    slope=lambda d, y, x: d * rsqrt(1 - square(x)),
+)
+arccos = unary(
+    "arccos",
+    "acos",
+    "The inverse cosine.",
+    onnx=("Acos",),
+    aliases=("acos",),
+    slope=lambda d, y, x: -(d * rsqrt(1 - square(x))),
+)
+arctan = unary(
+    "arctan",
+    "atan",
+    "The inverse tangent.",
+    onnx=("Atan",),
+    aliases=("atan",),
+    slope=lambda d, y, x: d / (square(x) + 1),
+)
+sinh = unary(
+    "sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",), slope=lambda d, y, x: d * cosh(x)
+)
+cosh = unary(
+    "cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",), slope=lambda d, y, x: d * sinh(x)
+)
+tanh = unary(
+    "tanh",
+    "tanh",
+    "The hyperbolic tangent.",
+    onnx=("Tanh",),
+    aliases=("nn.tanh",),
+    slope=lambda d, y, x: d * (1 - square(y)),
+)
 arcsinh = unary(
-    "arcsinh", "asinh", "The inverse hyperbolic sine.", onnx=("Asinh",), aliases=("asinh",)
+    "arcsinh",
+    "asinh",
+    "The inverse hyperbolic sine.",
+    onnx=("Asinh",),
+    aliases=("asinh",),
+    slope=lambda d, y, x: d * rsqrt(square(x) + 1),
 )
 arccosh = unary(
-    "arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",)
+    "arccosh",
+    "acosh",
+    "The inverse hyperbolic cosine.",
+    onnx=("Acosh",),
+    aliases=("acosh",),
+    slope=lambda d, y, x: d * rsqrt(square(x) - 1),
 )
 arctanh = unary(
-    "arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",)
+    "arctanh",
+    "atanh",
+    "The inverse hyperbolic tangent.",
+    onnx=("Atanh",),
+    aliases=("atanh",),
+    slope=lambda d, y, x: d / (1 - square(x)),
 )
-erf = unary("erf", "erf", "The error function.", onnx=("Erf",))
-floor = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",))
-ceil = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",))
+erf = unary(
+    "erf",
+    "erf",
+    "The error function.",
+    onnx=("Erf",),
+    slope=lambda d, y, x: d * exp(-square(x)) * (2 / math.sqrt(math.pi)),
+)
+floor = unary(
+    "floor", "floor", "The greatest whole number not above x.", onnx=("Floor",), slope=FLAT
+)
+ceil = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",), slope=FLAT)
 round_ = unary(
-    "round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",)
+    "round",
+    "round",
+    "The nearest whole number, ties to even.",
+    onnx=("Round",),
+    aliases=("rint",),
+    slope=FLAT,
 )
-trunc = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",))
+trunc = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",), slope=FLAT)
 absolute = unary(
     "absolute",
     absolute_value,
@@ -147,24 +234,47 @@ absolute = unary(
     admits=NUMBER,
     onnx=("Abs",),
     aliases=("abs",),
+    slope=lambda d, y, x: d * sign(x),
 )
-sign = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",))
-negative = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",))
-square = unary("square", lambda x: Mul(x, x), "x * x.", admits=NUMBER)
-reciprocal = unary("reciprocal", lambda x: Div(like(1, x), x), "1 / x.", onnx=("Reciprocal",))
+sign = unary(
+    "sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT
+)
+negative = unary(
+    "negative",
+    negated,
+    "-x.",
+    admits=NUMBER,
+    onnx=("Neg",),
+    aliases=("neg",),
+    slope=lambda d, y, x: -d,
+)
+square = unary(
+    "square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2
+)
+reciprocal = unary(
+    "reciprocal",
+    lambda x: Div(like(1, x), x),
+    "1 / x.",
+    onnx=("Reciprocal",),
+    slope=lambda d, y, x: -(d * square(y)),
+)
 degrees = unary(
     "degrees",
     widened(lambda x: Mul(x, like(180 / math.pi, x))),
     "Radians as degrees.",
     aliases=("rad2deg",),
+    slope=lambda d, y, x: degrees(d),
 )
 radians = unary(
     "radians",
     widened(lambda x: Mul(x, like(math.pi / 180, x))),
     "Degrees as radians.",
     aliases=("deg2rad",),
+    slope=lambda d, y, x: radians(d),
 )
-copy = unary("copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",))
+copy = unary(
+    "copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d
+)
 
 isnan = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
 isinf = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
@@ -262,17 +372,56 @@ def log_add_exp(x: Scalar, y: Scalar) -> Scalar:
     return Select(Eq(x, y), both, far)  # equal infinities would give inf - inf
 
 
-add = binary("add", Add, "x + y.", onnx=("Add",))
-subtract = binary("subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
-multiply = binary("multiply", Mul, "x * y.", onnx=("Mul",), aliases=("mul",))
+def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    if isinstance(y, Const) and y.shape == () and (exponent := float(y.numpy())):
+        by_base = d * (x ** (exponent - 1)) * exponent
+    else:
+        by_base = d * (y * x ** where(equal(y, 0), 1, y - 1))  # 0 where y is, even if x is
+    positive = x > 0
+    return by_base, d * where(positive, z * log(where(positive, x, 1)), 0)
+
+
+def _extreme_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """What is chosen takes the cotangent; of equals each takes a half."""
+    left, right = equal(z, x), equal(z, y)
+    half = d * 0.5
+    return where(left, where(right, half, d), 0), where(right, where(left, half, d), 0)
+
+
+def _angle_slope(d: Expr, z: Expr, y: Expr, x: Expr) -> tuple[Expr, Expr]:
+    part = d / (square(x) + square(y))
+    return part * x, -(part * y)
+
+
+add = binary("add", Add, "x + y.", onnx=("Add",), slope=lambda d, z, x, y: (d, d))
+subtract = binary(
+    "subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",), slope=lambda d, z, x, y: (d, -d)
+)
+multiply = binary(
+    "multiply",
+    Mul,
+    "x * y.",
+    onnx=("Mul",),
+    aliases=("mul",),
+    slope=lambda d, z, x, y: (d * y, d * x),
+)
 divide = binary(
-    "divide", Div, "x / y of floats.", admits=FLOAT, onnx=("Div",), aliases=("div", "true_divide")
+    "divide",
+    Div,
+    "x / y of floats.",
+    admits=FLOAT,
+    onnx=("Div",),
+    aliases=("div", "true_divide"),
+    slope=lambda d, z, x, y: (d / y, -(d * z / y)),
 )
 floor_divide = binary(
-    "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0."
+    "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0.", slope=FLAT
 )
 trunc_divide = binary(
-    "trunc_divide", trunc_quotient, "x / y rounded towards zero; integers by zero give 0."
+    "trunc_divide",
+    trunc_quotient,
+    "x / y rounded towards zero; integers by zero give 0.",
+    slope=FLAT,
 )
 mod = binary(
     "mod",
@@ -280,12 +429,14 @@ mod = binary(
     "The remainder of floor_divide: it has the sign of y.",
     onnx=("Mod",),
     aliases=("remainder", "floor_mod"),
+    slope=lambda d, z, x, y: (d, -(d * floor_divide(x, y))),
 )
 fmod = binary(
     "fmod",
     trunc_modulo,
     "The remainder of trunc_divide: it has the sign of x.",
     aliases=("trunc_mod",),
+    slope=lambda d, z, x, y: (d, -(d * trunc_divide(x, y))),
 )
 power = binary(
     "power",
@@ -293,29 +444,47 @@ power = binary(
     "x to the power y; a negative power of an integer is 0.",
     onnx=("Pow",),
     aliases=("pow",),
+    slope=_power_slope,
 )
-maximum = binary("maximum", Max, "The greater; nan if either is.", onnx=("Max",))
-minimum = binary("minimum", Min, "The lesser; nan if either is.", onnx=("Min",))
-fmax = binary("fmax", ignoring_nan(Max), "The greater; a nan gives way to the other side.")
-fmin = binary("fmin", ignoring_nan(Min), "The lesser; a nan gives way to the other side.")
+maximum = binary(
+    "maximum", Max, "The greater; nan if either is.", onnx=("Max",), slope=_extreme_slope
+)
+minimum = binary(
+    "minimum", Min, "The lesser; nan if either is.", onnx=("Min",), slope=_extreme_slope
+)
+fmax = binary(
+    "fmax",
+    ignoring_nan(Max),
+    "The greater; a nan gives way to the other side.",
+    slope=_extreme_slope,
+)
+fmin = binary(
+    "fmin",
+    ignoring_nan(Min),
+    "The lesser; a nan gives way to the other side.",
+    slope=_extreme_slope,
+)
 arctan2 = binary(
     "arctan2",
     lambda y, x: call("atan2", y, x),
     "The angle of the point (second, first argument).",
     admits=FLOAT,
     aliases=("atan2",),
+    slope=_angle_slope,
 )
 copysign = binary(
     "copysign",
     lambda x, y: call("copysign", x, y),
     "The size of x with the sign of y.",
     admits=FLOAT,
+    slope=lambda d, z, x, y: (where(logical_xor(signbit(x), signbit(y)), -d, d), None),
 )
 logaddexp = binary(
     "logaddexp",
     widened(log_add_exp),
     "log(exp(x) + exp(y)) without overflow.",
     admits=FLOAT,
+    slope=lambda d, z, x, y: (d * exp(x - z), d * exp(y - z)),
 )
 
 # --- with attributes -----------------------------------------------------------------------------
@@ -329,6 +498,11 @@ def _cast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: as_dtype(read(x, i, out.shape), attrs["dtype"]))
 
 
+def _cast_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    source = tensor_of(x).dtype
+    return [cast(d, source) if source.is_float and attrs["dtype"].is_float else None]
+
+
 cast = primitive(
     "cast",
     ("x",),
@@ -338,6 +512,7 @@ cast = primitive(
     attributes=(attribute("dtype", dtype),),
     onnx=("Cast",),
     aliases=("astype",),
+    gradient=_cast_pullback,
 )
 
 
@@ -354,6 +529,12 @@ def _clipped(attrs: Values, x: Scalar) -> Scalar:
     return raised if high is None else Min(raised, literal("clip", high, dtype_))
 
 
+def _clip_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
+    low, high = attrs["min"], attrs["max"]
+    kept = d if low is None else where(x >= low, d, 0)
+    return kept if high is None else where(x <= high, kept, 0)
+
+
 clip = pointwise(
     "clip",
     ("x",),
@@ -366,4 +547,5 @@ clip = pointwise(
     fits=_clip_bounds,
     admits=NUMBER,
     onnx=("Clip",),
+    slope=_clip_slope,
 )

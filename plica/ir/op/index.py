@@ -12,10 +12,12 @@ Negative indices count from the end.  An index outside its axis has no meaning b
 
 from __future__ import annotations
 
-from plica.ir.dim import known
+from plica.ir.dim import known, normal_dim, product
 from plica.ir.dtype import f32, i64
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
-from plica.ir.op.record import as_dtype, primitive, read
+from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
+from plica.ir.op.record import as_dtype, primitive, read, tensor_of
 from plica.ir.op.relation import (
     axis_of,
     broadcast,
@@ -24,15 +26,16 @@ from plica.ir.op.relation import (
     refuse,
     same,
 )
-from plica.ir.operator import Values
+from plica.ir.operator import Through, Values
 from plica.ir.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
 
-_MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
+MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
 
 
-def _integers(name: str, of: TensorType) -> None:
+def integers(name: str, of: TensorType) -> None:
+    """Ask for indices."""
     if not of.dtype.is_integer:
         message = f"{name} takes integers as indices."
         refuse("dtype-conflict", message, "an integer type", str(of.dtype))
@@ -47,6 +50,9 @@ def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
         return Max(index(0), Min(at, extent - 1))
     return Select(Lt(at, index(0)), at + extent, at)
 
+
+scatter_sum, scatter_sum_along_axis = word("scatter_sum"), word("scatter_sum_along_axis")
+iota, cast, slice_, size_of = word("iota"), word("cast"), word("slice"), word("size")
 
 # --- choosing ------------------------------------------------------------------------------------
 
@@ -69,6 +75,15 @@ def _where_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     )
 
 
+def _where_pullback(
+    attrs: Values, d: Expr, y: Expr, condition: Expr, left: Expr, right: Expr
+) -> list[Expr | None]:
+    whole = tensor_of(y)
+    parts = where(condition, d, 0), where(condition, 0, d)
+    sides = zip(parts, (left, right), strict=True)
+    return [None, *(unbroadcast(part, whole, tensor_of(side)) for part, side in sides)]
+
+
 where = primitive(
     "where",
     ("condition", "x", "y"),
@@ -77,13 +92,14 @@ where = primitive(
     "The element of x where the condition holds, otherwise that of y.",
     like=(1, 2),
     onnx=("Where",),
+    gradient=_where_pullback,
 )
 
 # --- gathering -----------------------------------------------------------------------------------
 
 
 def _take_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
-    _integers("take", indices)
+    integers("take", indices)
     at = axis_of("take", attrs["axis"], len(x.shape))
     return TensorType((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), x.dtype)
 
@@ -98,20 +114,27 @@ def _take_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Co
     return compute((x, indices), out.shape, element)
 
 
+def _take_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> list[Expr | None]:
+    shape = tensor_of(x).shape
+    at = axis_of("take", attrs["axis"], len(shape))
+    return [scatter_sum(d, indices, size=shape[at], axis=at, mode=attrs["mode"]), None]
+
+
 take = primitive(
     "take",
     ("x", "indices"),
     _take_rule,
     _take_body,
     "The slices of x along an axis that the indices name.",
-    attributes=(attribute("axis", axis, 0), _MODE),
+    attributes=(attribute("axis", axis, 0), MODE),
     like=(0,),
     onnx=("Gather",),
+    gradient=_take_pullback,
 )
 
 
 def _along_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
-    _integers("take_along_axis", indices)
+    integers("take_along_axis", indices)
     rank = len(x.shape)
     at = axis_of("take_along_axis", attrs["axis"], rank)
     if len(indices.shape) != rank:
@@ -142,21 +165,28 @@ def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> C
     return compute((x, indices), out.shape, element)
 
 
+def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> list[Expr | None]:
+    shape = tensor_of(x).shape
+    at = axis_of("take_along_axis", attrs["axis"], len(shape))
+    return [scatter_sum_along_axis(d, indices, shape=shape, axis=at, mode=attrs["mode"]), None]
+
+
 take_along_axis = primitive(
     "take_along_axis",
     ("x", "indices"),
     _along_rule,
     _along_body,
     "For each index, the element of x at the same place but for that axis.",
-    attributes=(AXIS, _MODE),
+    attributes=(AXIS, MODE),
     like=(0,),
     onnx=("GatherElements",),
     aliases=("gather", "gather_elements"),
+    gradient=_along_pullback,
 )
 
 
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
-    _integers("gather_nd", indices)
+    integers("gather_nd", indices)
     rank_at_least("gather_nd", indices, 1)
     batch, depth = attrs["batch_dims"], known(indices.shape[-1])
     if depth is None or batch >= len(indices.shape) or batch + depth > len(x.shape):
@@ -185,6 +215,29 @@ def _nd_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Comp
     return compute((x, indices), out.shape, element)
 
 
+def _nd_by_take(attrs: Values, x: Expr, indices: Expr) -> Expr:
+    """The same places, counted through the leading axes of x as one."""
+    of, which = tensor_of(x), tensor_of(indices)
+    batch, depth = attrs["batch_dims"], known(which.shape[-1]) or 0
+    outer = which.shape[:-1]
+    flat: Expr = zeros(outer, i64)
+    for at in range(batch):
+        flat = flat * extent(x, at) + iota(outer, axis=at)
+    for d in range(depth):
+        part = slice_(indices, (d,), (d + 1,), axes=(len(outer),))
+        at_ = cast(reshape(part, outer), i64)
+        size_ = extent(x, batch + d)
+        flat = flat * size_ + where(at_ < 0, at_ + size_, at_)
+    leading = normal_dim(product(of.shape[: batch + depth]))
+    return take(reshape(x, (leading, *of.shape[batch + depth :])), flat)
+
+
+def extent(x: Expr, at: int) -> Expr | int:
+    """The size of an axis, as a number where it is known."""
+    found = known(tensor_of(x).shape[at])
+    return size_of(x, axis=(at,)) if found is None else found
+
+
 gather_nd = primitive(
     "gather_nd",
     ("x", "indices"),
@@ -194,13 +247,14 @@ gather_nd = primitive(
     attributes=(attribute("batch_dims", natural, 0),),
     like=(0,),
     onnx=("GatherND",),
+    gradient=Through(_nd_by_take),
 )
 
 # --- one place in a row --------------------------------------------------------------------------
 
 
 def _one_hot_rule(attrs: Values, indices: TensorType) -> TensorType:
-    _integers("one_hot", indices)
+    integers("one_hot", indices)
     at = axis_of("one_hot", attrs["axis"], len(indices.shape) + 1)
     for value in (attrs["on"], attrs["off"]):
         literal("one_hot", value, attrs["dtype"])

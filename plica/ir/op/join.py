@@ -13,13 +13,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from plica.ir.dim import known, normal_dim, quotient, same_dim
+from plica.ir.graph import Expr, Project, Tuple
 from plica.ir.op.attribute import (
     attribute,
     axis,
     dims,
     positive,
 )
-from plica.ir.op.record import plus, primitive, times, tuple_of
+from plica.ir.op.cotangent import reshape, slice_
+from plica.ir.op.record import plus, primitive, tensor_of, times, tuple_of
 from plica.ir.op.relation import (
     Shape,
     axis_of,
@@ -68,6 +70,17 @@ def _concat_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     return compute(given, out.shape, element)
 
 
+def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
+    at = axis_of("concat", attrs["axis"], len(tensor_of(y).shape))
+    parts: list[Expr | None] = []
+    start: Scalar = index(0)
+    for each in given:
+        stop = normal_dim(start + tensor_of(each).shape[at])
+        parts.append(slice_(d, (start,), (stop,), axes=(at,)))
+        start = stop
+    return parts
+
+
 concat = primitive(
     "concat",
     ("*values",),
@@ -77,6 +90,7 @@ concat = primitive(
     attributes=(attribute("axis", axis, 0),),
     onnx=("Concat",),
     aliases=("concatenate",),
+    gradient=_concat_pullback,
 )
 
 
@@ -102,6 +116,14 @@ def _stack_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     return compute(given, out.shape, element)
 
 
+def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
+    at = axis_of("stack", attrs["axis"], len(tensor_of(y).shape))
+    return [
+        reshape(slice_(d, (number_,), (number_ + 1,), axes=(at,)), tensor_of(each).shape)
+        for number_, each in enumerate(given)
+    ]
+
+
 stack = primitive(
     "stack",
     ("*values",),
@@ -109,6 +131,7 @@ stack = primitive(
     _stack_body,
     "Tensors of one shape along a new axis.",
     attributes=(attribute("axis", axis, 0),),
+    gradient=_stack_pullback,
 )
 
 # --- cutting apart -------------------------------------------------------------------------------
@@ -162,6 +185,12 @@ def _sections(value: object) -> object:
     return dims(value) if isinstance(value, list | tuple) else positive(value)
 
 
+def _split_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    at, cuts = _cuts(attrs, tensor_of(x).shape)
+    parts = [d.items[n] if isinstance(d, Tuple) else Project(d, n) for n in range(len(cuts) - 1)]
+    return [concat(parts, axis=at)]
+
+
 split = primitive(
     "split",
     ("x",),
@@ -170,4 +199,5 @@ split = primitive(
     "x in several equal parts along an axis, or cut before the given ascending indices.",
     attributes=(attribute("indices_or_sections", _sections), attribute("axis", axis, 0)),
     onnx=("Split",),
+    gradient=_split_pullback,
 )

@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
+from plica.ir.graph import Expr
 from plica.ir.laid import laid
 from plica.ir.layout import Layout, layout_of
 from plica.ir.op.attribute import attribute, many, text
 from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.cotangent import reshape, transpose
 from plica.ir.op.pixel import upsample
 from plica.ir.op.pool import adaptive_avg_pool, avg_pool, max_pool
+from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import fitting, refuse, shown
-from plica.ir.operator import Mismatch, Operator, Values, register
+from plica.ir.operator import Mismatch, Operator, Through, Values, register
 from plica.ir.scalar import Buffer
 from plica.ir.tensor import Compute
 from plica.ir.type import TensorType
@@ -74,6 +77,14 @@ def _logical(op: str, layout: Layout, of: TensorType) -> TensorType:
     return TensorType(shape, of.dtype)
 
 
+def _unlaid(layout: Layout, x: Expr) -> Expr:
+    """A tensor in its logical layout."""
+    shape = layout.logical_shape(tensor_of(x).shape)
+    assert shape is not None  # the relation has asked for it
+    parts = tuple(at for axis in range(layout.rank) for at in layout.positions(axis))
+    return reshape(transpose(x, parts), shape)
+
+
 def _derived(record: Operator) -> Operator:
     op = record.name
 
@@ -102,6 +113,18 @@ def _derived(record: Operator) -> Operator:
         assert isinstance(found, Compute)
         return laid(found, layouts[:-1], layouts[-1], buffers)
 
+    def plainly(attrs: Values, *args: Expr) -> Expr:
+        layouts = layouts_in(op, attrs["layouts"])
+        logical = [_unlaid(*each) for each in zip(layouts, args, strict=False)]
+        own = {each.name: attrs[each.name] for each in record.attributes}
+        return _laid_out(layouts[-1], record(*logical, **own), attrs, args)
+
+    def _laid_out(layout: Layout, value: Expr, attrs: Values, args: Sequence[Expr]) -> Expr:
+        result = rule(attrs, *[tensor_of(each) for each in args])
+        parts = [at for axis in range(layout.rank) for at in layout.positions(axis)]
+        cut = reshape(value, tuple(result.shape[at] for at in parts))
+        return transpose(cut, tuple(parts.index(at) for at in range(len(parts))))
+
     words = attribute("layouts", many(text))
     return register(
         Operator(
@@ -111,6 +134,7 @@ def _derived(record: Operator) -> Operator:
             compute=definition,
             attributes=(words, *record.attributes),
             doc=f"{op} of tensors in other layouts: one word for each argument and the result.",
+            gradient=Through(plainly),
         )
     )
 

@@ -14,9 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plica.ir.dim import same_dim
+from plica.ir.dim import product, same_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, flag, text
-from plica.ir.op.record import as_dtype, primitive, read
+from plica.ir.op.cotangent import (
+    broadcast_to,
+    equal,
+    reshape,
+    transpose,
+    unbroadcast,
+    where,
+    word,
+)
+from plica.ir.op.record import as_dtype, primitive, read, tensor_of
 from plica.ir.op.relation import (
     NUMBER,
     Shape,
@@ -29,9 +39,11 @@ from plica.ir.op.relation import (
     wide,
 )
 from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Mul, Scalar
+from plica.ir.scalar import Buffer, Mul, Scalar, index
 from plica.ir.tensor import Compute, compute, reduce
 from plica.ir.type import TensorType
+
+iota = word("iota")
 
 
 def sum_of_products(
@@ -92,6 +104,44 @@ def _batched(of: Buffer, batch: Sequence[Scalar], whole: Shape, inner: Sequence[
     return read(of, (*batch, *inner)[skip:], shape[skip:])
 
 
+def _matmul_pullback(attrs: Values, d: Expr, z: Expr, x: Expr, y: Expr) -> list[Expr | None]:
+    """Vectors are matrices of one row or column while this is done."""
+    left, right, whole = tensor_of(x), tensor_of(y), tensor_of(z)
+    row, column = len(left.shape) == 1, len(right.shape) == 1
+    of_x = TensorType((index(1), *left.shape) if row else left.shape, left.dtype)
+    of_y = TensorType((*right.shape, index(1)) if column else right.shape, right.dtype)
+    batch = whole.shape[: len(whole.shape) - (not row) - (not column)]
+    inner = of_x.shape[-1]
+    rows, columns = of_x.shape[-2], of_y.shape[-1]
+    d, x, y = (
+        reshape(value, shape) if plain else value
+        for value, shape, plain in (
+            (d, (*batch, rows, columns), row or column),
+            (x, of_x.shape, row),
+            (y, of_y.shape, column),
+        )
+    )
+    by_x = matmul(d, _across(y, of_y))
+    if len(of_y.shape) == 2 and len(of_x.shape) > 2:  # one matrix for all: one product, no sum
+        many = product((*of_x.shape[:-1],))
+        flat = reshape(x, (many, inner)), reshape(d, (many, columns))
+        by_y = matmul(transpose(flat[0], (1, 0)), flat[1])
+    else:
+        of_product = TensorType((*batch, inner, columns), right.dtype)
+        by_y = unbroadcast(matmul(_across(x, of_x), d), of_product, of_y)
+    by_x = unbroadcast(by_x, TensorType((*batch, rows, inner), left.dtype), of_x)
+    return [
+        reshape(by_x, left.shape) if row else by_x,
+        reshape(by_y, right.shape) if column else by_y,
+    ]
+
+
+def _across(x: Expr, of: TensorType) -> Expr:
+    """With the last two axes exchanged."""
+    rank = len(of.shape)
+    return transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
 matmul = primitive(
     "matmul",
     ("x", "y"),
@@ -100,6 +150,7 @@ matmul = primitive(
     "The product of matrices, of the last two axes; the others broadcast, as in numpy.",
     admits=NUMBER,
     onnx=("MatMul",),
+    gradient=_matmul_pullback,
 )
 
 # --- dense layers --------------------------------------------------------------------------------
@@ -110,6 +161,15 @@ def _dense_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
     rank_is("nn.dense", "the weight (out, in)", weight, 2)
     same("nn.dense", "the inputs and the weight's columns", x.shape[-1], weight.shape[1])
     return TensorType((*x.shape[:-1], weight.shape[0]), x.dtype)
+
+
+def _dense_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> list[Expr | None]:
+    of, out = tensor_of(x), tensor_of(y)
+    rows = product(of.shape[:-1])
+    by_row = reshape(d, (rows, out.shape[-1])), reshape(x, (rows, of.shape[-1]))
+    if len(of.shape) == 2:
+        by_row = d, x
+    return [matmul(d, weight), matmul(transpose(by_row[0], (1, 0)), by_row[1])]
 
 
 dense = primitive(
@@ -125,6 +185,7 @@ dense = primitive(
     "x @ weight.T, with the weight as (out, in).",
     admits=NUMBER,
     aliases=("nn.linear",),
+    gradient=_dense_pullback,
 )
 
 
@@ -156,6 +217,27 @@ def _batch_body(attrs: Values, out: TensorType, x: Buffer, y: Buffer) -> Compute
     return sum_of_products((x, y), out.shape, (inner,), factors)
 
 
+def _batch_pullback(attrs: Values, d: Expr, z: Expr, x: Expr, y: Expr) -> list[Expr | None]:
+    turned_x, turned_y = attrs["transpose_x"], attrs["transpose_y"]
+    whole = tensor_of(z).shape[0]
+    if turned_x:
+        by_x = batch_matmul(y, d, turned_y, True)
+    else:
+        by_x = batch_matmul(d, y, False, not turned_y)
+    if turned_y:
+        by_y = batch_matmul(d, x, True, turned_x)
+    else:
+        by_y = batch_matmul(x, d, not turned_x, False)
+    return [
+        unbroadcast(
+            part,
+            TensorType((whole, *tensor_of(arg).shape[1:]), tensor_of(arg).dtype),
+            tensor_of(arg),
+        )
+        for part, arg in ((by_x, x), (by_y, y))
+    ]
+
+
 batch_matmul = primitive(
     "nn.batch_matmul",
     ("x", "y"),
@@ -164,6 +246,7 @@ batch_matmul = primitive(
     "Products of matrices (batch, m, k) and (batch, k, n), each side transposed if asked.",
     attributes=(attribute("transpose_x", flag, False), attribute("transpose_y", flag, False)),
     admits=NUMBER,
+    gradient=_batch_pullback,
 )
 
 # --- einsum --------------------------------------------------------------------------------------
@@ -222,6 +305,41 @@ def _einsum_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     return sum_of_products(given, out.shape, [sizes[letter] for letter in summed], factors)
 
 
+def _einsum_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
+    """Of one argument: the sum of products of all the others and the cotangent."""
+    parts, result = _letters(attrs, len(given))
+    sizes = _einsum_sizes(attrs, [tensor_of(each).shape for each in given])
+    found: list[Expr | None] = []
+    for at, part in enumerate(parts):
+        own = "".join(dict.fromkeys(part))
+        rest = [(each, given[n]) for n, each in enumerate(parts) if n != at]
+        met = {letter for letters, _ in ((result, d), *rest) for letter in letters}
+        kept = "".join(letter for letter in own if letter in met)
+        equation = ",".join((result, *[letters for letters, _ in rest]))
+        value = einsum((d, *[each for _, each in rest]), f"{equation}->{kept}")
+        if kept != own:  # what the argument alone was summed over
+            shape = tuple(sizes[letter] if letter in kept else index(1) for letter in own)
+            value = reshape(value, shape)
+            value = broadcast_to(value, tuple(sizes[letter] for letter in own))
+        found.append(_on_diagonals(value, own, part, sizes))
+    return found
+
+
+def _on_diagonals(value: Expr, own: str, part: str, sizes: dict[str, Scalar]) -> Expr:
+    """A tensor with one axis a letter as one with repeated letters: zeros off the diagonals."""
+    if own == part:
+        return value
+    whole = tuple(sizes[letter] for letter in part)
+    first = [part.index(letter) for letter in own]
+    ones = tuple(whole[at] if at in first else index(1) for at in range(len(part)))
+    value = broadcast_to(reshape(value, ones), whole)
+    for at, letter in enumerate(part):
+        if part.index(letter) != at:
+            same_place = equal(iota(whole, axis=part.index(letter)), iota(whole, axis=at))
+            value = where(same_place, value, 0)
+    return value
+
+
 einsum = primitive(
     "einsum",
     ("*values",),
@@ -231,4 +349,5 @@ einsum = primitive(
     attributes=(attribute("equation", text),),
     admits=NUMBER,
     onnx=("Einsum",),
+    gradient=_einsum_pullback,
 )

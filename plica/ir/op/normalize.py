@@ -16,6 +16,7 @@ from plica.ir.dim import known, product, quotient
 from plica.ir.dtype import DType
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
+from plica.ir.op.cotangent import slice_
 from plica.ir.op.elementwise import (
     add,
     divide,
@@ -23,12 +24,13 @@ from plica.ir.op.elementwise import (
     log,
     maximum,
     multiply,
+    power,
     rsqrt,
     sqrt,
     square,
     subtract,
 )
-from plica.ir.op.pad import guarded
+from plica.ir.op.pad import guarded, pad
 from plica.ir.op.record import (
     as_dtype,
     composite,
@@ -51,7 +53,7 @@ from plica.ir.op.relation import (
     wide,
 )
 from plica.ir.op.shape import reshape
-from plica.ir.operator import Operator, Values
+from plica.ir.operator import Gradient, Operator, Through, Values
 from plica.ir.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
 from plica.ir.tensor import Compute, compute, reduce
 from plica.ir.type import TensorType
@@ -66,7 +68,13 @@ def _same_type(attrs: Values, x: TensorType, *rest: TensorType) -> TensorType:
 # --- softmax -------------------------------------------------------------------------------------
 
 
-def _along(name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx: str) -> Operator:
+def _along(
+    name: str,
+    build: Callable[[Expr, tuple[int]], Expr],
+    doc: str,
+    onnx: str,
+    gradient: Gradient,
+) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         at = axis_of(name, attrs["axis"], len(x.shape))
         if known(x.shape[at]) == 0:
@@ -79,7 +87,15 @@ def _along(name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx:
         return narrow(build(widen(x), (at,)), of.dtype)
 
     return composite(
-        name, ("x",), rule, decomposed, doc, attributes=(AXIS,), admits=FLOAT, onnx=(onnx,)
+        name,
+        ("x",),
+        rule,
+        decomposed,
+        doc,
+        attributes=(AXIS,),
+        admits=FLOAT,
+        onnx=(onnx,),
+        gradient=gradient,
     )
 
 
@@ -93,9 +109,28 @@ def _log_softmax(x: Expr, at: tuple[int]) -> Expr:
     return subtract(moved, log(sum_(exp(moved), axis=at, keepdims=True)))
 
 
-softmax = _along("nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax")
+def _softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    each = d * y
+    return [each - y * sum_(each, axis=(attrs["axis"],), keepdims=True)]
+
+
+def _log_softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    return [d - exp(y) * sum_(d, axis=(attrs["axis"],), keepdims=True)]
+
+
+softmax = _along(
+    "nn.softmax",
+    _softmax,
+    "exp(x) / sum(exp(x)) along an axis.",
+    "Softmax",
+    _softmax_pullback,
+)
 log_softmax = _along(
-    "nn.log_softmax", _log_softmax, "The logarithm of softmax along an axis.", "LogSoftmax"
+    "nn.log_softmax",
+    _log_softmax,
+    "The logarithm of softmax along an axis.",
+    "LogSoftmax",
+    _log_softmax_pullback,
 )
 
 # --- norms ---------------------------------------------------------------------------------------
@@ -315,6 +350,22 @@ def _lrn_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
+def _lrn(attrs: Values, x: Expr) -> Expr:
+    """The sum over near channels as a difference of running sums would lose digits: add them up."""
+    of, size = tensor_of(x), attrs["size"]
+    inner = widen(x)
+    before = (size - 1) // 2
+    sides = [(0, 0)] * len(of.shape)
+    sides[1] = (before, size - 1 - before)
+    around = pad(square(inner), tuple(sides))
+    parts = [slice_(around, (k,), (plus(of.shape[1], k),), axes=(1,)) for k in range(size)]
+    total = parts[0]
+    for each in parts[1:]:
+        total = add(total, each)
+    below = power(add(multiply(total, attrs["alpha"] / size), attrs["bias"]), attrs["beta"])
+    return narrow(divide(inner, below), of.dtype)
+
+
 lrn = primitive(
     "nn.lrn",
     ("x",),
@@ -329,4 +380,5 @@ lrn = primitive(
     ),
     admits=FLOAT,
     onnx=("LRN",),
+    gradient=Through(_lrn),
 )

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.ir.dim import known, normal_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, choice, natural, number, pairs
-from plica.ir.op.record import plus, primitive
+from plica.ir.op.cotangent import slice_, word
+from plica.ir.op.record import plus, primitive, tensor_of
 from plica.ir.op.relation import literal, refuse
 from plica.ir.operator import Values
 from plica.ir.scalar import And, Buffer, FloorMod, Le, Lit, Lt, Max, Min, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
+
+iota, maximum, minimum = word("iota"), word("maximum"), word("minimum")
+scatter_sum = word("scatter_sum")
 
 
 def _widths(attrs: Values, rank: int) -> tuple[tuple[int, int], ...]:
@@ -87,6 +92,37 @@ def _pad_width(value: object) -> object:
     return pairs(value) if isinstance(value, list | tuple) else natural(value)
 
 
+def _pad_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    of, whole = tensor_of(x), tensor_of(y)
+    widths = _widths(attrs, len(of.shape))
+    touched = [at for at, width in enumerate(widths) if width != (0, 0)]
+    if not touched:
+        return [d]
+    if attrs["mode"] == "constant":
+        starts = tuple(widths[at][0] for at in touched)
+        stops = tuple(plus(of.shape[at], widths[at][0]) for at in touched)
+        return [slice_(d, starts, stops, axes=tuple(touched))]
+    for at in reversed(touched):
+        places = _repeated(x, at, widths[at][0], whole.shape[at], attrs["mode"])
+        d = scatter_sum(d, places, size=of.shape[at], axis=at)
+    return [d]
+
+
+def _repeated(x: Expr, at: int, before: int, whole: Scalar, mode: str) -> Expr:
+    """For each place along a padded axis the one it repeats: `_mirrored` as a tensor."""
+    from plica.ir.op.index import extent  # it builds on padding
+
+    size = extent(x, at)
+    count = iota((whole,)) - before
+    if mode == "edge":
+        return maximum(minimum(count, size - 1), 0)
+    if mode == "wrap":
+        return count % size
+    period = size * 2 - 2 if mode == "reflect" else size * 2
+    inside = count % maximum(period, 1) if isinstance(period, Expr) else count % max(period, 1)
+    return minimum(inside, (period if mode == "reflect" else period - 1) - inside)
+
+
 pad = primitive(
     "pad",
     ("x",),
@@ -100,4 +136,5 @@ pad = primitive(
     ),
     onnx=("Pad",),
     aliases=("nn.pad",),
+    gradient=_pad_pullback,
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from plica.ir.dim import product, quotient
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, flag, positive
+from plica.ir.op.cotangent import sum_
 from plica.ir.op.record import composite, primitive, tensor_of
 from plica.ir.op.relation import Shape, rank_at_least, refuse
 from plica.ir.op.shape import reshape, transpose
@@ -93,6 +94,13 @@ def _upsample_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda n, c, *i: x[(n, c, *(FloorDiv(at, scale) for at in i))])
 
 
+def _upsample_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    shape, scale = tensor_of(x).shape, index(attrs["scale"])
+    parts = [each for size in shape[2:] for each in (size, scale)]
+    inner = tuple(range(3, 2 + len(parts), 2))
+    return [sum_(reshape(d, (*shape[:2], *parts)), axis=inner)]
+
+
 upsample = primitive(
     "nn.upsample",
     ("x",),
@@ -100,4 +108,5 @@ upsample = primitive(
     _upsample_body,
     "Each pixel of (n, c, …) as a block of itself: the nearest neighbour.",
     attributes=(attribute("scale", positive),),
+    gradient=_upsample_pullback,
 )

@@ -20,6 +20,7 @@ on_device = pointwise(
     lambda attrs, x: x,
     "x itself, to be computed on a device.",
     attributes=(attribute("device", text),),
+    slope=lambda attrs, d, y, x: d,
 )
 device_copy = pointwise(
     "device_copy",
@@ -27,4 +28,5 @@ device_copy = pointwise(
     lambda attrs, x: x,
     "x itself, brought from one device to another.",
     attributes=(attribute("source", text), attribute("target", text)),
+    slope=lambda attrs, d, y, x: device_copy(d, attrs["target"], attrs["source"]),
 )

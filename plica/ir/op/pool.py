@@ -10,19 +10,24 @@ Padding takes no part in a maximum; in a mean it counts as zeros only where aske
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from plica.ir.dim import known
 from plica.ir.dtype import DType
-from plica.ir.graph import Expr
+from plica.ir.graph import Expr, const
 from plica.ir.op.attribute import attribute, flag, optional, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.cotangent import reshape, where, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, times
 from plica.ir.op.reduction import max_, mean
 from plica.ir.op.relation import FLOAT, NUMBER, per_axis, rank_at_least, refuse, wide
 from plica.ir.op.window import DILATION, PADDING, Window, windows
-from plica.ir.operator import Operator, Values
+from plica.ir.operator import Gradient, Operator, Through, Values
 from plica.ir.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
 from plica.ir.tensor import Compute, compute, reduce
 from plica.ir.type import TensorType
@@ -31,13 +36,22 @@ _KERNEL = attribute("kernel", per_axis_reader(positive))
 _STRIDES = attribute("strides", optional(per_axis_reader(positive)), None)
 _CEIL = attribute("ceil_mode", flag, False)
 
+WINDOW = (_KERNEL, _STRIDES, PADDING, DILATION, _CEIL)
+
+window_first, window_put = word("nn.window_first"), word("nn.window_put")
+window_sum, window_spread, divide = word("nn.window_sum"), word("nn.window_spread"), word("divide")
+take, ones_like, einsum = word("take"), word("ones_like"), word("einsum")
+
 
 def lowest(dtype: DType) -> Lit:
     """The value that every maximum leaves behind."""
     return Lit(float("-inf") if dtype.is_float else dtype.bounds[0], dtype)
 
 
-def _sliding(name: str, attrs: Values, rank: int) -> tuple[tuple[int, ...], tuple[Window, ...]]:
+def sliding_windows(
+    name: str, attrs: Values, rank: int
+) -> tuple[tuple[int, ...], tuple[Window, ...]]:
+    """The sizes of a window and how it slides; refuses what could lie in the padding alone."""
     kernel = per_axis(name, "kernel size", attrs["kernel"], rank)
     strides = kernel if attrs["strides"] is None else attrs["strides"]
     sliding = windows(name, {**attrs, "strides": strides}, rank)
@@ -49,9 +63,10 @@ def _sliding(name: str, attrs: Values, rank: int) -> tuple[tuple[int, ...], tupl
     return kernel, sliding
 
 
-def _pool_rule(name: str, attrs: Values, x: TensorType) -> TensorType:
+def pool_rule(name: str, attrs: Values, x: TensorType) -> TensorType:
+    """The type of a pool of (n, c, …)."""
     rank_at_least(name, x, 3)
-    kernel, sliding = _sliding(name, attrs, len(x.shape) - 2)
+    kernel, sliding = sliding_windows(name, attrs, len(x.shape) - 2)
     sizes = tuple(
         window.count(name, size, index(k), attrs["ceil_mode"])
         for window, size, k in zip(sliding, x.shape[2:], kernel, strict=True)
@@ -59,7 +74,7 @@ def _pool_rule(name: str, attrs: Values, x: TensorType) -> TensorType:
     return TensorType((*x.shape[:2], *sizes), x.dtype)
 
 
-def _places(
+def window_places(
     attrs: Values, sliding: Sequence[Window], at: Sequence[Scalar], k: Sequence[Scalar], x: Buffer
 ) -> tuple[list[Scalar], list[Scalar]]:
     """The places of a window's element, and the conditions under which they are no padding."""
@@ -72,11 +87,11 @@ def _places(
 
 
 def _max_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    kernel, sliding = _sliding("nn.max_pool", attrs, len(x.shape) - 2)
+    kernel, sliding = sliding_windows("nn.max_pool", attrs, len(x.shape) - 2)
 
     def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
         def load(*k: Scalar) -> Scalar:
-            places, checks = _places(attrs, sliding, at, k, x)
+            places, checks = window_places(attrs, sliding, at, k, x)
             return guarded(checks, x[(n, c, *places)], lowest(x.dtype))
 
         return reduce("max", kernel, load)
@@ -103,12 +118,12 @@ def _held(attrs: Values, window: Window, at: Scalar, kernel: int, size: Scalar) 
 
 
 def _avg_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    kernel, sliding = _sliding("nn.avg_pool", attrs, len(x.shape) - 2)
+    kernel, sliding = sliding_windows("nn.avg_pool", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
 
     def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
         def load(*k: Scalar) -> Scalar:
-            places, checks = _places(attrs, sliding, at, k, x)
+            places, checks = window_places(attrs, sliding, at, k, x)
             return as_dtype(guarded(checks, x[(n, c, *places)], Lit(0, x.dtype)), inner)
 
         held: Scalar = index(1)
@@ -119,27 +134,54 @@ def _avg_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
+def _settings(attrs: Values) -> dict[str, Any]:
+    return {each.name: attrs.get(each.name, each.default) for each in WINDOW}
+
+
+def _max_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """The first of the greatest takes the cotangent."""
+    how = _settings(attrs)
+    return [window_put(d, window_first(x, y, **how), **how, size=tensor_of(x).shape[2:])]
+
+
+def _avg_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    kernel, sliding = sliding_windows("nn.avg_pool", attrs, len(tensor_of(x).shape) - 2)
+    how = _settings(attrs)
+    padded = any(window.before or window.after for window in sliding)
+    if not attrs["ceil_mode"] and (attrs["count_include_pad"] or not padded):
+        part = d * (1 / math.prod(kernel))
+    else:  # of ones a pool is the part of a window that is no padding, over what it counts
+        every = ones_like(x)
+        counted = avg_pool(every, **{name: attrs[name] for name in _AVERAGED})
+        part = d * divide(counted, window_sum(every, **how))
+    return [window_spread(part, **how, size=tensor_of(x).shape[2:])]
+
+
+_AVERAGED = ("kernel", "strides", "padding", "ceil_mode", "count_include_pad")
+
 max_pool = primitive(
     "nn.max_pool",
     ("x",),
-    lambda attrs, x: _pool_rule("nn.max_pool", attrs, x),
+    lambda attrs, x: pool_rule("nn.max_pool", attrs, x),
     _max_body,
     "The greatest in each window; nan if any is.",
-    attributes=(_KERNEL, _STRIDES, PADDING, DILATION, _CEIL),
+    attributes=WINDOW,
     admits=NUMBER,
     onnx=("MaxPool",),
     aliases=("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+    gradient=_max_pullback,
 )
 avg_pool = primitive(
     "nn.avg_pool",
     ("x",),
-    lambda attrs, x: _pool_rule("nn.avg_pool", attrs, x),
+    lambda attrs, x: pool_rule("nn.avg_pool", attrs, x),
     _avg_body,
     "The mean of each window; padding counts only if count_include_pad.",
     attributes=(_KERNEL, _STRIDES, PADDING, _CEIL, attribute("count_include_pad", flag, False)),
     admits=FLOAT,
     onnx=("AveragePool",),
     aliases=("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
+    gradient=_avg_pullback,
 )
 
 # --- over everything -----------------------------------------------------------------------------
@@ -174,6 +216,7 @@ def _adaptive(
     doc: str,
     value: Callable[[Buffer, list[int], Callable[..., Scalar], list[Scalar]], Scalar],
     averages: bool,
+    gradient: Gradient,
 ) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         rank_at_least(name, x, 3)
@@ -213,6 +256,7 @@ def _adaptive(
         doc,
         attributes=(attribute("output_size", per_axis_reader(positive)),),
         admits=FLOAT if averages else NUMBER,
+        gradient=gradient,
     )
 
 
@@ -233,9 +277,55 @@ def _average(
     return as_dtype(Div(total, as_dtype(count, inner)), x.dtype)
 
 
+def _parts(length: int, wanted: int) -> list[tuple[int, int]]:
+    """Where the windows of an axis begin and end."""
+    return [(a * length // wanted, -(-(a + 1) * length // wanted)) for a in range(wanted)]
+
+
+def _max_of_parts(attrs: Values, x: Expr) -> Expr:
+    """Windows cut out as axes of their own, the shorter ones filled up."""
+    of = tensor_of(x)
+    sizes = per_axis("nn.adaptive_max_pool", "output size", attrs["output_size"], len(of.shape) - 2)
+    for n, wanted in enumerate(sizes):
+        at = 2 + n
+        parts = _parts(known(of.shape[at]) or 0, wanted)
+        longest = max(stop - start for start, stop in parts)
+        # A window that is filled up repeats its last place, which leaves its maximum alone.
+        places = np.array(
+            [[min(start + k, stop - 1) for k in range(longest)] for start, stop in parts]
+        )
+        own = np.array([[start + k < stop for k in range(longest)] for start, stop in parts])
+        cut = take(x, const(places, "i64"), axis=at)
+        shape = tuple(index(s) for s in (wanted, longest, *[1] * (len(of.shape) - at - 1)))
+        x = max_(where(reshape(const(own), shape), cut, float("-inf")), axis=(at + 1,))
+    return x
+
+
+def _adaptive_avg_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """The mean along each axis is a product with a matrix; this is one with its transpose."""
+    of, out = tensor_of(x), tensor_of(y)
+    for at in range(2, len(of.shape)):
+        length, wanted = known(of.shape[at]) or 0, known(out.shape[at]) or 0
+        matrix = np.zeros((wanted, length))
+        for row, (start, stop) in enumerate(_parts(length, wanted)):
+            matrix[row, start:stop] = 1 / (stop - start)
+        letters = "abcde"[: len(of.shape)]
+        moved = letters.replace(letters[at], "z")
+        d = einsum((d, const(matrix, of.dtype)), f"{letters},{letters[at]}z->{moved}")
+    return [d]
+
+
 adaptive_max_pool = _adaptive(
-    "nn.adaptive_max_pool", "The greatest of windows that give a wanted size.", _greatest, False
+    "nn.adaptive_max_pool",
+    "The greatest of windows that give a wanted size.",
+    _greatest,
+    False,
+    Through(_max_of_parts),
 )
 adaptive_avg_pool = _adaptive(
-    "nn.adaptive_avg_pool", "The mean of windows that give a wanted size.", _average, True
+    "nn.adaptive_avg_pool",
+    "The mean of windows that give a wanted size.",
+    _average,
+    True,
+    _adaptive_avg_pullback,
 )

@@ -17,8 +17,9 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
 from plica.ir.dtype import DType
 from plica.ir.graph import Const, Expr, const
+from plica.ir.op.cotangent import unbroadcast
 from plica.ir.op.relation import ANY, Rule, Shape, broadcast, fitting, wide
-from plica.ir.operator import Attribute, Mismatch, Operator, Values, register
+from plica.ir.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
 from plica.ir.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType, TupleType
@@ -26,6 +27,8 @@ from plica.ir.type import TensorType, TupleType
 # Any: the result type is a TensorType where there is one output, a TupleType of them where several.
 Body: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, result type, *buffers)
 Build: TypeAlias = Callable[..., Expr]  # (attrs, *typed expressions)
+# ([attrs,] cotangent, result, *arguments) -> the cotangents of the arguments in the result's shape
+Slope: TypeAlias = Callable[..., "Expr | tuple[Expr | None, ...] | None"]
 
 
 def primitive(
@@ -40,6 +43,7 @@ def primitive(
     like: tuple[int, ...] | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    gradient: Gradient | None = None,
 ) -> Operator:
     """Register an operator given by a tensor expression."""
     relation = fitting(name, inputs, rule, admits, like)
@@ -61,6 +65,7 @@ def primitive(
             doc=doc,
             onnx=onnx,
             aliases=aliases,
+            gradient=gradient,
         )
     )
 
@@ -77,6 +82,7 @@ def composite(
     like: tuple[int, ...] | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    gradient: Gradient | None = None,
 ) -> Operator:
     """Register an operator given by a term over other operators."""
     return register(
@@ -90,6 +96,7 @@ def composite(
             doc=doc,
             onnx=onnx,
             aliases=aliases,
+            gradient=gradient,
         )
     )
 
@@ -106,11 +113,13 @@ def pointwise(
     admits: Collection[DType] = ANY,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    slope: Slope | Flat | None = None,
 ) -> Operator:
     """Register an operator whose element depends on the elements at the same place.
 
     `value` takes one scalar per input, and the attributes first if there are any; `fits` refuses
-    what broadcasting alone would let through.
+    what broadcasting alone would let through.  `slope` is the gradient before it is summed where
+    an argument was broadcast.
     """
 
     def rule(attrs: Values, *types: TensorType) -> TensorType:
@@ -139,7 +148,25 @@ def pointwise(
         admits=admits,
         onnx=onnx,
         aliases=aliases,
+        gradient=None if slope is None else sloping(slope, bool(attributes)),
     )
+
+
+def sloping(slope: Slope | Flat, attributes: bool) -> Gradient:
+    """The gradient of an elementwise operator, from its slope."""
+    if isinstance(slope, Flat):
+        return slope
+
+    def pullback(attrs: Values, cotangent: Expr, result: Expr, *args: Expr) -> list[Expr | None]:
+        given = (attrs, cotangent, result, *args) if attributes else (cotangent, result, *args)
+        found = slope(*given)
+        parts = found if isinstance(found, tuple) else (found,)
+        return [
+            None if part is None else unbroadcast(part, tensor_of(result), tensor_of(arg))
+            for part, arg in zip(parts, args, strict=True)
+        ]
+
+    return pullback
 
 
 def widened(value: Callable[..., Scalar]) -> Callable[..., Scalar]:

@@ -18,7 +18,8 @@ from plica.ir.dtype import DType, f32, i64
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
 from plica.ir.op.comparison import equal, logical_or
-from plica.ir.op.create import iota_like, size
+from plica.ir.op.cotangent import broadcast_to, spread_back
+from plica.ir.op.create import iota, iota_like, size
 from plica.ir.op.elementwise import (
     add,
     cast,
@@ -28,6 +29,7 @@ from plica.ir.op.elementwise import (
     isnan,
     log,
     maximum,
+    multiply,
     sqrt,
     square,
     subtract,
@@ -45,8 +47,8 @@ from plica.ir.op.relation import (
     refuse,
     wide,
 )
-from plica.ir.op.shape import reshape
-from plica.ir.operator import Operator, Values
+from plica.ir.op.shape import reshape, transpose
+from plica.ir.operator import Gradient, Operator, Through, Values
 from plica.ir.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
 from plica.ir.tensor import Compute, compute, reduce
 from plica.ir.type import TensorType
@@ -115,6 +117,7 @@ def _reduction(
     nonempty: bool = False,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    gradient: Gradient | None = None,
 ) -> Operator:
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         axes = axes_of(name, attrs["axis"], len(x.shape))
@@ -130,14 +133,55 @@ def _reduction(
         admits=admits,
         onnx=onnx,
         aliases=aliases,
+        gradient=gradient,
     )
 
 
+def _sum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    shape = tensor_of(x).shape
+    return [spread_back(d, shape, axes_of("sum", attrs["axis"], len(shape)))]
+
+
+def _extreme_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """The extreme takes the cotangent; where several are, each takes an equal part."""
+    of = tensor_of(x)
+    axes = axes_of("max", attrs["axis"], len(of.shape))
+    kept = reduced(of.shape, axes, True)
+    hit = cast(equal(x, reshape(y, kept)), of.dtype)
+    return [hit * (reshape(d, kept) / sum_(hit, axis=axes, keepdims=True))]
+
+
+def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """The product of the others, which is right where some are zero."""
+    shape = tensor_of(x).shape
+    axes = axes_of("prod", attrs["axis"], len(shape))
+    if not axes:
+        return [d]
+    rest = [at for at in range(len(shape)) if at not in axes]
+    order = (*rest, *axes)
+    kept = tuple(shape[at] for at in rest)
+    rows = reshape(transpose(x, order), (*kept, product(shape[at] for at in axes)))
+    before, after = (cumprod(rows, len(rest), True, turned) for turned in (False, True))
+    others = before * after * reshape(d, (*kept, index(1)))
+    back = reshape(others, tuple(shape[at] for at in order))
+    return [transpose(back, tuple(order.index(at) for at in range(len(order))))]
+
+
 sum_ = _reduction(
-    "sum", "sum", "The sum over axes, in the dtype of x.", NUMBER, onnx=("ReduceSum",)
+    "sum",
+    "sum",
+    "The sum over axes, in the dtype of x.",
+    NUMBER,
+    onnx=("ReduceSum",),
+    gradient=_sum_pullback,
 )
 prod = _reduction(
-    "prod", "prod", "The product over axes, in the dtype of x.", NUMBER, onnx=("ReduceProd",)
+    "prod",
+    "prod",
+    "The product over axes, in the dtype of x.",
+    NUMBER,
+    onnx=("ReduceProd",),
+    gradient=_prod_pullback,
 )
 max_ = _reduction(
     "max",
@@ -147,6 +191,7 @@ max_ = _reduction(
     nonempty=True,
     onnx=("ReduceMax",),
     aliases=("amax",),
+    gradient=_extreme_pullback,
 )
 min_ = _reduction(
     "min",
@@ -156,6 +201,7 @@ min_ = _reduction(
     nonempty=True,
     onnx=("ReduceMin",),
     aliases=("amin",),
+    gradient=_extreme_pullback,
 )
 all_ = _reduction("all", "all", "Whether all hold.", BOOL)
 any_ = _reduction("any", "any", "Whether any holds.", BOOL)
@@ -163,7 +209,9 @@ any_ = _reduction("any", "any", "Whether any holds.", BOOL)
 # --- running totals ------------------------------------------------------------------------------
 
 
-def _running(name: str, combiner: Combiner, doc: str, onnx: tuple[str, ...] = ()) -> Operator:
+def _running(
+    name: str, combiner: Combiner, doc: str, gradient: Gradient, onnx: tuple[str, ...] = ()
+) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         axis_of(name, attrs["axis"], len(x.shape))
         return x
@@ -197,11 +245,37 @@ def _running(name: str, combiner: Combiner, doc: str, onnx: tuple[str, ...] = ()
         ),
         admits=NUMBER,
         onnx=onnx,
+        gradient=gradient,
     )
 
 
-cumsum = _running("cumsum", "sum", "The sum up to each place along an axis.", onnx=("CumSum",))
-cumprod = _running("cumprod", "prod", "The product up to each place along an axis.")
+def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """Each place counts in the sums on its other side."""
+    return [cumsum(d, attrs["axis"], attrs["exclusive"], not attrs["reverse"])]
+
+
+def _products(attrs: Values, x: Expr) -> Expr:
+    """cumprod as products over rows of a matrix, with ones for what a place does not count."""
+    shape = tensor_of(x).shape
+    at = axis_of("cumprod", attrs["axis"], len(shape))
+    square_ = (*shape[: at + 1], *shape[at:])
+    rows, columns = (iota(square_, axis=at + n) for n in (0, 1))
+    first, last = (rows, columns) if attrs["reverse"] else (columns, rows)
+    counts = first < last if attrs["exclusive"] else first <= last
+    repeated = broadcast_to(reshape(x, (*shape[:at], index(1), *shape[at:])), square_)
+    return prod(where(counts, repeated, scalar(1, tensor_of(x).dtype)), axis=(at + 1,))
+
+
+cumsum = _running(
+    "cumsum",
+    "sum",
+    "The sum up to each place along an axis.",
+    _cumsum_pullback,
+    onnx=("CumSum",),
+)
+cumprod = _running(
+    "cumprod", "prod", "The product up to each place along an axis.", Through(_products)
+)
 
 # --- statistics ----------------------------------------------------------------------------------
 
@@ -246,6 +320,7 @@ def _statistic(
     ddof: bool = False,
     nonempty: bool = False,
     onnx: tuple[str, ...] = (),
+    gradient: Gradient | None = None,
 ) -> Operator:
     def decomposed(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
@@ -262,6 +337,7 @@ def _statistic(
         attributes=(AXES, KEEPDIMS, *extra),
         admits=FLOAT,
         onnx=onnx,
+        gradient=gradient,
     )
 
 
@@ -273,11 +349,27 @@ def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
     return add(total, reshape(top, kept))
 
 
+def _mean_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    of = tensor_of(x)
+    axes = axes_of("mean", attrs["axis"], len(of.shape))
+    whole = known(product(of.shape[at] for at in axes))
+    each = divide(d, count(x, axes, of.dtype)) if not whole else multiply(d, 1 / whole)
+    return [spread_back(each, of.shape, axes)]
+
+
+def _log_sum_exp_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    shape = tensor_of(x).shape
+    axes = axes_of("logsumexp", attrs["axis"], len(shape))
+    kept = reduced(shape, axes, True)
+    return [reshape(d, kept) * exp(x - reshape(y, kept))]
+
+
 mean = _statistic(
     "mean",
     lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
     "The mean over axes of floats; of nothing it is nan.",
     onnx=("ReduceMean",),
+    gradient=_mean_pullback,
 )
 var = _statistic(
     "var",
@@ -297,6 +389,7 @@ logsumexp = _statistic(
     "log(sum(exp(x))) over axes without overflow.",
     nonempty=True,
     onnx=("ReduceLogSumExp",),
+    gradient=_log_sum_exp_pullback,
 )
 
 

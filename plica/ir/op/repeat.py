@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 from plica.ir.dim import normal_dim, product, same_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import AXES, attribute, axis, dims, integers, natural, naturals
-from plica.ir.op.record import plus, primitive, read
+from plica.ir.op.cotangent import reshape, sum_, unbroadcast, zeros
+from plica.ir.op.record import plus, primitive, read, tensor_of
 from plica.ir.op.relation import Shape, axes_of, axis_of, broadcast, refuse, shown
 from plica.ir.operator import Values
 from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
@@ -38,6 +40,7 @@ broadcast_to = primitive(
     "x repeated along new axes and axes of size 1.",
     attributes=(attribute("shape", dims),),
     onnx=("Expand",),
+    gradient=lambda attrs, d, y, x: [unbroadcast(d, tensor_of(y), tensor_of(x))],
 )
 
 
@@ -65,6 +68,16 @@ def _tile_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
+def _tile_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    of = tensor_of(x)
+    shape, reps = _aligned(of.shape, attrs["reps"])
+    if 0 in reps:
+        return [zeros(of.shape, of.dtype)]
+    parts = [each for pair in zip(map(index, reps), shape, strict=True) for each in pair]
+    total = sum_(reshape(d, tuple(parts)), axis=tuple(range(0, len(parts), 2)))
+    return [total if len(shape) == len(of.shape) else reshape(total, of.shape)]
+
+
 tile = primitive(
     "tile",
     ("x",),
@@ -73,6 +86,7 @@ tile = primitive(
     "x repeated as a whole along each axis; more repetitions than axes add axes in front.",
     attributes=(attribute("reps", naturals),),
     onnx=("Tile",),
+    gradient=_tile_pullback,
 )
 
 
@@ -88,6 +102,15 @@ def _repeat_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: x[(*i[:at], FloorDiv(i[at], times_), *i[at + 1 :])])
 
 
+def _repeat_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    of, times_ = tensor_of(x), attrs["repeats"]
+    if times_ == 0:
+        return [zeros(of.shape, of.dtype)]
+    at = axis_of("repeat", attrs["axis"], len(of.shape))
+    parts = (*of.shape[: at + 1], index(times_), *of.shape[at + 1 :])
+    return [sum_(reshape(d, parts), axis=(at + 1,))]
+
+
 repeat = primitive(
     "repeat",
     ("x",),
@@ -95,6 +118,7 @@ repeat = primitive(
     _repeat_body,
     "Each element of x several times in a row along an axis.",
     attributes=(attribute("repeats", natural), attribute("axis", axis)),
+    gradient=_repeat_pullback,
 )
 
 # --- turning -------------------------------------------------------------------------------------
@@ -121,6 +145,7 @@ flip = primitive(
     _flip_body,
     "x backwards along axes, all of them where none is given.",
     attributes=(AXES,),
+    gradient=lambda attrs, d, y, x: [flip(d, axis=attrs["axis"])],
 )
 
 
@@ -164,4 +189,7 @@ roll = primitive(
     _roll_body,
     "x with its elements moved along axes, around the end.",
     attributes=(attribute("shift", integers), attribute("axis", integers)),
+    gradient=lambda attrs, d, y, x: [
+        roll(d, tuple(-each for each in attrs["shift"]), attrs["axis"])
+    ],
 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.ir.dim import dim_var, known, normal_dim, product, quotient, same_dim
+from plica.ir.graph import Expr
 from plica.ir.op.attribute import (
     AXES,
     attribute,
@@ -121,6 +122,11 @@ def _reshape_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: x[tuple(regroup(i, out.shape, x.shape))])
 
 
+def _unshaped(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    """The same elements in the shape they came in."""
+    return [reshape(d, tensor_of(x).shape)]
+
+
 reshape = primitive(
     "reshape",
     ("x",),
@@ -129,6 +135,7 @@ reshape = primitive(
     "The elements of x in row-major order in another shape; one dim may be -1.",
     attributes=(attribute("shape", new_shape),),
     onnx=("Reshape",),
+    gradient=_unshaped,
 )
 ravel = composite(
     "ravel",
@@ -183,6 +190,11 @@ def _transpose_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: x[tuple(i[at] for at in back)])
 
 
+def _transpose_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    order = _permutation(attrs, len(tensor_of(x).shape))
+    return [transpose(d, tuple(order.index(at) for at in range(len(order))))]
+
+
 transpose = primitive(
     "transpose",
     ("x",),
@@ -192,6 +204,7 @@ transpose = primitive(
     attributes=(attribute("axes", axes, None),),
     onnx=("Transpose",),
     aliases=("permute_dims",),
+    gradient=_transpose_pullback,
 )
 
 
@@ -272,6 +285,7 @@ squeeze = primitive(
     "x without axes of size 1; without all that are known to be where none is given.",
     attributes=(AXES,),
     onnx=("Squeeze",),
+    gradient=_unshaped,
 )
 
 
@@ -302,4 +316,5 @@ expand_dims = primitive(
     attributes=(attribute("axis", integers),),
     onnx=("Unsqueeze",),
     aliases=("unsqueeze",),
+    gradient=_unshaped,
 )

@@ -28,13 +28,14 @@ from plica.ir.dim import known
 from plica.ir.dtype import f32, f64
 from plica.ir.graph import Expr, const
 from plica.ir.op.attribute import attribute
+from plica.ir.op.convolution import conv
 from plica.ir.op.linear import einsum, sum_of_products
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, primitive, tensor_of
 from plica.ir.op.relation import rank_is, refuse, same, shown, wide
 from plica.ir.op.shape import reshape
 from plica.ir.op.window import PADDING, Window, sides
-from plica.ir.operator import Mismatch, Values
+from plica.ir.operator import Mismatch, Through, Values
 from plica.ir.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, dtype_of, index
 from plica.ir.tensor import Compute
 from plica.ir.type import TensorType
@@ -176,6 +177,15 @@ def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Com
     return sum_of_products((x, weight), out.shape, extents, factors)
 
 
+def _plainly(attrs: Values, x: Expr, weight: Expr) -> Expr:
+    """The convolution with the weight itself."""
+    of, (_, channels, outputs) = TILES[attrs["tile"]], tensor_of(weight).shape
+    table = const([[float(each) for each in row] for row in of.back], tensor_of(weight).dtype)
+    square = reshape(weight, (of.span, of.span, channels, outputs))
+    half = einsum((table, square), "ka,abco->kbco")
+    return conv(x, einsum((half, table), "kbco,lb->ockl"), padding=attrs["padding"])
+
+
 conv_winograd = primitive(
     "nn.conv_winograd",
     ("x", "weight"),
@@ -184,6 +194,7 @@ conv_winograd = primitive(
     "The convolution of (n, c, h, w) with a 3x3 weight that `nn.winograd_weight` has transformed.",
     attributes=(_TILE, PADDING),
     admits=(f32, f64),
+    gradient=Through(_plainly),
 )
 
 

@@ -56,7 +56,7 @@ def convert_layout(module: Module, desired: Desired) -> Module:
     another rank than the word speaks of stay as they are.
     """
     wanted = {_known(op): _words(op, given) for op, given in desired.items()}
-    converter = _Converter(wanted)
+    converter = Converter(wanted)
 
     def convert(_: Var, function: Function) -> Function:
         new = converter.function(function)
@@ -105,11 +105,12 @@ def _words(op: str, given: str | Sequence[str]) -> tuple[str, ...]:
     )
 
 
-class _Converter:
+class Converter:
     """The forms of every value that are at hand, in this layout and that."""
 
-    def __init__(self, desired: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, desired: Mapping[str, tuple[str, ...]], exact: bool = False) -> None:
         self.desired = desired
+        self.exact = exact  # whether sums must keep their order
         self.plain_forms: dict[Expr, Expr] = {}
         self.forms: dict[Expr, dict[Layout, Expr]] = {}
         self.made: dict[Expr, Layout] = {}  # where that is another than the program's own
@@ -197,7 +198,7 @@ class _Converter:
                 self._transposed(node, layout)
                 return True
             way = moved(node.op, node.attrs, tuple(types), layout)
-            if way is not None:
+            if way is not None and (way.exact or not self.exact):
                 self._move(node, way, layout)
                 return True
         return bool(layouts) and node.op in OPENED and self._opened(node)

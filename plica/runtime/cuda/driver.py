@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any, Final
 
@@ -21,6 +22,12 @@ MAJOR: Final = 75
 MINOR: Final = 76
 SHARED_OPTIN: Final = 97
 DYNAMIC_SHARED: Final = 8
+UNTIMED: Final = 2
+"""Of an event, that nobody asks when it was."""
+
+RELAXED: Final = 2
+"""Of a capture, that other threads may meanwhile do what they want."""
+
 FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
 """Results that end a context: bad addresses, time-outs, traps."""
 
@@ -35,6 +42,7 @@ class Device:
     """One GPU, with its context; `device()` gives the one of this process."""
 
     def __init__(self, number: int = 0) -> None:
+        self.number = number
         self._driver = _driver()
         self._lost: Diagnostic | None = None
         handle = c_int()
@@ -84,6 +92,23 @@ class Device:
         """Such as sm_90."""
         return f"sm_{self.attribute(MAJOR)}{self.attribute(MINOR)}"
 
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all there are."""
+        free, total = c_size_t(), c_size_t()
+        self.ask("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value, total.value
+
+    def _order(self, first: int, second: int) -> None:
+        """What a stream will do comes after what another has to do now."""
+        event = c_void_p()
+        self.ask("cuEventCreate", byref(event), c_uint(UNTIMED))
+        try:
+            self.ask("cuEventRecord", event, c_void_p(first))
+            self.ask("cuStreamWaitEvent", c_void_p(second), event, c_uint(0))
+        finally:
+            self._driver.cuEventDestroy_v2(event)  # it lives on until it is past
+
     def reserve(self, size: int) -> Memory:
         """Memory on the device."""
         return Memory(self, size)
@@ -105,7 +130,17 @@ class Memory:
         self.size = size
         self.address = 0
         found = c_void_p()
-        of.ask("cuMemAlloc_v2", byref(found), c_size_t(max(1, size)))
+        try:
+            of.ask("cuMemAlloc_v2", byref(found), c_size_t(max(1, size)))
+        except DeviceError as error:
+            if error.code == "device-memory":
+                said = error.diagnostics[0]
+                free, total = of.memory
+                left = f"{free} of {total} bytes are free"
+                hint = "Run smaller batches, or let go of other arrays and models on the GPU."
+                wrong = Diagnostic(said.code, said.message, None, f"{size} bytes", left, hint)
+                raise DeviceError(wrong) from None
+            raise
         self.address = found.value or 0
 
     def __del__(self) -> None:
@@ -185,12 +220,18 @@ class Stream:
         """Until all is done; what went wrong on the device is raised here."""
         self.device.ask("cuStreamSynchronize", self._handle)
 
-    def capture(self) -> None:
-        """From now on, note what is asked for instead of doing it."""
-        self.device.ask("cuStreamBeginCapture_v2", self._handle, 2)
+    def after(self, other: int) -> None:
+        """Go on only when all is done that a stream of somebody's has now, by its handle."""
+        self.device._order(other, self.handle)
 
-    def captured(self) -> Graph:
-        """What was noted, as one thing to run."""
+    def before(self, other: int) -> None:
+        """Let a stream of somebody's go on only when all is done that this one has now."""
+        self.device._order(self.handle, other)
+
+    def noted(self, work: Callable[[], None]) -> Graph:
+        """What a function asks for, noted instead of done: one thing to run."""
+        self.device.ask("cuStreamBeginCapture_v2", self._handle, RELAXED)
+        work()
         return Graph(self)
 
     def mark(self) -> Event:
@@ -257,6 +298,11 @@ def device(number: int = 0) -> Device:
         found = _known[number]
     found.enter()
     return found
+
+
+def architecture_here() -> str | None:
+    """The architecture of the GPU of this machine, None where there is none."""
+    return None if why_not() is not None else device().architecture
 
 
 def why_not() -> str | None:

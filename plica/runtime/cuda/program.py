@@ -2,64 +2,38 @@
 
 Inputs, outputs, temporaries and scratch lie in one block of memory, constants in another; where
 each lies is known before the first call.  The steps are captured once as a graph; a call copies
-its inputs to the device, runs the graph, and copies the results back.  An input that is on the
-device already (`__cuda_array_interface__`) is copied there.
+its inputs to the device, runs the graph, and copies the results back.
+
+An input that is on the device already is read where it is, and then the results stay there, too
+(`plica.runtime.cuda.array`).  For addresses that come again there is a graph as well.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from ctypes import c_void_p
+from functools import partial
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-from plica.runtime.cuda.driver import Device, Event, Stream, device
-from plica.runtime.executable import Executable, Interface
+from plica.runtime.artefact import Artefact
+from plica.runtime.cuda import code
+from plica.runtime.cuda.array import DeviceArray
+from plica.runtime.cuda.driver import Device, Event, Graph, Memory, Module, device
+from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
+from plica.runtime.cuda.lent import Lent, borrowed
+from plica.runtime.cuda.step import DeviceCopy, DeviceStep
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.executable import Executable, Shape
 from plica.runtime.port import Array
-from plica.runtime.profile import Launched, Profile, Row
+from plica.runtime.profile import Profile, Row
 
-ALIGNMENT: Final = 256
-"""Where tensors begin: a multiple of what the widest access needs."""
+Given: TypeAlias = "Array | Lent"
 
-Three: TypeAlias = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLaunch:
-    """A function over the tensors of some slots, then over so many scratch buffers."""
-
-    function: str
-    grid: Three
-    block: Three
-    shared: int
-    slots: tuple[int, ...]
-    scratch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCopy:
-    """The bytes of a slot to another."""
-
-    source: int
-    target: int
-    size: int
-
-
-DeviceStep: TypeAlias = DeviceLaunch | DeviceCopy
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the slots are: each in the block of memory, or a constant by its number."""
-
-    size: int
-    places: tuple[int, ...]
-    constants: tuple[tuple[int, int], ...]
-    """Pairs: a slot, and the number of the constant it holds."""
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
+GRAPHS: Final = 16
+"""How many graphs are kept for arrays at other addresses."""
 
 
 class CudaExecutable(Executable):
@@ -67,63 +41,93 @@ class CudaExecutable(Executable):
 
     def __init__(
         self,
-        cubin: bytes,
-        interface: Interface,
-        steps: Sequence[DeviceStep],
-        layout: Layout,
+        artefact: Artefact,
         *,
-        constants: Sequence[Array] = (),
-        launched: Sequence[Launched] = (),
         texts: Mapping[str, Callable[[], str]] | None = None,
-        target: str = "cuda",
         graph: bool = True,
     ) -> None:
-        super().__init__(0, interface, texts=texts, target=target)
-        self._device = gpu = device()
+        program = artefact.device
+        if program is None or len(artefact.objects) != 1:
+            message = "This artefact is not for a GPU."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))
+            )
+        gpu = device()
+        code.check(artefact.machine.cpu, gpu.architecture)
+        layout = program.layout
+        super().__init__(
+            0,
+            artefact.interface,
+            workspace=layout.size,
+            sources=artefact.sources,
+            texts=texts
+            or {"kernel": lambda: artefact.record().kernels, "cuda": lambda: artefact.text},
+            target=str(artefact.machine),
+            artefact=artefact,
+        )
+        self._device = gpu
         self._lock = threading.Lock()
-        self._steps, self._layout, self._launched = tuple(steps), layout, tuple(launched)
+        self._steps, self._layout = program.steps, layout
         self._stream = gpu.stream()
         self._memory = gpu.reserve(layout.size)
-        self._held = [self._uploaded(gpu, each) for each in constants]
+        self._held = [self._uploaded(gpu, each) for each in artefact.constants]
         places = [self._memory.address + at for at in layout.places]
         for slot, number in layout.constants:
             places[slot] = self._held[number].address
         self._places = places
-        self._module = gpu.load(cubin)
-        functions = {each.function: each.shared for each in steps if isinstance(each, DeviceLaunch)}
+        self._module = gpu.load(artefact.objects[0])
         self._functions = {
-            name: self._module.function(name, shared) for name, shared in functions.items()
+            name: self._module.function(name, shared) for name, shared in program.functions.items()
         }
-        self._graph = None
-        if graph:
-            self._stream.capture()
-            for each in self._steps:
-                self._put(each)
-            self._graph = self._stream.captured()
+        self._gathers: dict[str, tuple[Module, c_void_p]] = {}
+        self._graph = self._captured(places) if graph else None
+        self._others: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
+        self._pending: Sequence[Given] = ()
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
-        """Run the model; inputs by position or by name."""
-        arrays = self._arrays(args, named)
-        outputs = [port.empty() for port in self._interface.outputs]
+    def __call__(self, *args: object, stream: object = None, **named: object) -> Any:
+        """Run the model; inputs by position or by name.
+
+        Where an input is on the GPU the results are, too, and else they are numpy's.  With the
+        `stream` of another library all follows what that has to do, and what it is given
+        afterwards follows the results; without one, the results are there when the call ends.
+        """
+        if stream is not None and "stream" in [name for name, _ in self._interface.params]:
+            named["stream"], stream = stream, None
         with self._lock:
             self._device.enter()
-            self._send(arrays)
-            self._run()
-            for slot, each in zip(self._layout.outputs, outputs, strict=True):
-                self._stream.to_host(each.ctypes.data, self._places[slot], each.nbytes)
-            self._stream.wait()
-        return outputs[0] if self._interface.single else tuple(outputs)
+            other = None if stream is None else handle_of(stream)
+            if other is not None:
+                self._stream.after(other)
+            given = self._arrays(args, named)
+            stays = any(isinstance(each, Lent) for each in given)
+            places = self._send(given)
+            if stays:
+                results = self._on_device(places)
+                self._run(places)
+            else:
+                self._run(places)
+                results = self._on_host()
+            if stays and other is not None:
+                self._stream.before(other)
+                self._pending = given  # until the next call, which is after this one
+            else:
+                self._stream.wait()
+                self._pending = ()
+        return results[0] if self._interface.single else tuple(results)
+
+    def source(self, kind: str = "cuda") -> str:
+        """The code at one stage: the kernels, or CUDA C++."""
+        return super().source(kind)
 
     def seconds(self, *args: object, runs: int = 20, **named: object) -> list[float]:
         """How long the device works on a call, without copies to and from it, run by run."""
-        arrays = self._arrays(args, named)
         found = []
         with self._lock:
             self._device.enter()
-            self._send(arrays)
+            places = self._send(self._arrays(args, named))
             for _ in range(runs + 3):
                 begin = self._stream.mark()
-                self._run()
+                self._run(places)
                 found.append(self._stream.mark().since(begin))
         return found[3:]
 
@@ -136,15 +140,17 @@ class CudaExecutable(Executable):
         **named: object,
     ) -> Profile:
         """Where the time of a call goes, launch by launch."""
-        arrays = self._arrays(args, named)
+        if type(runs) is not int or runs < 1:
+            message = "A profile is of one run at least."
+            raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
         times: list[list[float]] = [[] for _ in self._steps]
         with self._lock:
             self._device.enter()
-            self._send(arrays)
+            places = self._send(self._arrays(args, named))
             for run in range(runs + 1):
                 marks: list[Event] = [self._stream.mark()]
                 for each in self._steps:
-                    self._put(each)
+                    self._put(each, places)
                     marks.append(self._stream.mark())
                 self._stream.wait()
                 if run:
@@ -152,24 +158,93 @@ class CudaExecutable(Executable):
                         into.append(two.since(one))
         rows = [
             Row(known.kernel, runs, median(each) * runs, known.operations, known.bytes)
-            for each, known in zip(times, self._launched, strict=True)
+            for each, known in zip(times, self.artefact.launches, strict=True)
         ]
         whole = sum(median(each) for each in times) * runs
         return Profile(tuple(rows), runs, whole, peak, bandwidth)
 
-    def _send(self, arrays: Sequence[Array]) -> None:
-        for slot, each in zip(self._layout.inputs, arrays, strict=True):
-            self._stream.to_device(self._places[slot], each.ctypes.data, each.nbytes)
+    def _take(
+        self, name: str, shape: Shape, value: Any, found: list[Any], wrong: list[Diagnostic]
+    ) -> None:
+        """The tensors of a parameter, those on the device as they are."""
+        if isinstance(shape, int):
+            lent = borrowed(self._interface.inputs[shape], value, self._stream)
+            if lent is not None:
+                (wrong if isinstance(lent, Diagnostic) else found).append(lent)  # type: ignore[arg-type]  # each to its own
+                return
+        super()._take(name, shape, value, found, wrong)
 
-    def _run(self) -> None:
-        if self._graph is not None:
-            self._graph.run(self._stream)
+    def _send(self, given: Sequence[Given]) -> list[int]:
+        """Where the slots are in a call; inputs from elsewhere are copied."""
+        places = list(self._places)
+        for slot, each in zip(self._layout.inputs, given, strict=True):
+            if not isinstance(each, Lent):
+                self._stream.to_device(places[slot], each.ctypes.data, each.nbytes)
+            elif each.is_dense:
+                places[slot] = each.address
+            else:
+                self._gather(each, places[slot])
+        return places
+
+    def _gather(self, of: Lent, target: int) -> None:
+        """Copy an array whose elements do not lie as kernels want them."""
+        wanted = text(of.shape, of.steps, of.size)
+        if wanted not in self._gathers:
+            module = self._device.load(wanted.encode() + b"\0")
+            self._gathers[wanted] = module, module.function(FUNCTION)
+        _, function = self._gathers[wanted]
+        threads = (THREADS, 1, 1)
+        grid = (blocks(of.shape), 1, 1)
+        self._stream.launch(function, grid, threads, 0, [of.address, target])
+
+    def _on_device(self, places: list[int]) -> list[Any]:
+        """New arrays on the device, which take the places of the outputs."""
+        made = []
+        for slot, port in zip(self._layout.outputs, self._interface.outputs, strict=True):
+            memory = self._device.reserve(port.nbytes)
+            places[slot] = memory.address
+            made.append(DeviceArray(port, memory, self._stream))
+        return made
+
+    def _on_host(self) -> list[Any]:
+        """The outputs, copied when the work is done."""
+        outputs = [port.empty() for port in self._interface.outputs]
+        for slot, each in zip(self._layout.outputs, outputs, strict=True):
+            self._stream.to_host(each.ctypes.data, self._places[slot], each.nbytes)
+        return outputs
+
+    def _run(self, places: list[int]) -> None:
+        graph = self._graph
+        if graph is not None and places != self._places:
+            graph = self._other_graph(places)
+        if graph is not None:
+            graph.run(self._stream)
             return
         for each in self._steps:
-            self._put(each)
+            self._put(each, places)
 
-    def _put(self, step: DeviceStep) -> None:
-        places = self._places
+    def _other_graph(self, places: list[int]) -> Graph | None:
+        """The graph for other addresses, once they have come a second time."""
+        key = tuple([places[slot] for slot in (*self._layout.inputs, *self._layout.outputs)])
+        if key not in self._others:
+            self._others[key] = None
+            while len(self._others) > GRAPHS:
+                self._others.popitem(last=False)
+            return None
+        self._others.move_to_end(key)
+        graph = self._others[key] or self._captured(places)
+        self._others[key] = graph
+        return graph
+
+    def _captured(self, places: list[int]) -> Graph:
+        """All steps on some addresses, as one thing to run."""
+        return self._stream.noted(partial(self._put_all, places))
+
+    def _put_all(self, places: list[int]) -> None:
+        for each in self._steps:
+            self._put(each, places)
+
+    def _put(self, step: DeviceStep, places: list[int]) -> None:
         if isinstance(step, DeviceCopy):
             self._stream.within(places[step.target], places[step.source], step.size)
             return
@@ -180,47 +255,26 @@ class CudaExecutable(Executable):
         self._stream.launch(function, step.grid, step.block, step.shared, addresses)
 
     @staticmethod
-    def _uploaded(gpu: Device, array: Array) -> Any:
+    def _uploaded(gpu: Device, array: Array) -> Memory:
         """A constant on the device."""
         memory = gpu.reserve(array.nbytes)
-        stream: Stream = gpu.stream()
+        stream = gpu.stream()
         stream.to_device(memory.address, array.ctypes.data, array.nbytes)
         stream.wait()
         return memory
 
 
-def arranged(
-    sizes: Sequence[int],
-    spaces: Sequence[str],
-    offsets: Mapping[int, int],
-    arena: int,
-    scratch: Sequence[int],
-) -> Layout:
-    """Where each slot lies: inputs and outputs, then the temporaries as planned, then scratch."""
-    at = 0
-    places = [0] * len(sizes)
-    for slot, (size, space) in enumerate(zip(sizes, spaces, strict=True)):
-        if space in ("input", "output"):
-            places[slot] = at
-            at += _padded(size)
-    begin = at
-    for slot, offset in offsets.items():
-        places[slot] = begin + offset
-    at += _padded(arena)
-    extra = []
-    for size in scratch:
-        extra.append(at)
-        at += _padded(size)
-    held = [slot for slot, space in enumerate(spaces) if space == "constant"]
-    return Layout(
-        max(at, 1),
-        tuple(places),
-        tuple([(slot, number) for number, slot in enumerate(held)]),
-        tuple([slot for slot, space in enumerate(spaces) if space == "input"]),
-        tuple([slot for slot, space in enumerate(spaces) if space == "output"]),
-        tuple(extra),
-    )
-
-
-def _padded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def handle_of(stream: object) -> int:
+    """The handle of a stream: a number, or what torch, cupy and others have for it."""
+    for word in ("cuda_stream", "ptr"):
+        found = getattr(stream, word, None)
+        if isinstance(found, int):
+            return found
+    said = getattr(stream, "__cuda_stream__", None)
+    if callable(said):
+        return int(said()[1])
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    message = "This is no stream of a GPU."
+    expected = "a handle, or a stream of torch or cupy"
+    raise InputError(Diagnostic("input-type", message, None, expected, repr(stream)))

@@ -28,6 +28,7 @@ KEYS: Final[dict[str, type]] = {
     "pragma": str,  # a word for the code generator
     "role": str,  # what a block is for, so that a trace finds it again
     "software_pipeline_order": tuple,  # a loop: the order of its statements in an iteration
+    "software_pipeline_spare": int,  # a loop: turns for which what was read is not overwritten
     "software_pipeline_stage": tuple,  # a loop: how many iterations each statement runs behind
     "tensor_intrinsic": str,  # a block: the intrinsic that is to do it
     "unroll_explicit": bool,  # a loop: unrolled in terms, not in the code generator

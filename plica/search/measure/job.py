@@ -15,6 +15,7 @@ from typing import Final, NoReturn, Protocol
 
 from attrs import frozen
 
+from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.target import Target
 from plica.core import encode
 from plica.core.diagnostic import CompilerBug, Malformed
@@ -113,7 +114,7 @@ class Job:
         return Job(whole, tuple(constant), reassociates, begun, packed, steps, target)
 
 
-def job_of(work: Work, space: Space, point: Point, target: Target) -> Job:
+def job_of(work: Work, space: Space, point: Point, target: Target | GpuTarget) -> Job:
     """The job of a point of a space."""
     sketch = space.sketches[point.sketch]
     form = sketch.form

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from attrs import evolve, frozen
 
+from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
 from plica.runtime.host import cores
@@ -30,7 +31,7 @@ from plica.search.measure.outcome import (
     measured,
     with_stages,
 )
-from plica.search.measure.process import Lost, Worker
+from plica.search.measure.process import MAIN, Lost, Worker
 from plica.search.measure.slot import slot
 from plica.search.measure.stop import resume
 from plica.search.space import Point, Space
@@ -61,15 +62,20 @@ class LocalMeasurer:
     """A measurer in processes of this machine."""
 
     def __init__(
-        self, target: Target | None = None, limits: Limits | None = None, builders: int = 0
+        self,
+        target: Target | GpuTarget | None = None,
+        limits: Limits | None = None,
+        builders: int = 0,
+        main: str = MAIN,
     ) -> None:
         self.limits = limits or Limits()
         self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
-        toolchain.check_host(self.target)
+        if isinstance(self.target, Target):
+            toolchain.check_host(self.target)
         # As many as there are cores: what is built gives way to what is timed.
         self._count = builders or min(MOST_BUILDERS, cores())
-        self._runner = Worker(self.limits)
-        self._builders = [Worker(self.limits, patient=True) for _ in range(self._count)]
+        self._runner = Worker(self.limits, main=main)
+        self._builders = [Worker(self.limits, True, main) for _ in range(self._count)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
         for each in self._builders:
             self._idle.put(each)

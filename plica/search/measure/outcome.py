@@ -42,7 +42,7 @@ class Limits:
     build_seconds: float = 30.0
     run_seconds: float = 20.0
     memory: int = 4 << 30
-    """Bytes a process may have."""
+    """Bytes a process may have; 0 for any: a driver of GPUs reserves addresses without measure."""
     repeats: int = 10
     least: float = 0.005
     """Seconds a repeat takes at least: short kernels are run more than once in it."""

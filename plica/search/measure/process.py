@@ -47,8 +47,8 @@ class Lost:
 class Worker:
     """A process that answers, or is lost and started again; a patient one lets others go first."""
 
-    def __init__(self, limits: Limits, patient: bool = False) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, patient: bool = False, main: str = MAIN) -> None:
+        self._limits, self._main = limits, main
         self._nice = PATIENT if patient else 0
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
@@ -100,7 +100,7 @@ class Worker:
         paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(ONE_THREAD, "1")}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, self._limits.to_json(), str(self._nice)],
+            [sys.executable, "-c", self._main, self._limits.to_json(), str(self._nice)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

@@ -78,10 +78,10 @@ def _reference(job: Job) -> Reference:
         inputs = [drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]]
         made = [poisoned(shape, dtype.numpy) for shape, dtype in shapes[kernel.inputs :]]
         code.run([*inputs, *made])
-        finite = _finite(made[-1])
-        if best is None or finite > best[0]:
-            best = finite, Reference(tuple(inputs), made[-1])
-        if finite >= ENOUGH:
+        share = finite(made[-1])
+        if best is None or share > best[0]:
+            best = share, Reference(tuple(inputs), made[-1])
+        if share >= ENOUGH:
             break
     assert best is not None
     return best[1]
@@ -183,14 +183,15 @@ def far(found: Array, expected: Array) -> Array:
     ours, meant = found.astype(np.float64), expected.astype(np.float64)
     size = _EPSILON[expected.dtype.itemsize]
     share = max(8 * size, min(UNITS * size, 1e-4))
-    finite = np.isfinite(meant)
-    greatest = float(np.abs(meant[finite]).max()) if finite.any() else 0.0
+    whole = np.isfinite(meant)
+    greatest = float(np.abs(meant[whole]).max()) if whole.any() else 0.0
     with np.errstate(invalid="ignore"):
         near = (ours == meant) | (np.abs(ours - meant) <= share * greatest)
     return np.asarray(~(near | (np.isnan(ours) & np.isnan(meant))))
 
 
-def _finite(of: Array) -> float:
+def finite(of: Array) -> float:
+    """What share of the elements is finite."""
     if of.dtype.kind in "iub" or not of.size:
         return 1.0
     return float(np.isfinite(of.astype(np.float64)).mean())

@@ -28,6 +28,12 @@ FEW: Final = 3
 HOPELESS: Final = 10.0
 """A kernel so many times slower than the best is run twice."""
 
+ENOUGH: Final = 5
+"""After so many repeats a kernel that is clearly slower than the best is repeated no more."""
+
+CLEAR: Final = 1.25
+"""How many times slower than the best is clear: more than a machine varies from one to the next."""
+
 MOST: Final = 1 << 24
 """How many runs one repeat has at most."""
 
@@ -76,11 +82,16 @@ class Timing:
         return (self._clock() - start) / 1e9 / self._count
 
     def repeats(self) -> tuple[float, ...]:
-        """The seconds of one run, repeat by repeat; few of them if it is far beyond the bar."""
+        """The seconds of one run, repeat by repeat; few of them if it is beyond the bar."""
         count = self._limits.repeats
         if self.first > self._bar * self._limits.slow:
             count = min(count, 2 if self.first > self._bar * HOPELESS else FEW)
-        return (*self._known, *[self.once() for _ in range(count - len(self._known))])
+        found = [*self._known]
+        while len(found) < count:
+            found.append(self.once())
+            if len(found) == ENOUGH and min(found) > self._bar * CLEAR:
+                break
+        return tuple(found)
 
 
 def interleaved(of: Sequence[Timing], rounds: int) -> Iterator[tuple[float, ...]]:

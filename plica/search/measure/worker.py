@@ -16,9 +16,9 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
 
 import numpy as np
 
@@ -152,18 +152,23 @@ def _failure(status: Status, stage: str, message: str, start: float) -> Frame:
     return Frame({"outcome": outcome.to_json()})
 
 
-WORK: Final[dict[str, Callable[[Frame, Limits], Frame]]] = {
+Answer: TypeAlias = Callable[[Frame, Limits], Frame]
+
+WORK: Final[Mapping[str, Answer]] = {
     "build": build,
     "run": run,
     "final": final,
 }
 
 
-def serve(given: IO[bytes], answers: IO[bytes], limits: Limits) -> None:
+def serve(
+    given: IO[bytes], answers: IO[bytes], limits: Limits, work: Mapping[str, Answer] | None = None
+) -> None:
     """Answer frames until there are no more."""
+    known = WORK if work is None else work
     while (asked := frame.read(given)) is not None:
         _end_after(asked.head["seconds"])
-        answer = WORK[asked.head["do"]](asked, limits)
+        answer = known[asked.head["do"]](asked, limits)
         _end_after(0.0)
         answers.write(frame.to_bytes(answer))
         answers.flush()
@@ -174,7 +179,7 @@ def _end_after(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def main() -> None:
+def main(work: Mapping[str, Answer] | None = None) -> None:
     """Limit this process, then serve."""
     limits = Limits.from_json(sys.argv[1])
     # Whatever a library prints must not come between the answers.
@@ -187,8 +192,9 @@ def main() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        most = limits.memory if hard < 0 else min(limits.memory, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        if limits.memory:
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            most = limits.memory if hard < 0 else min(limits.memory, hard)
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
     with paused():
-        serve(sys.stdin.buffer, answers, limits)
+        serve(sys.stdin.buffer, answers, limits, work)

@@ -3,6 +3,7 @@
     first    what each sketch decides by itself, and points near: what analysis alone proposes
     learned  batches bred under a model of everything measured, part of each next to the incumbent;
              only of sketches that have not been seen to be slow
+    taught   instead of the first: what was fast in like work, and what a model of it thinks
     near     when nothing better was found for a while: all that is next to the incumbent
 
 The stages follow from the log, so nothing is remembered but how long the best has been the best.
@@ -23,6 +24,7 @@ from math import isfinite
 from random import Random
 from typing import Final
 
+import numpy as np
 from attrs import field, frozen
 
 from plica.search.observation import Observation, is_faster
@@ -31,6 +33,7 @@ from plica.search.policy.descent import Footing, around
 from plica.search.policy.evolution import mixed
 from plica.search.policy.fold import Known, Policy
 from plica.search.policy.judge import Judge, Score, knobs
+from plica.search.policy.lesson import Lesson, told
 from plica.search.space import Point, Space
 
 __all__ = ["Guided", "Judge", "Policy", "knobs"]
@@ -59,15 +62,18 @@ class Guided:
     greed: float = 0.95
     patience: int = 2
     """After so many rounds in vain, only what is next to the incumbents is tried."""
-    transfers: bool = False
-    """Whether the judge has learned from other work, so that it may speak before measuring."""
+    lessons: tuple[Lesson, ...] = ()
+    """What was seen of other work, from which the judge has learned: so it may speak before
+    measuring, and what was fast there is tried first here."""
+    word: str = "guided"
+    """What its name begins with."""
 
     @property
     def name(self) -> str:
         first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
         batch = f"{self.batch}-{self.near}-{self.greed}-{self.patience}"
-        judge = self.judge.name + ("-transfer" if self.transfers else "")
-        return f"guided/{judge}/{first}/{batch}/{self.breeding.name}"
+        judge = self.judge.name + (f"-after-{len(self.lessons)}" if self.lessons else "")
+        return f"{self.word}/{judge}/{first}/{batch}/{self.breeding.name}"
 
     def start(self, space: Space) -> Incumbent:
         """Nothing is known."""
@@ -106,14 +112,27 @@ class Guided:
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
         turns = [each for row in zip_longest(*around_them) for each in row if each is not None]
         near = [each for each in dict.fromkeys(turns) if each not in defaults]
-        if self.transfers:
-            # What was learned elsewhere says which of all these to begin with.
-            near = _thought(self.judge.before(space), [*defaults[1:], *near])
-            defaults = defaults[:1]
-        elif self.analyst is not None and len(defaults) < self.first:
+        if self.lessons:
+            return self._taught(space, [*defaults, *near])
+        if self.analyst is not None and len(defaults) < self.first:
             near = _thought(self.analyst.before(space), near)
         found = [*defaults, *near][: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
+
+    def _taught(self, space: Space, near: Sequence[Point]) -> list[Point]:
+        """What was fast elsewhere, in turns with what is thought to be fast here."""
+        features = self.judge.features
+
+        def apart(one: Space, other: Space) -> float:
+            both = [features(each, (each.default,)).rows.sum(axis=0) for each in (one, other)]
+            return float(np.abs(both[0] - both[1]).sum())
+
+        given = told(space, self.lessons, apart)
+        beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
+        liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
+        # The best of the nearest work before all, then the default: nothing is worse than both.
+        turns = [each for row in zip_longest(given, liked) for each in row if each is not None]
+        return list(dict.fromkeys([*given[:1], space.default, *turns]))[: self.first]
 
 
 FOREMOST: Final = 4

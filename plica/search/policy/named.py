@@ -21,7 +21,7 @@ from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
 from plica.search.policy.grid import Grid
 from plica.search.policy.guided import Guided
-from plica.search.policy.judge import Judge, Learner, stores
+from plica.search.policy.judge import Judge, stores
 from plica.search.policy.uniform import Uniform
 
 
@@ -30,14 +30,11 @@ def learned(machine: Machine) -> Judge:
     return Judge("pack-sum", PackSum(), stores(machine))
 
 
-def guided(machine: Machine, model: Learner | None = None, name: str = "") -> Policy[Any]:
-    """The guided search; with a model that has learned from other work, if there is one, and a
-    name that tells it from others."""
-    if model is None:
-        # The sketches of a space come in the order of the rules of thumb already; an analyst who
-        # orders their neighbours, too, was measured to find things later than none.
-        return Policy(Guided(learned(machine)))
-    return Policy(Guided(Judge(name, model, stores(machine)), transfers=True))
+def guided(machine: Machine) -> Policy[Any]:
+    """The guided search."""
+    # The sketches of a space come in the order of the rules of thumb already; an analyst who
+    # orders their neighbours, too, was measured to find things later than none.
+    return Policy(Guided(learned(machine)))
 
 
 # fmt: off

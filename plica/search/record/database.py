@@ -28,6 +28,7 @@ from typing import Final, NoReturn
 
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, Place
+from plica.search.record.order import in_order
 from plica.search.record.record import Record, from_row, joined, to_row
 
 SCHEMA: Final = 1
@@ -100,17 +101,14 @@ class Database:
         return None if row is None else self._record(row)
 
     def best(self, key: str, target: str) -> Record | None:
-        """The record of some work on a machine that took the least time."""
-        found = [each for each in self.all(key, target) if each.cost is not None]
-        return min(found, key=lambda each: (each.cost, each.identity), default=None)
+        """The best record of some work on a machine: what was timed in turns with others counts
+        for more than what was timed alone (`plica.search.record.order`)."""
+        found = self.top(key, target, 1)
+        return found[0] if found else None
 
     def top(self, key: str, target: str, count: int) -> tuple[Record, ...]:
-        """The fastest records, at most one for each trace."""
-        found: dict[tuple[str, str], Record] = {}
-        records = [each for each in self.all(key, target) if each.cost is not None]
-        for each in sorted(records, key=lambda each: (each.cost, each.identity)):
-            found.setdefault((each.form, each.trace_json), each)
-        return tuple(found.values())[:count]
+        """The best records, at most one for each schedule."""
+        return in_order(self.all(key, target))[:count]
 
     def all(self, key: str | None = None, target: str | None = None) -> tuple[Record, ...]:
         """The records of some work, of some machine, or every one; run by run, in their order."""

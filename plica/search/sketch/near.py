@@ -83,9 +83,11 @@ def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
     except ScheduleRefused:
         return
     block = Handle(places[0] + 1, 0, "block")
-    every = scene.block(block).loops
     finish = first.steps[places[0]].instruction
     assert isinstance(finish, ReverseComputeAt)
+    if scene.missing(GetLoops(block)) or scene.missing(GetLoops(finish.block)):
+        return  # a later step took one of them away
+    every = scene.block(block).loops
     shared = {each.var for each in scene.block(finish.block).loops}
     own = [each for each in every if each.var not in shared]
     copied = prod([known(each.extent) or 1 for each in own])

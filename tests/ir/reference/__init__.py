@@ -4,7 +4,7 @@
 arguments and attributes for each; `run` computes what our record means, and `close` compares.
 """
 
-from tests.ir.reference import case_laid, case_neural, case_shape, neural
+from tests.ir.reference import case_laid, case_neural, case_shape, neural, quantised
 from tests.ir.reference.case import CASES, ELEMENTWISE, Case, array
 from tests.ir.reference.compare import close
 from tests.ir.reference.meaning import REFERENCE
@@ -12,5 +12,5 @@ from tests.ir.reference.run import apply, attributes, run, types_of
 
 __all__ = [
     "CASES", "ELEMENTWISE", "REFERENCE", "Case", "apply", "array", "attributes", "case_laid",
-    "case_neural", "case_shape", "close", "neural", "run", "types_of",
+    "case_neural", "case_shape", "close", "neural", "quantised", "run", "types_of",
 ]  # fmt: skip

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from plica.search.observation import Observation
 from plica.search.policy.annealing import Annealing
 from plica.search.policy.breed import Breeding
 from plica.search.policy.descent import Descent
 from plica.search.policy.evolution import Evolution
+from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
 from plica.search.policy.grid import Grid
 from plica.search.policy.guided import Guided
 from plica.search.policy.judge import Judge, knobs
+from plica.search.policy.lesson import Lesson
 from plica.search.policy.ridge import Ridge
 from plica.search.policy.uniform import Uniform
 
 JUDGE = Judge("ridge", Ridge(), knobs)
+LESSONS = (Lesson(SQUARE, tuple([Observation(p, cost(p)) for p in SQUARE.defaults()])),)
 SMALL = Breeding(population=32, generations=2, fresh=8)
 
 # fmt: off
@@ -28,7 +32,7 @@ POLICIES: dict[str, Policy[Any]] = {
     "evolution": Policy(Evolution(JUDGE, batch=5, breeding=SMALL)),
     "descent":   Policy(Descent(batch=5)),
     "guided":    Policy(Guided(JUDGE, first=6, batch=5, breeding=SMALL)),
-    "transfer":  Policy(Guided(JUDGE, transfers=True, first=6, batch=5, breeding=SMALL)),
+    "transfer":  Policy(Guided(JUDGE, lessons=LESSONS, first=6, batch=5, breeding=SMALL)),
     "analysed":  Policy(Guided(JUDGE, analyst=JUDGE, first=6, batch=5, breeding=SMALL)),
 }
 # fmt: on

@@ -6,9 +6,11 @@ import pytest
 
 from plica.runtime.error import InputError
 from plica.schedule.default.machine import Machine
+from plica.search.observation import Observation
 from plica.search.policy.example import SQUARE, cost
-from plica.search.policy.named import POLICIES, guided, policy_named
-from plica.search.policy.ridge import Ridge
+from plica.search.policy.lesson import Lesson
+from plica.search.policy.named import POLICIES, policy_named
+from plica.search.policy.taught import taught
 from plica.search.policy.trial import observed
 
 HERE = Machine(512, 32)
@@ -16,7 +18,8 @@ HERE = Machine(512, 32)
 
 def test_names_tell_policies_apart() -> None:
     names = [policy_named(each, HERE).name for each in POLICIES]
-    names.append(guided(HERE, Ridge(), "ridge").name)
+    log = (Observation(SQUARE.default, 1.0),)
+    names += [taught(HERE, each).name for each in ((), (Lesson(SQUARE, log),))]
     assert len(set(names)) == len(names)
 
 

@@ -106,6 +106,37 @@ def test_the_best_and_the_top(tmp_path: Path) -> None:
         assert [each.cost for each in again] == [1.0, 0.1]
 
 
+@pytest.mark.parametrize(
+    ("single", "noise", "best"),
+    [
+        (0.98, 0.03, "compared"),  # luck explains it
+        (0.98, 0.01, "single"),
+        (1.02, 0.01, "compared"),
+        (0.80, 0.03, "single"),
+    ],
+)
+def test_what_was_timed_in_turns_is_preferred_within_noise(
+    single: float, noise: float, best: str
+) -> None:
+    with Database() as found:
+        found.put(record("k", "t", "compared", "f", (1.0,)))
+        found.put(record("k", "t", "compared", "f", (1.0, 1.1), noise=noise, policy="g/final"))
+        found.put(record("k", "t", "other", "f", (1.05,), policy="g/final"))
+        found.put(record("k", "t", "single", "f", (single,)))
+        chosen = found.best("k", "t")
+        assert chosen is not None
+        assert chosen.trace_json == best
+        assert len(found.top("k", "t", 9)) == 3
+
+
+def test_a_slow_hour_does_not_make_what_was_compared_slow() -> None:
+    with Database() as found:
+        found.put(record("k", "t", "winner", "f", (1.0,)))
+        found.put(record("k", "t", "winner", "f", (3.0,), policy="g/final"))
+        found.put(record("k", "t", "second", "f", (1.1,)))
+        assert [each.trace_json for each in found.top("k", "t", 2)] == ["winner", "second"]
+
+
 def test_what_was_reported_outlives_its_process(tmp_path: Path) -> None:
     path = tmp_path / "tune.db"
     script = (

@@ -19,13 +19,17 @@ from plica.ir.dtype import f32
 from plica.ir.loop import Kernel
 from plica.schedule.default.contraction import Contraction, Work, bared, contraction
 from plica.schedule.default.gpu.across import across
+from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.form import ProductForm, product_form
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.shape import inlined, stages
+from plica.schedule.default.gpu.row import by_rows, kept_rows, rowed
+from plica.schedule.default.gpu.shape import Stage, inlined, stages
 from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
+from plica.schedule.default.gpu.turn import turn_of, turned
 from plica.schedule.do import Block, Body, do, run
+from plica.schedule.flow import stages as flow
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
@@ -59,6 +63,11 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         for each in left:
             yield across(each, gpu) if each.reduce else spread(each, (), gpu)
 
+    if len(left) == 1 and not left[0].reduce:
+        return _elementwise(kernel, every, left[0], gpu)
+    by_row = _row_schedule(kernel, every, gpu)
+    if by_row is not None:
+        return by_row
     sums = [each for each in left if each.reduce]
     if sums and all(each.terms >= MANY and each.elements <= gpu.most for each in sums):
         found = _recorded(together(), kernel)
@@ -66,6 +75,45 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
             return found
 
     return _recorded(whole(True), kernel) or _recorded(whole(False), kernel)
+
+
+def _elementwise(
+    kernel: Kernel, every: tuple[Stage, ...], one: Stage, gpu: Gpu
+) -> tuple[Trace, Kernel] | None:
+    """The schedule of a block without sums, each element of which is its own."""
+    before = inlined(tuple([each.label for each in every[:-1]]))
+    bare = _recorded(before, kernel)
+    assert bare is not None
+    turn = turn_of(bare[1], one)
+    size = flow(bare[1].body)[one.label].writes[0].dtype.bytes
+
+    @do
+    def across() -> Body:
+        yield before
+        assert turn is not None
+        yield turned(one, turn)
+
+    @do
+    def along(wide: bool) -> Body:
+        yield before
+        yield elementwise(one, size, gpu, wide)
+
+    found = None if turn is None else _recorded(across(), kernel)
+    return found or _recorded(along(True), kernel) or _recorded(along(False), kernel)
+
+
+def _row_schedule(
+    kernel: Kernel, every: tuple[Stage, ...], gpu: Gpu
+) -> tuple[Trace, Kernel] | None:
+    """The schedule of stages of rows, None where they are not such."""
+    if every[-1].reduce or not any(each.reduce for each in every):
+        return None
+    kept = kept_rows(begin(kernel).kernel, every)
+    inline = tuple([each.label for each in every[:-1] if each.label not in kept])
+    bare = _recorded(inlined(inline), kernel)
+    left = None if bare is None else stages(bare[1])
+    found = None if bare is None or not left else rowed(bare[1], left, gpu)
+    return None if found is None else _recorded(by_rows(found, inline), kernel)
 
 
 MANY: Final = 128

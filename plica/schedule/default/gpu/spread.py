@@ -59,7 +59,8 @@ def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu, wide: bool = True) 
 def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
     """The first loops of a block as one, cut into blocks, threads and neighbours; gives these."""
     around = yield loops(of)
-    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
+    mine = around[:count]  # a copy has no loops of length 1
+    whole = mine[0] if len(mine) == 1 else (yield fuse(*mine))
     if lanes > 1:
         return (yield split(whole, (None, threads, lanes)))
     return (yield split(whole, (None, threads)))

@@ -13,6 +13,7 @@ one behind another, so that no two threads meet in a bank of shared memory.
 
 from __future__ import annotations
 
+import itertools
 from math import prod
 from typing import Final
 
@@ -20,7 +21,14 @@ from attrs import frozen
 
 from plica.ir.index_map import index_map
 from plica.schedule.default.gpu.form import digits
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, Along, mma
+from plica.schedule.default.gpu.tensor_core_meaning import (
+    GROUP,
+    OCTET,
+    QUADS,
+    Along,
+    group_mma,
+    mma,
+)
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
@@ -53,7 +61,9 @@ LABELS: Final = ("left", "right", "part", "out")
 class Warps:
     """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms.
 
-    There are two of each at least, and of squares across a multiple of four.
+    There are two of each at least, and of squares across a multiple of four.  Where warps multiply
+    `together`, down and across are groups of four, squares down are 64 rows each, squares across a
+    multiple of eight, and there are four steps.
     """
 
     down: int = 2
@@ -63,12 +73,38 @@ class Warps:
     steps: int = 2
     ahead: int = 1
     """Slices that are on their way while one is multiplied."""
+    together: bool = False
+    rows_near: int = 1
+    """Tiles that follow one another down before the next ones across."""
+
+    @property
+    def words(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """What the digits of rows, columns and terms are called."""
+        rows = ("by", "wm", "i", *(("w",) if self.together else ()), "half", "g")
+        columns = ("bx", "wn", "j", *(("o",) if self.together else ()), "t", "pair")
+        return rows, columns, ("q", "s", "h", "e")
 
     @property
     def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The digits of rows, columns and terms but the first."""
-        rows, columns = (self.down, self.high, 2, OCTET), (self.across, self.wide, QUADS, 2)
+        group, wide = ((GROUP,), (self.wide // OCTET, OCTET)) if self.together else ((), (self.wide,))
+        rows, columns = (self.down, self.high, *group, 2, OCTET), (self.across, *wide, QUADS, 2)
         return rows, columns, (self.steps, 2, OCTET)
+
+    def order(self, along: Along) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """In which order the digits of a slice lie in memory, on the left and on the right.
+
+        Squares of 8 x 8 elements lie together; where warps multiply together, rows of 64 elements.
+        """
+        if self.together:
+            left = "w half g s h e" if along[0] else "s h e w half g"
+            right = "j o t pair s h e" if along[1] else "j s h e o t pair"
+            return tuple(f"by q wm i {left}".split()), tuple(f"bx q wn {right}".split())
+        left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
+        return (
+            tuple(f"by q s wm i half h {left}".split()),
+            tuple(f"bx q s wn j h {right}".split()),
+        )
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -78,7 +114,7 @@ class Warps:
 
     @property
     def threads(self) -> int:
-        return self.down * self.across * LANES
+        return self.down * self.across * LANES * (GROUP if self.together else 1)
 
 
 @do
@@ -92,24 +128,48 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
         out, index_map(lambda m, n: (*digits(m, down), *digits(n, across)))
     )
     yield reverse_compute_inline(out)
-    by, wm, i, half, g, bx, wn, j, t, pair, q, s, h, e = yield loops(c)
-    yield reorder(by, bx, wm, wn, g, t, q, s, i, half, j, pair, h, e)
-    yield reverse_compute_at(result, t)
-    warp, lane = (yield fuse(wm, wn)), (yield fuse(g, t))
-    yield bind(by, "blockIdx.y")
-    yield bind(bx, "blockIdx.x")
+    at = dict(zip(itertools.chain(*of.words), (yield loops(c)), strict=True))
+    mine = [at[word] for word in ("i", "half", "j", "o", "pair", "h", "e") if word in at]
+    group = [at["w"]] if of.together else []
+    yield reorder(
+        *[at[word] for word in ("by", "bx", "wm", "wn")], *group, at["g"], at["t"],
+        at["q"], at["s"], *mine,
+    )  # fmt: skip
+    yield reverse_compute_at(result, at["t"])
+    warp, lane = (yield fuse(at["wm"], at["wn"], *group)), (yield fuse(at["g"], at["t"]))
+    yield tiles(at["by"], at["bx"], of.rows_near)
     yield bind(warp, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
     for which, given in ((0, left), (1, right)):
-        copy = yield read_at(q, c, which, "shared")
+        copy = yield read_at(at["q"], c, which, "shared.swizzled" if of.together else "shared")
         yield compute_inline(given)
-        yield fetched(copy, of, along[which], which)
+        if not of.together:
+            yield fetched(copy, of, along[which], which)
     yield vectorize((yield loops(result))[-1])
-    yield decompose_reduction(c, q)
-    yield tensorize(i, mma(of.high, of.wide, along).name)
-    yield unroll(s)
+    yield decompose_reduction(c, at["q"])
+    if of.together:
+        yield tensorize(at["s"], group_mma(of.high, of.wide, along).name)
+    else:
+        yield tensorize(at["i"], mma(of.high, of.wide, along).name)
+        yield unroll(at["s"])
     if of.ahead:
-        yield annotate(q, "software_pipeline_stage", (0, 0, of.ahead))
+        yield annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
+    if of.ahead and of.together:
+        yield annotate(at["q"], "software_pipeline_spare", 1)
+
+
+@do
+def tiles(by: Handle, bx: Handle, near: int) -> Body:
+    """Tiles in an order in which those that run at once read much of the same."""
+    if near == 1:
+        yield bind(by, "blockIdx.y")
+        yield bind(bx, "blockIdx.x")
+        return
+    far, row = yield split(by, (None, near))
+    yield reorder(far, bx, row)
+    yield bind(far, "blockIdx.z")
+    yield bind(bx, "blockIdx.y")
+    yield bind(row, "blockIdx.x")
 
 
 @do

@@ -101,24 +101,23 @@ def _formed(
     inputs = tuple([narrow.get(each, each) for each in of.inputs])
     used = {each.name for each in (*inputs, of.reduced)} | {each.name for each in of.sizes}
     (term,) = of.terms
-    names = ("by wm i half g", "bx wn j t pair", "q s h e")
-    places, wholes, extent = [], [], dict[ScalarVar, int]()
-    for words, steps, axis in zip(names, warps.digits, (*of.axes, term), strict=True):
-        own = [ScalarVar(_name(word, used), i64) for word in words.split()]
+    places, wholes, extent = list[list[ScalarVar]](), [], dict[ScalarVar, int]()
+    digit: dict[str, ScalarVar] = {}
+    for words, steps, axis in zip(warps.words, warps.digits, (*of.axes, term), strict=True):
+        own = [ScalarVar(_name(word, used), i64) for word in words]
         count = of.sizes[axis]
         for step in steps:
             count //= step
         extent |= dict(zip(own, (count, *steps), strict=True))
+        digit |= dict(zip(words, own, strict=True))
         whole: Scalar = own[0]
         for each, step in zip(own[1:], steps, strict=True):
             whole = whole * step + each
         places.append(own)
         wholes.append(whole)
     where: dict[Term, Scalar] = dict(zip((*of.axes, term), wholes, strict=True))
-    (by, wm, i, half, g), (bx, wn, j, t, pair), (q, s, h, e) = places
     along = (sides[0].indices[-1] is term, sides[1].indices[-1] is term)
-    rows = (by, q, s, wm, i, half, h, *((g, e) if along[0] else (e, g)))
-    columns = (bx, q, s, wn, j, h, *((t, pair, e) if along[1] else (e, t, pair)))
+    rows, columns = (tuple([digit[word] for word in words]) for words in warps.order(along))
     both = (*places[0], *places[1])
 
     def made(like: str, axes: tuple[ScalarVar, ...], dtype: DType) -> Buffer:

@@ -1,4 +1,4 @@
-"""What tensor cores do, as one thread of a warp sees it.
+"""What tensor cores do, as one thread sees it.
 
 A warp multiplies 16 rows by 8 columns, 16 terms of f16 at a time, and sums in f32.  Of the result a
 thread has 2 rows that are 8 apart and 2 neighbouring columns: thread t has the rows t // 4 and
@@ -9,8 +9,13 @@ t // 4 + 8, and the columns 2 * (t % 4) and the next.  So for one thread an inst
 where the rows and columns are those of the thread.  Many such squares of a thread are one
 intrinsic: what is read of `a` and `b` is read once for all of them.
 
+Four warps can multiply together: 64 rows, of which the first warp has the first 16, by up to 256
+columns; and all terms of a slice are one intrinsic.  To a thread it is the same again.
+
 >>> mma(2, 4, (True, False)).name
 'cuda.mma_f16_2x4_kn'
+>>> group_mma(2, 32, (True, False)).name
+'cuda.group_mma_f16_2x32_kn'
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from plica.ir.dtype import f16, f32
+from plica.ir.dtype import DType, f16, f32
 from plica.ir.intrinsic import intrinsic
 from plica.ir.invocation import TensorIntrinsic
 from plica.ir.loop import For, Kernel, Stmt, Store
-from plica.ir.scalar import Cast, index
+from plica.ir.scalar import Cast, ScalarVar, index
 from plica.ir.tensor import axis, buffer
 
 Along: TypeAlias = tuple[bool, bool]
@@ -34,20 +39,52 @@ OCTET: Final = 8
 QUADS: Final = 4
 """Threads of a warp that share a row."""
 
+GROUP: Final = 4
+"""Warps that multiply together."""
+
+STEPS: Final = 4
+"""Instructions for the terms of a slice, where warps multiply together: rows of 128 bytes."""
+
 
 @lru_cache(maxsize=256)
-def mma(high: int, wide: int, along: Along) -> TensorIntrinsic:
+def mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorIntrinsic:
     """The intrinsic of so many squares down and across."""
-    a = buffer("a", (high, 2, 2, OCTET), f16)
-    b = buffer("b", (wide, 2, 2, OCTET) if along[1] else (wide, 2, OCTET, 2), f16)
-    c = buffer("c", (high, 2, wide, 2), f32)
-    i, half, j, pair, h, e = (axis(name) for name in ("i", "half", "j", "pair", "h", "e"))
-    right = b[j, h, pair, e] if along[1] else b[j, h, e, pair]
-    product = Cast(a[i, half, h, e], f32) * Cast(right, f32)
-    body: Stmt = Store(c, (i, half, j, pair), c[i, half, j, pair] + product)
-    for var, size in ((e, OCTET), (h, 2), (pair, 2), (j, wide), (half, 2), (i, high)):
-        body = For(var, index(size), "serial", body)
+    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": OCTET}
+    left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
+    return _declared("mma", (high, wide), along, dtype, extents, (left, right, "i half j pair"))
+
+
+@lru_cache(maxsize=256)
+def group_mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorIntrinsic:
+    """The intrinsic of four warps, with so many squares of a thread down and across."""
+    extents = {"s": STEPS, "i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
+               "h": 2, "e": OCTET}  # fmt: skip
+    left = "i half s h e" if along[0] else "i s h e half"
+    right = "j o pair s h e" if along[1] else "j s h e o pair"
+    places = (left, right, "i half j o pair")
+    return _declared("group_mma", (high, wide), along, dtype, extents, places)
+
+
+def _declared(
+    word: str, size: tuple[int, int], along: Along, dtype: DType, extents: dict[str, int],
+    places: tuple[str, str, str],
+) -> TensorIntrinsic:  # fmt: skip
+    """The intrinsic that adds products to the last of three buffers, over some axes each."""
+    axes = {name: axis(name) for name in extents}
+    a, b, c = (
+        buffer(name, tuple([extents[each] for each in words.split()]), kind)
+        for name, words, kind in zip("abc", places, (dtype, dtype, f32), strict=True)
+    )
+
+    def at(words: str) -> tuple[ScalarVar, ...]:
+        return tuple([axes[each] for each in words.split()])
+
+    left, right = a[at(places[0])], b[at(places[1])]
+    total = c[at(places[2])] + Cast(left, f32) * Cast(right, f32)
+    body: Stmt = Store(c, at(places[2]), total)
+    for name in reversed(extents):
+        body = For(axes[name], index(extents[name]), "serial", body)
     sides = "".join(["k" if terms else side for terms, side in zip(along, "mn", strict=True)])
-    hints = (("cuda", "mma_f16"), ("left", along[0]), ("right", along[1]))
-    name = f"cuda.mma_f16_{high}x{wide}_{sides}"
+    hints = (("cuda", word), ("left", along[0]), ("right", along[1]))
+    name = f"cuda.{word}_{dtype.name}_{size[0]}x{size[1]}_{sides}"
     return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)

@@ -1,0 +1,67 @@
+"""Choices: the tiling of a layer, by asking the cycle simulator about those that are guessed best.
+
+>>> from plica.codegen.accel.conv import Convolution
+>>> from plica.codegen.accel.vta import vta
+>>> best = choose(vta(), Convolution(32, 8, 8, 32, kernel=3, pad=1), trials=2)
+>>> best.timed.cycles <= min(each.cycles for each in best.others)
+True
+
+The number of threads is chosen too: where memory is what a layer waits for, one thread with larger
+tiles can win over two.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.accel.conv import Convolution, Tiling, convolution
+from plica.codegen.accel.cycle import Timed, simulate
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.instruction import BadInstruction, Stream
+from plica.codegen.accel.stream import build
+from plica.codegen.accel.tiling import ranked
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+THREADS: Final = (2, 1)
+TRIALS: Final = 6
+"""How many tilings are simulated for each number of threads."""
+
+
+@frozen
+class Chosen:
+    """A tiling, its stream, the stream in time, and what the other tilings took."""
+
+    tiling: Tiling
+    stream: Stream
+    timed: Timed
+    others: tuple[Timed, ...]
+
+
+@lru_cache(maxsize=256)
+def choose(machine: Machine, of: Convolution, trials: int = TRIALS) -> Chosen:
+    """The best of some tilings for each number of threads; its stream is checked.
+
+    A layer no tile of which fits is refused.
+    """
+    found: list[tuple[Tiling, Stream, Timed]] = []
+    wrong: tuple[Diagnostic, ...] = ()
+    for threads in THREADS:
+        for tiling in ranked(machine, of, threads, trials):
+            try:
+                stream = build(machine, convolution(machine, of, tiling), checked=False)
+            except BadInstruction as error:  # a stride that no field holds: other tiles may do
+                wrong = error.diagnostics
+                continue
+            found.append((tiling, stream, simulate(machine, stream)))
+    if not found:
+        message = f"Not even the smallest tile of this layer fits into {machine.name}."
+        shown = f"{of.channels} channels of {of.height} x {of.width}, a kernel of {of.kernel}"
+        place = Place(node="convolution")
+        first = Diagnostic("scope-capacity", message, place, None, shown)
+        raise UnsupportedError(first, *wrong)
+    tiling, _, timed = min(found, key=lambda each: each[2].cycles)
+    stream = build(machine, convolution(machine, of, tiling))
+    return Chosen(tiling, stream, timed, tuple([each for _, _, each in found]))

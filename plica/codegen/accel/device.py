@@ -1,0 +1,91 @@
+"""Devices from declarations: what the runtime has to know of a machine, in numbers.
+
+>>> from plica.codegen.accel.vta import vta
+>>> [each.name for each in device_of(vta()).memories]
+['uop', 'inp', 'wgt', 'acc', 'out']
+>>> from plica.runtime.accel.device import from_data, to_data
+>>> from_data(to_data(device_of(vta()))) == device_of(vta())
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from plica.codegen.accel import declaration as d
+from plica.codegen.accel.declaration import FLAGS, Machine
+from plica.codegen.accel.instruction import Instruction, Stream
+from plica.codegen.accel.meaning import to_formula
+from plica.runtime.accel.device import Bits, Copy, Device, Kind, Memory, Reach, Sweep
+from plica.runtime.accel.functional import Program, Room
+
+
+@lru_cache(maxsize=64)
+def device_of(machine: Machine) -> Device:
+    """The device that a machine is."""
+    memories = [
+        Memory(each.name, each.depth, each.shape, each.dtype.numpy.name) for each in machine.scopes
+    ]
+    micro = None
+    if machine.micro is not None:
+        micro = machine.micro.scope, tuple([_bits(each) for each in machine.micro.fields])
+    kinds = tuple([_kind(machine, each) for each in machine.operations])
+    return Device(machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro)
+
+
+@lru_cache(maxsize=64)
+def numbers(machine: Machine) -> dict[str, int]:
+    """The number of each kind of instruction, by its name."""
+    return {each.name: at for at, each in enumerate(machine.operations)}
+
+
+def coded(machine: Machine, code: Sequence[Instruction]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Instructions as the runtime has them."""
+    number = numbers(machine)
+    return tuple([(number[each.name], each.operands) for each in code])
+
+
+def program_of(machine: Machine, stream: Stream) -> Program:
+    """A stream as the runtime has it."""
+    rooms = [Room(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
+    return Program(device_of(machine), coded(machine, stream.code), stream.micro, tuple(rooms))
+
+
+def _bits(of: d.Field) -> Bits:
+    return Bits(of.at, of.bits, of.signed)
+
+
+def _kind(machine: Machine, of: d.Operation) -> Kind:
+    fields = {each.name: each for each in of.fields}
+    fixed = [(_bits(fields[name]), value) for name, value in of.fixed]
+    flags = [each.at for each in of.fields if each.name in FLAGS]
+    operands = [(each.name, _bits(each)) for each in of.operands]
+    return Kind(of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of))
+
+
+def _does(machine: Machine, of: d.Operation) -> Copy | Sweep | None:
+    words = [each.name for each in of.operands]
+    does = of.does
+
+    def at(word: str) -> int:
+        return words.index(word)
+
+    if isinstance(does, d.Move):
+        rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
+        pads = tuple([at(each) for each in does.pads])
+        places = at(does.sram), at(does.dram), at(does.width)
+        return Copy(does.scope, does.way == "out", *places, *rows, pads)
+    if isinstance(does, d.Sweep):
+        bases = words
+        if does.micro and machine.micro is not None:
+            bases = [each.name for each in machine.micro.fields]
+
+        def reach(given: d.Reach) -> Reach:
+            strides = tuple([at(each) for each in given.strides])
+            return Reach(given.scopes, bases.index(given.base), strides)
+
+        loops, micro = (tuple([at(word) for word in each]) for each in (does.loops, does.micro))
+        reads = tuple([reach(each) for each in does.reads])
+        return Sweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
+    return None

@@ -1,0 +1,153 @@
+"""Packing: a graph whose integer layers run elsewhere, and whose values come to them in blocks.
+
+    before:  def f(x): return integer(integer(x))              two layers in the integer form
+    after:   launch0 reads pack(x); launch1 reads launch0; the result is unpack(launch1)
+
+What a layer gives is a new variable, in the layout in which the accelerator leaves it.  Whatever
+else can compute in that layout does (a residual sum, a pool); a value is brought into another one
+only where somebody needs that (`plica.rewrite.layout`).  So between neighbouring layers nothing is
+moved at all.
+
+Laws: with the variables of the launches replaced by what their layers mean, in blocks, the packed
+graph means what the graph meant, exactly; no launch reads what depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from plica.codegen.accel.layer import Layer
+from plica.core.diagnostic import CompilerBug
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.dtype import i8
+from plica.ir.graph import Expr, Function, Project, Tuple, Var
+from plica.ir.infer import type_of
+from plica.ir.layout import as_it_is
+from plica.ir.module import module
+from plica.ir.scalar import index
+from plica.ir.type import TensorType, TupleType, Type
+from plica.rewrite.graph.fold import fold_constants
+from plica.rewrite.graph.walk import Supply, operands
+from plica.rewrite.layout.convert import Converter
+from plica.rewrite.layout.rules import LAYOUT
+from plica.rewrite.layout.transform import shape_of, transform
+from plica.rewrite.pack import rewrite
+
+
+@frozen
+class Launch:
+    """A layer, the variable that stands for what it gives, and what it reads, in blocks."""
+
+    layer: Layer
+    result: Var
+    data: Expr
+
+
+@frozen
+class Packed:
+    """A graph with launches: its parameters, what is launched in order, what it gives."""
+
+    params: tuple[Var, ...]
+    launches: tuple[Launch, ...]
+    outputs: tuple[Expr, ...]
+
+
+def packed(of: Function, layers: Sequence[Layer]) -> Packed:
+    """The body of a resolved function with these layers of it launched; tuples are taken apart."""
+    packer = _Packer({each.of.root: each for each in layers}, of)
+    leaves = tensors(of.body)
+    for each in leaves:
+        packer.visit_all(each)
+    outputs = [packer.plain(each) for each in leaves]
+    launches = packer.launches
+    whole = Tuple((*(each.data for each in launches), *outputs))
+    params = (*of.params, *(each.result for each in launches))
+    items = _tidy(Function((), (), params, None, whole))
+    count = len(launches)
+    return Packed(
+        of.params,
+        tuple(
+            [
+                Launch(each.layer, each.result, data)
+                for each, data in zip(launches, items[:count], strict=True)
+            ]
+        ),
+        items[count:],
+    )
+
+
+def tensors(of: Expr) -> tuple[Expr, ...]:
+    """The tensors that an expression of tensor or tuple type is made of, in order."""
+    found: list[Expr] = []
+    stack: list[tuple[Expr, Type]] = [(of, type_of(of))]
+    while stack:
+        each, kind = stack.pop()
+        if not isinstance(kind, TupleType):
+            found.append(each)
+            continue
+        items = [
+            each.items[at] if isinstance(each, Tuple) else Project(each, at)
+            for at in range(len(kind.items))
+        ]
+        stack += reversed(list(zip(items, kind.items, strict=True)))
+    return tuple(found)
+
+
+def _tidy(of: Function) -> tuple[Expr, ...]:
+    """What a function gives, after transforms that undo each other are gone."""
+    main = Var(Name("main"), None)
+    simple, _ = rewrite(of, LAYOUT)
+    assert isinstance(simple, Function)
+    folded = fold_constants(module({main: simple}, main)).main_function().body
+    if not isinstance(folded, Tuple):
+        raise CompilerBug("constant folding took a tuple apart")
+    return folded.items
+
+
+class _Packer(Converter):
+    """A converter to which the value of a layer is a variable in the layout of the machine."""
+
+    def __init__(self, layers: Mapping[Expr, Layer], of: Function) -> None:
+        super().__init__({}, exact=True)
+        self.layers = layers
+        self.launches: list[Launch] = []
+        self.supply = Supply(of)
+
+    def visit_all(self, root: Expr) -> None:
+        """Visit what is below, but not what layers are made of."""
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if node in self.plain_forms or node in self.made or node in self.several:
+                continue
+            if leaving:
+                self.visit(node)
+                continue
+            stack.append((node, True))
+            layer = self.layers.get(node)
+            parts = operands(node) if layer is None else (layer.of.data,)
+            stack += [(part, False) for part in reversed(parts)]
+
+    def visit(self, node: Expr) -> None:
+        """A layer is launched; all else is converted."""
+        layer = self.layers.get(node)
+        if layer is None:
+            super().visit(node)
+            return
+        layout, logical = layer.layout, shape_of(node)
+        sizes = [known(size) or 0 for size in logical]
+        filled = [
+            index(-(-size // layer.block) * layer.block) if axis == 1 else index(size)
+            for axis, size in enumerate(sizes)
+        ]
+        stored = layout.shape_of(filled)
+        assert stored is not None  # whole blocks
+        result = Var(self.supply.name("launch"), TensorType(stored, i8))
+        self.launches.append(Launch(layer, result, self.at(layer.of.data, layout)))
+        if sizes[1] % layer.block:  # what fills up the last block is nobody's
+            self.plain_forms[node] = transform(result, layout, as_it_is(layout.rank), logical)
+        else:
+            self.keep(node, layout, result)

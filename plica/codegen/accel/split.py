@@ -1,0 +1,128 @@
+"""Splitting: what the processor does between launches, in stages.
+
+    level(launch)  =  1 + level of what it reads        level(value)  =  the most of its parts
+
+All values of one level are computed together, in a stage: after the launches of that level, before
+those of the next.  So there are as few stages as the longest chain of launches has links.
+
+>>> import numpy as np
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((2,), "f32"))
+>>> (only,) = stages(Packed((x,), (), (x * 2.0,)))
+>>> [str(each.name) for each in only.inputs], only.level, len(only.results)
+(['x'], 0, 1)
+
+A stage is a function of its own, from tensors to tensors; what it gives that others need is found
+by the term it is.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.codegen.accel.packing import Packed, tensors
+from plica.core.name import Name
+from plica.ir.graph import Const, Constructor, Expr, Function, Literal, Project, Tuple, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module, module
+from plica.ir.type import TensorType, TupleType
+from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+
+@frozen
+class Stage:
+    """What is computed at one level: from which terms, which terms, and how."""
+
+    level: int
+    inputs: tuple[Expr, ...]
+    results: tuple[Expr, ...]
+    module: Module
+
+
+def flat_inputs(of: Packed) -> tuple[Expr, ...]:
+    """The tensors of the parameters, in order."""
+    return tuple([each for param in of.params for each in tensors(param)])
+
+
+def levels(of: Packed) -> dict[Expr, int]:
+    """The level of every value, those of the launches among them."""
+    found: dict[Expr, int] = {}
+    by_result = {each.result: each for each in of.launches}
+    for launch in of.launches:  # in order: what one reads, earlier ones give
+        for node in expressions(launch.data):
+            if node not in found and node not in by_result:
+                found[node] = max((found[part] for part in operands(node)), default=0)
+        found[launch.result] = found[launch.data] + 1
+    for node in expressions(*of.outputs):
+        if node not in found:
+            found[node] = max((found[part] for part in operands(node)), default=0)
+    return found
+
+
+def stages(of: Packed) -> tuple[Stage, ...]:
+    """What the processor does, by level; a level at which there is nothing to do has no stage."""
+    level = levels(of)
+    given = set(flat_inputs(of)) | {each.result for each in of.launches}
+    whole = {param for param in of.params if isinstance(type_of(param), TupleType)}
+    wanted: dict[Expr, None] = {}
+    for launch in of.launches:
+        if launch.data not in given:
+            wanted[launch.data] = None
+    roots = (*(each.data for each in of.launches), *of.outputs)
+    for node in expressions(*roots):
+        for part in operands(node):
+            crosses = level[part] < level[node] and not _is_free(part)
+            if crosses and part not in given and part not in whole:
+                wanted[part] = None
+    wanted |= dict.fromkeys(of.outputs)  # even one that is an input: what is given out is new
+    wrong = [each for each in wanted if not isinstance(type_of(each), TensorType)]
+    if wrong:
+        message = "Between two launches only tensors are kept."
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, "tensors", str(type_of(wrong[0])))
+        )
+    by_level: dict[int, list[Expr]] = {}
+    for each in wanted:
+        by_level.setdefault(level[each], []).append(each)
+    return tuple([_stage(at, by_level[at], wanted, level, given) for at in sorted(by_level)])
+
+
+def _is_free(node: Expr) -> bool:
+    """Whether a term costs nothing, so that each stage has its own."""
+    return isinstance(node, Const | Literal | Constructor)
+
+
+def _stage(
+    at: int, results: list[Expr], wanted: dict[Expr, None], level: dict[Expr, int], given: set[Expr]
+) -> Stage:
+    """The function that computes some terms from those that are known by then."""
+    supply = Supply(*results)
+    become: dict[Expr, Expr] = {}
+    inputs: dict[Expr, Var] = {}
+    stack: list[tuple[Expr, bool]] = [(each, False) for each in reversed(results)]
+    while stack:
+        node, leaving = stack.pop()
+        if node in become:
+            continue
+        if leaving:
+            parts = tuple([become[part] for part in operands(node)])
+            become[node] = with_operands(node, parts)
+        elif node in given or (node in wanted and level[node] < at):
+            inputs[node] = Var(supply.name(_hint(node)), type_of(node))
+            become[node] = inputs[node]
+        else:
+            stack.append((node, True))
+            stack += [(part, False) for part in reversed(operands(node))]
+    body = Tuple(tuple([become[each] for each in results]))
+    main = Var(Name("main"), None)
+    function = Function((), (), tuple(inputs.values()), None, body)
+    return Stage(at, tuple(inputs), tuple(results), infer(module({main: function}, main)))
+
+
+def _hint(node: Expr) -> str:
+    if isinstance(node, Project) and isinstance(node.value, Var):
+        return node.value.name.hint
+    return node.name.hint if isinstance(node, Var) else "value"

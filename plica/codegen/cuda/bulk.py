@@ -1,0 +1,228 @@
+"""Tiles by the copy engine: a nest of loops that copies a tile is one instruction of one thread.
+
+    for r in range(128):                                    tile_copy(&T[0], &map_x,
+        for k in range(64):                      -->                  64 * q, 128 * b)
+            T[r, k] = x[128 * b + r, 64 * q + k]
+
+The engine writes rows of 128 bytes into shared memory whose 16-byte parts are swizzled: part n of
+row r is where part n ^ (r % 8) would be.  Memory of the scope `shared.swizzled` is such; nothing
+but these copies writes it, and only tensor cores, who know, read it.
+
+A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
+for each copy that may be under way, is gone through in order.
+
+>>> from plica.ir.dtype import f16
+>>> from plica.ir.loop import For, Store
+>>> from plica.ir.scalar import Buffer, index
+>>> from plica.ir.tensor import axis, buffer
+>>> x, r, k, b = buffer("x", (256, 512), f16), axis("r"), axis("k"), axis("b")
+>>> tile = Buffer(x.name, (index(128), index(64)), f16, SWIZZLED)
+>>> store = Store(tile, (r, k), x[128 * b + r, k + 64])
+>>> copy = For(r, index(128), "serial", For(k, index(64), "serial", store))
+>>> found = copied(copy, {b: 2})
+>>> found.extents, found.strides, found.sizes
+((64, 128), (1, 512), (512, 256))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.cuda.place import wide
+from plica.codegen.cuda.value import linear
+from plica.codegen.lower.statement import refused
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.dim import from_polynomial, known, polynomial
+from plica.ir.dtype import i64
+from plica.ir.loop import For, Stmt, Store
+from plica.ir.memory import scope
+from plica.ir.scalar import Load, Scalar, ScalarVar
+from plica.runtime.cuda.tile import TileMap
+from plica.schedule.around import simple
+
+SWIZZLED: Final = "shared.swizzled"
+
+ROW: Final = 128
+"""Bytes of a row that is swizzled."""
+
+ATOM: Final = 1024
+"""Where swizzled memory begins: multiples of eight rows."""
+
+LONGEST, DEEPEST = 256, 5
+"""Elements of a tile along an axis, and axes, at most."""
+
+_HEAD: Final = "__device__ __forceinline__"
+
+
+def _copy(rank: int) -> str:
+    axes = "abcde"[:rank]
+    given = ", ".join([f"int {each}" for each in axes])
+    places = ", ".join([f"%{number + 3}" for number in range(rank)])
+    values = ", ".join([f'"r"({each})' for each in axes])
+    return f"""\
+{_HEAD} void p_tile_copy_{rank}(void* to, const p_tile* map, unsigned long long* counted, {given}) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  unsigned int count = (unsigned int)__cvta_generic_to_shared(counted);
+  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {{{places}}}], [%2];"
+               :: "r"(at), "l"(map), "r"(count), {values} : "memory");
+}}
+"""
+
+
+TEXTS: Final[dict[str, str]] = {
+    "p_tile": "struct __align__(64) p_tile { unsigned long long words[16]; };\n",
+    "p_tiles_ready": f"""\
+{_HEAD} void p_tiles_ready(unsigned long long* counted, int many) {{
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {{
+    for (int n = 0; n < many; ++n) {{
+      unsigned int at = (unsigned int)__cvta_generic_to_shared(counted + n);
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at) : "memory");
+    }}
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }}
+  __syncthreads();
+}}
+""",
+    "p_tile_expected": f"""\
+{_HEAD} void p_tile_expected(unsigned long long* counted, int bytes) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(counted);
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(at), "r"(bytes) : "memory");
+}}
+""",
+    "p_tile_awaited": f"""\
+{_HEAD} void p_tile_awaited(unsigned long long* counted, unsigned int turn) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(counted), done = 0;
+  while (!done)
+    asm volatile("{{\\n.reg .pred p;\\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\n"
+                 "selp.u32 %0, 1, 0, p;\\n}}"
+                 : "=r"(done) : "r"(at), "r"(turn) : "memory");
+}}
+""",
+    **{f"p_tile_copy_{rank}": _copy(rank) for rank in range(2, DEEPEST + 1)},
+}
+
+
+@frozen(eq=False)
+class Tile:
+    """What a nest copies: extents from the innermost, steps in the tensor, sizes of it, and where
+    the tile begins."""
+
+    store: Store
+    load: Load
+    variables: tuple[ScalarVar, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+    begins: tuple[Scalar, ...]
+
+    def map_of(self, argument: int) -> TileMap:
+        """The map by which the engine finds it in an argument of the kernel."""
+        size = self.load.buffer.dtype.bytes
+        return TileMap(
+            argument, size, self.sizes, tuple([step * size for step in self.strides[1:]]),
+            self.extents,
+        )  # fmt: skip
+
+
+def is_tile(stmt: Stmt) -> bool:
+    """Whether a statement writes swizzled memory, so that it must be a copy of a tile."""
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    return isinstance(stmt, Store) and stmt.buffer.scope == SWIZZLED
+
+
+def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
+    """The tile that a nest copies; `around` are the extents of the variables around it."""
+    loops: dict[ScalarVar, int] = {}
+    stmt = nest
+    while isinstance(stmt, For):
+        loops[ScalarVar(stmt.var.name, i64)] = known(stmt.extent) or 0
+        stmt = stmt.body
+    assert isinstance(stmt, Store)
+    load = stmt.value
+    if not isinstance(load, Load) or load.buffer.dtype is not stmt.buffer.dtype:
+        raise _no_tile(stmt, "a value that is not just read")
+    if scope(load.buffer.scope).reach != "all":
+        raise _no_tile(stmt, f"{load.buffer.name}, which is in no global memory")
+    to, _ = _steps(stmt, linear(stmt.buffer, stmt.indices), loops)
+    source, rest = _steps(stmt, linear(load.buffer, load.indices), loops)
+    order = sorted([var for var, count in loops.items() if count > 1], key=lambda var: to[var])
+    extents, strides, dense = list[int](), list[int](), 1
+    for var in order:
+        if to[var] != dense:
+            raise _no_tile(stmt, "elements that do not lie together")
+        dense *= loops[var]
+        if extents and source[var] == strides[-1] * extents[-1] and len(extents) > 1:
+            extents[-1] *= loops[var]
+        elif extents and source[var] == strides[-1] * extents[-1]:
+            extents[-1] *= loops[var]
+        else:
+            extents.append(loops[var])
+            strides.append(source[var])
+    size = load.buffer.dtype.bytes
+    plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
+    if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
+        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    sizes, begins = _found(stmt, load, rest, strides, extents, around)
+    return Tile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
+
+
+def _steps(
+    store: Store, where: Scalar, loops: Mapping[ScalarVar, int]
+) -> tuple[dict[ScalarVar, int], list[tuple[tuple[Term, ...], int]]]:
+    """How far apart elements of neighbouring turns are, and what else says where they are."""
+    steps, rest = dict.fromkeys(loops, 0), list[tuple[tuple[Term, ...], int]]()
+    for atoms, factor in polynomial(simple(wide(where))).values():
+        if len(atoms) == 1 and atoms[0] in steps:
+            steps[atoms[0]] = factor  # type: ignore[index]  # it is one of them
+        elif any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
+            raise _no_tile(store, "places that are no multiples of loops")
+        else:
+            rest.append((atoms, factor))
+    return steps, rest
+
+
+def _found(
+    store: Store, load: Load, rest: list[tuple[tuple[Term, ...], int]], strides: list[int],
+    extents: list[int], around: Mapping[Term, int],
+) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:  # fmt: skip
+    """How long the axes of a tensor are, and where in it a tile begins, which is inside."""
+    falling = sorted(range(len(strides)), key=lambda each: -strides[each])
+    whole, sizes = 1, [0] * len(strides)
+    for each in load.buffer.shape:
+        whole *= known(each) or 0
+    for axis in falling:
+        sizes[axis], left = divmod(whole, strides[axis])
+        whole = strides[axis]
+        if left:
+            raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
+    parts: list[dict[object, tuple[tuple[Term, ...], int]]] = [{} for _ in strides]
+    last = [extent - 1 for extent in extents]
+    for number, (atoms, factor) in enumerate(rest):
+        axis = next(each for each in falling if factor % strides[each] == 0)
+        parts[axis][number] = atoms, factor // strides[axis]
+        most = factor // strides[axis]
+        for atom in atoms:
+            if atom not in around:
+                raise _no_tile(store, "a place that depends on more than loops")
+            most *= around[atom] - 1
+        last[axis] += most
+    if any(factor < 0 for _, factor in rest) or any(
+        most >= size for most, size in zip(last, sizes, strict=True)
+    ):
+        raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
+    begins = tuple([from_polynomial(each) for each in parts])  # type: ignore[arg-type]  # keyed by number
+    return tuple(sizes), begins
+
+
+def _no_tile(store: Store, found: str) -> Exception:
+    message = f"What is copied to {store.buffer.name} is no tile that the copy engine can fetch."
+    expected = "rows of 128 bytes, one behind another, of a tensor in global memory"
+    return refused(message, store.buffer.name, expected, found)

@@ -1,0 +1,1 @@
+"""dynamic: programs with data, recursion and choices, as routines over counted objects."""

@@ -1,0 +1,123 @@
+"""Prepare: from an optimised module to one of first-order functions in A-normal form.
+
+What is a function becomes data (`plica.rewrite.graph.defunctionalize`), operators are grouped into
+kernels as in static programs, and each kernel becomes a definition of its own, which functions
+call as they call each other.  `PASSES` is data: what is done, in order.
+
+>>> [each.name for each in PASSES]
+['defunctionalize', 'to-dataflow', 'decompose', 'fuse', 'name-kernels', 'to-anf']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from plica.codegen.lower.decompose import instance, written_out
+from plica.codegen.lower.fused import alone
+from plica.ir.graph import Apply, Call, Expr, Function, Project, Tuple, Var
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Defined, Definition, Module
+from plica.ir.module import module as module_of
+from plica.ir.op import find
+from plica.ir.passes import Pass, Pipeline
+from plica.ir.type import FuncType, TupleType
+from plica.rewrite.fuse import fuse, is_primitive
+from plica.rewrite.fuse.decide import inside
+from plica.rewrite.fuse.group import PRIMITIVE
+from plica.rewrite.fuse.reading import parts
+from plica.rewrite.graph import find_pass
+from plica.rewrite.graph.walk import Supply, map_expressions, map_functions, with_operands
+
+_Named: TypeAlias = Callable[[Function], Var]
+
+
+def write_out(module: Module) -> Module:
+    """The module with only those operators that have a tensor definition of their own."""
+    return map_functions(
+        module, lambda _, function: attrs.evolve(function, body=_written(function.body))
+    )
+
+
+def _written(body: Expr) -> Expr:
+    return map_expressions(_expanded, body)
+
+
+def _expanded(node: Expr) -> Expr:
+    if isinstance(node, Project) and isinstance(node.value, Tuple):
+        return node.value.items[node.index]
+    if not isinstance(node, Apply):
+        return node
+    record = find(node.op)
+    if record is not None and record.decompose is not None:
+        types = tuple([type_of(arg) for arg in node.args])
+        function = instance(node.op, node.attrs, types)
+        return written_out(function.body, dict(zip(function.params, node.args, strict=True)))
+    of = type_of(node)
+    if isinstance(of, TupleType):  # each of its results is one kernel's
+        return Tuple(tuple([Project(node, index) for index in range(len(of.items))]))
+    return node
+
+
+def name_kernels(module: Module) -> Module:
+    """The module with a definition for each kernel, and calls of those for operators."""
+    known = infer(module)
+    supply = Supply(*known.values, *known.names)
+    names: dict[Function, Var] = {}
+
+    def named(function: Function) -> Var:
+        if function not in names:
+            assert function.ret is not None
+            types = tuple([type_of(param) for param in function.params])
+            names[function] = Var(supply.name("kernel"), FuncType((), (), types, function.ret))
+        return names[function]
+
+    made: dict[Defined, Definition] = {}
+    for name, value in known.items():
+        kept = isinstance(value, Function) and not is_primitive(value)
+        made[name] = _calling(value, named) if kept else value
+    for function, var in names.items():
+        made[var] = attrs.evolve(function, attrs=PRIMITIVE)
+    return infer(module_of(made, known.main))
+
+
+def _calling(function: Function, named: _Named) -> Function:
+    memo: dict[Expr, Expr] = {}
+    stack: list[tuple[Expr, bool]] = [(function.body, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if node in memo:
+            continue
+        fused = isinstance(node, Call) and is_primitive(node.callee)
+        below = node.args if isinstance(node, Call) and fused else inside(node)
+        if not leaving:
+            stack.append((node, True))
+            stack.extend([(part, False) for part in below])
+        elif parts(node) is not None:
+            kernel, args = alone(node)
+            memo[node] = Call(named(kernel), tuple([memo[arg] for arg in args]))
+        elif isinstance(node, Call) and isinstance(node.callee, Function) and fused:
+            memo[node] = Call(named(node.callee), tuple([memo[arg] for arg in node.args]))
+        else:
+            memo[node] = with_operands(node, tuple([memo[part] for part in below]))
+    return attrs.evolve(function, body=memo[function.body])
+
+
+PASSES: Final = Pipeline(
+    (
+        find_pass("defunctionalize"),
+        find_pass("to-dataflow"),
+        Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),
+        Pass("fuse", "What can be computed together costs one kernel.", fuse),
+        Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
+        find_pass("to-anf"),
+    )
+)
+"""What is done to a module, in order."""
+
+
+def kernels_of(module: Module) -> dict[Var, Function]:
+    """The definitions of a module that are kernels."""
+    return {name: value for name, value in module.functions() if is_primitive(value)}

@@ -1,0 +1,280 @@
+"""Dynamic programs: what a module with data, recursion and choices does, before it is native code.
+
+    Program ::= Program(routines, entry, kernels, constants, failures)
+    Routine ::= Routine(name, params, registers, results, regions, cells)
+    Region  ::= Region(steps, end)
+    Step    ::= KernelCall(kernel, dims, inputs, output) | Constant(target, number)
+              | Build(target, tag, fields) | Invoke(routine, args, targets)
+              | Choose(condition, then, orelse, targets) | Select(roots, tree, clauses, targets)
+              | Open(cell) | Force(cell, thunk, targets)
+              | Field(target, root, path, count) | Dup(register) | Drop(register) | Close(cell)
+              | Unpack(root, targets, count)
+    End     ::= Yield(registers) | Tail(routine, args) | Fail(failure) | Nothing
+
+A register holds one object: a tensor, or a value of a data type.  Tuples are taken apart: a value
+of tuple type is as many registers as it has tensors and data in it, and so is a tuple inside of
+data.  A routine owns what its registers hold.  Arguments of routines, fields of objects and results
+pass to their new owner; kernels, choices and selections only look.  `plica.codegen.dynamic.count`
+writes down where that takes a `Dup` or a `Drop`.  A cell is a value that is computed when it is
+first needed, if ever.
+
+Regions are numbered, so a routine nests as deep as the program does while this data stays flat.
+
+>>> Region((KernelCall(0, (), (0, 0), Size(1, index(12)), (), "add"),), Yield((1,))).end
+Yield(registers=(1,))
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from plica.codegen.dynamic.tree import Node
+from plica.codegen.program import Origin
+from plica.ir.graph import Const
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Scalar, index
+
+__all__ = [
+    "Build", "Cell", "Choose", "Close", "Constant", "Drop", "Dup", "End", "Fail", "Failure",
+    "Field", "Force", "Invoke", "KernelCall", "Nothing", "Open", "Program", "Region", "Routine",
+    "Select", "Size", "Step", "Tail", "Unpack", "Yield", "index",
+]  # fmt: skip
+
+
+@frozen
+class Size:
+    """A new tensor: its register, and how many bytes it has, a scalar over the dims at hand."""
+
+    target: int
+    bytes: Scalar
+
+
+@frozen
+class KernelCall:
+    """Run a kernel on tensors and on new memory; `dims` are the sizes a kernel asks for.
+
+    `scratch` are the bytes of memory that the kernel keeps to itself.
+    """
+
+    kernel: int
+    dims: tuple[Scalar, ...]
+    inputs: tuple[int, ...]
+    output: Size
+    scratch: tuple[Scalar, ...]
+    source: str
+
+
+@frozen
+class Constant:
+    """A constant of the program; it is never given back."""
+
+    target: int
+    number: int
+
+
+@frozen
+class Build:
+    """A value of a data type."""
+
+    target: int
+    tag: int
+    fields: tuple[int, ...]
+
+
+@frozen
+class Invoke:
+    """Call a routine and go on with its results."""
+
+    routine: int
+    args: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+@frozen
+class Choose:
+    """Run one of two regions; what it yields is in the targets."""
+
+    condition: int
+    then: int
+    orelse: int
+    targets: tuple[int, ...]
+
+
+@frozen
+class Clause:
+    """One way on: what it takes out of the roots, and the region that runs then."""
+
+    fields: tuple[Field, ...]
+    region: int
+
+
+@frozen
+class Select:
+    """Run the clause that a decision tree comes to, by looking at the tags of the roots."""
+
+    roots: tuple[int, ...]
+    tree: tuple[Node, ...]
+    clauses: tuple[Clause, ...]
+    failure: int
+    targets: tuple[int, ...]
+
+
+@frozen
+class Cell:
+    """A value that is computed by a thunk when it is first needed: a routine and its arguments.
+
+    `cells` are those that the thunk itself may need.
+    """
+
+    routine: int
+    args: tuple[int, ...]
+    cells: tuple[int, ...]
+    results: int
+    owned: bool = True
+
+
+@frozen
+class Open:
+    """A cell begins, empty."""
+
+    cell: int
+
+
+@frozen
+class Force:
+    """The values of a cell."""
+
+    cell: int
+    targets: tuple[int, ...]
+
+
+@frozen
+class Field:
+    """Look at a part of an object and own it too; `path` counts fields from the root.
+
+    `count` is how many fields the innermost object has.
+    """
+
+    target: int
+    root: int
+    path: tuple[int, ...]
+    count: int
+
+
+@frozen
+class Dup:
+    """One more owner."""
+
+    register: int
+
+
+@frozen
+class Drop:
+    """One owner less."""
+
+    register: int
+
+
+@frozen
+class Close:
+    """A cell ends; what it holds is dropped."""
+
+    cell: int
+
+
+@frozen
+class Unpack:
+    """Give up an object of `count` fields and own some of them: (field, register) each."""
+
+    root: int
+    targets: tuple[tuple[int, int], ...]
+    count: int
+
+
+Step: TypeAlias = (
+    KernelCall | Constant | Build | Invoke | Choose | Select | Open | Force
+    | Field | Dup | Drop | Close | Unpack
+)  # fmt: skip
+
+
+@frozen
+class Yield:
+    """The values of a region; in tail position they are the results of the routine."""
+
+    registers: tuple[int, ...]
+
+
+@frozen
+class Tail:
+    """The results of a routine are those of another, which takes its place."""
+
+    routine: int
+    args: tuple[int, ...]
+
+
+@frozen
+class Fail:
+    """The program ends here."""
+
+    failure: int
+
+
+@frozen
+class Nothing:
+    """The last step decides what comes, in tail position."""
+
+
+End: TypeAlias = Yield | Tail | Fail | Nothing
+
+
+@frozen
+class Region:
+    """Steps, and what comes after them; one that does not return leaves the routine."""
+
+    steps: tuple[Step, ...]
+    end: End
+    tail: bool = False
+
+
+@frozen
+class Routine:
+    """A function: its parameters are the first registers, and region 0 is where it begins."""
+
+    name: str
+    params: int
+    registers: int
+    results: int
+    regions: tuple[Region, ...]
+    cells: tuple[Cell, ...] = ()
+    immortal: frozenset[int] = frozenset()
+    """Registers of constants, which nobody counts."""
+
+    @property
+    def borrowed(self) -> int:
+        """How many cells of somebody else it is given: they are its first."""
+        return sum(not each.owned for each in self.cells)
+
+
+@frozen
+class Failure:
+    """Why a program can end without a result."""
+
+    code: str
+    message: str
+    node: str | None = None
+    expected: str | None = None
+
+
+@frozen
+class Program:
+    """Routines, and the kernels and constants they refer to."""
+
+    routines: tuple[Routine, ...]
+    entry: int
+    kernels: tuple[Kernel, ...]
+    names: tuple[str, ...]
+    constants: tuple[Const, ...]
+    failures: tuple[Failure, ...]
+    origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)

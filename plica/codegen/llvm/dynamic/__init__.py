@@ -1,0 +1,1 @@
+"""dynamic: routines over counted objects become LLVM functions."""

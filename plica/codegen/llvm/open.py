@@ -1,0 +1,120 @@
+"""Open regions: what launches kernels where sizes come with a call.
+
+    i64 plica_main(void **table)          inputs, outputs, constants, the workspace, the dims
+    void plica_sizes(i64 *dims, i64 *out)     the bytes of the workspace, then the sizes of all
+                                              inputs and outputs, axis after axis
+
+The workspace begins with numbers that later steps look up: the dims, where each room begins, and
+how many bytes are copied; behind them are the flags of thunks, then the rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from plica.codegen.llvm.fold import Callee, Regions, Variant
+from plica.codegen.llvm.kernel import OPEN
+from plica.codegen.llvm.lane import Value, constant
+from plica.codegen.llvm.value import Values
+from plica.codegen.llvm.writer import Writer
+from plica.codegen.open_place import OpenPlan
+from plica.codegen.program import Copy, Program
+from plica.ir.scalar import Scalar, index
+from plica.runtime.open_executable import SIZES
+
+APART: Final = 64
+"""Rooms begin at multiples of this."""
+
+
+class OpenRegions(Regions):
+    """The functions that launch kernels of a program with dims."""
+
+    def __init__(
+        self, program: Program, plan: OpenPlan, kernels: Mapping[Variant, Callee]
+    ) -> None:
+        super().__init__(program, plan, kernels)
+        self.rooms = plan.rooms
+        copied = [
+            step.source for steps in program.regions for step in steps if isinstance(step, Copy)
+        ]
+        self.copied = {slot: number for number, slot in enumerate(dict.fromkeys(copied))}
+        self.first = len(program.dims)  # the number that says where the first room begins
+        self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
+        self.flags = 8 * (self.last + len(self.copied))
+
+    def functions(self) -> list[str]:
+        """All of them, the entry last but for what says the sizes."""
+        return [*super().functions(), self._sizes()]
+
+    def _sizes(self) -> str:
+        w = Writer()
+        values = self._opened(w, "%dims")
+        end, _ = self._laid_out(w, values)
+        slots = [*self.program.space("input"), *self.program.space("output")]
+        sizes = [size for slot in slots for size in slot.shape]
+        shown = [index(size) if isinstance(size, int) else size for size in sizes]
+        found = [end, *_texts(values, shown)]
+        for number, text in enumerate(found):
+            at = w.let(f"getelementptr inbounds i64, ptr %out, i64 {number}")
+            w.do(f"store i64 {text}, ptr {at}, align 8")
+        w.do("ret void")
+        head = f"define void @{SIZES}(ptr %dims, ptr %out) nounwind {{"
+        return "\n".join([head, "entry:", *w.lines, "}"])
+
+    def _prepare(self, w: Writer) -> None:
+        """Write down the numbers that are looked up later."""
+        at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace + 1}")
+        values = self._opened(w, w.let(f"load ptr, ptr {at}, align 8"))
+        dims = [values.lanes.scalar(values.around.vars[dim]) for dim in self.program.dims]
+        _, starts = self._laid_out(w, values)
+        copied = _texts(values, [self.program.slots[slot].size for slot in self.copied])
+        for number, text in enumerate([*dims, *starts, *copied]):
+            at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
+            w.do(f"store i64 {text}, ptr {at}, align 8")
+
+    def _opened(self, w: Writer, dims: str) -> Values:
+        """Values of terms over the dims, which are read from memory."""
+        values = Values(w)
+        for number, dim in enumerate(self.program.dims):
+            at = w.let(f"getelementptr inbounds i64, ptr {dims}, i64 {number}")
+            values.around.bind(dim, Value(w.let(f"load i64, ptr {at}, align 8")), OPEN)
+        return values
+
+    def _laid_out(self, w: Writer, values: Values) -> tuple[str, list[str]]:
+        """The size of the workspace, and where each room begins."""
+        lanes = values.lanes
+        end = constant(self.flags + len(self.program.thunks))
+        starts = []
+        for size in _values(values, self.rooms):
+            over = lanes.scalar(lanes.add(end, constant(APART - 1)))
+            start = w.let(f"and i64 {over}, {-APART}")
+            starts.append(start)
+            end = lanes.add(Value(start), size)
+        return lanes.scalar(end), starts
+
+    def _number(self, w: Writer, number: int) -> str:
+        at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
+        return w.let(f"load i64, ptr {at}, align 8")
+
+    def _dims(self, w: Writer, kernel: int) -> list[str]:
+        """The open sizes a kernel is given."""
+        places = [self.program.dims.index(dim) for dim in self.program.kernels[kernel].dims]
+        return [f"i64 {self._number(w, place)}" for place in places]
+
+    def _bytes(self, w: Writer, slot: int) -> str:
+        """How many bytes a slot has."""
+        return self._number(w, self.last + self.copied[slot])
+
+    def _temporary(self, w: Writer, slot: int) -> str:
+        """Where a temporary is."""
+        start = self._number(w, self.first + self.plan.where[slot])
+        return w.let(f"getelementptr inbounds i8, ptr %work, i64 {start}")
+
+
+def _values(values: Values, terms: Sequence[Scalar]) -> list[Value]:
+    return values.evaluate(terms) if terms else []
+
+
+def _texts(values: Values, terms: Sequence[Scalar]) -> list[str]:
+    return [values.lanes.scalar(each) for each in _values(values, terms)]

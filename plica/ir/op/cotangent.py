@@ -1,0 +1,99 @@
+"""Words of gradients: the terms that pullbacks of many operators are made of.
+
+A pullback names operators of other files, some of which need its own; `word` finds them when it is
+run, when all are there.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> d = Var(Name("d"), tensor((2, 3), "f32"))
+>>> unbroadcast(d, tensor((2, 3), "f32"), tensor((3,), "f32")).op
+'sum'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dim import known, normal_dim, same_dim
+from plica.ir.graph import Expr
+from plica.ir.operator import find
+from plica.ir.scalar import Scalar, index
+from plica.ir.type import TensorType
+
+
+def word(name: str) -> Callable[..., Expr]:
+    """An operator by its name, found when it is used."""
+
+    # Any: what an operator takes.
+    def applied(*args: Any, **attributes: Any) -> Expr:
+        record = find(name)
+        if record is None:
+            raise CompilerBug(f"A gradient uses the operator {name}, which does not exist.")
+        return record(*args, **attributes)
+
+    return applied
+
+
+broadcast_to: Final = word("broadcast_to")
+concat: Final = word("concat")
+equal: Final = word("equal")
+logical_and: Final = word("logical_and")
+logical_xor: Final = word("logical_xor")
+pad: Final = word("pad")
+reshape: Final = word("reshape")
+sigmoid: Final = word("nn.sigmoid")
+slice_: Final = word("slice")
+sum_: Final = word("sum")
+transpose: Final = word("transpose")
+where: Final = word("where")
+zeros: Final = word("zeros")
+
+
+def unbroadcast(value: Expr, whole: TensorType, to: TensorType) -> Expr:
+    """A cotangent of the shape `whole`, summed over the axes along which `to` was repeated."""
+    extra = len(whole.shape) - len(to.shape)
+    pairs = zip(whole.shape[extra:], to.shape, strict=True)
+    stretched = [at for at, (a, b) in enumerate(pairs, extra) if known(b) == 1 and known(a) != 1]
+    axes = (*range(extra), *stretched)
+    if not axes:
+        return value
+    total = sum_(value, axis=axes)
+    return reshape(total, to.shape) if stretched else total
+
+
+def spread_back(value: Expr, shape: Sequence[Scalar], axes: Sequence[int]) -> Expr:
+    """A value without some axes, with or without ones in their place, repeated along them."""
+    kept = tuple(index(1) if at in axes else size for at, size in enumerate(shape))
+    return broadcast_to(reshape(value, kept), tuple(shape))
+
+
+def surrounded(value: Expr, of: TensorType, starts: Sequence[Scalar], whole: TensorType) -> Expr:
+    """A tensor of type `of` inside zeros of the type `whole`, beginning at some places."""
+    known_sides: list[tuple[int, int]] = []
+    shape = list(of.shape)
+    for at, start in enumerate(starts):
+        first = known(start)
+        rest = known(normal_dim(whole.shape[at] - shape[at] - start))
+        if first is not None and rest is not None:
+            known_sides.append((first, rest))
+            continue
+        known_sides.append((0, 0))  # zeros of a size that is not known are put beside it
+        parts = [value]
+        if first != 0:
+            parts.insert(0, zeros((*shape[:at], start, *shape[at + 1 :]), whole.dtype))
+        if rest != 0:
+            left = whole.shape[at] - shape[at] - start
+            parts.append(zeros((*shape[:at], left, *shape[at + 1 :]), whole.dtype))
+        value = concat(parts, axis=at) if len(parts) > 1 else value
+        shape[at] = whole.shape[at]
+    if any(side != (0, 0) for side in known_sides):
+        value = pad(value, tuple(known_sides))
+    return value
+
+
+def has_shape(value: TensorType, shape: Sequence[Scalar]) -> bool:
+    """Whether a type has this shape, whatever its dims stand for."""
+    return len(value.shape) == len(shape) and all(map(same_dim, value.shape, shape))

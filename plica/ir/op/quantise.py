@@ -1,0 +1,205 @@
+"""Quantisation: numbers as integers with a scale and a zero point, and back; products in fixed point.
+
+    quantise(x, scale, zero)      round(x / scale) + zero, within the bounds of the zero's dtype
+    dequantise(q, scale, zero)    (q - zero) * scale
+    fixed_multiply(x, m, n)       round(x * m / 2**n) in whole numbers, exact but for the rounding
+
+Scale and zero point broadcast: one for all, or one for each channel as (c, 1, 1).  Rounding is to
+the nearest; a tie goes to the `even` number, `up`, or `away` from zero.
+
+>>> from plica.ir.type import tensor
+>>> x, scale, zero = tensor((2, 3), "f32"), tensor((), "f32"), tensor((), "i8")
+>>> attrs = {"rounding": "up", "low": None, "high": None}
+>>> str(quantise.relation(attrs, x, scale, zero).dtype)
+'i8'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.ir.dtype import DTYPES, DType, f32, f64, i32, i64
+from plica.ir.op.attribute import attribute, choice, integer, optional
+from plica.ir.op.elementwise import call, negated
+from plica.ir.op.record import as_dtype, primitive, read
+from plica.ir.op.relation import broadcast, literal, refuse
+from plica.ir.operator import Values
+from plica.ir.scalar import (
+    Add,
+    And,
+    BitAnd,
+    Buffer,
+    Eq,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    dtype_of,
+    like,
+)
+from plica.ir.tensor import Compute, compute
+from plica.ir.type import TensorType
+
+SCALES: Final = frozenset({f32, f64})
+STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)
+MOST: Final = 62
+"""The farthest shift of a product of two numbers of 32 bits: a half still fits beside it."""
+
+_ROUNDING = attribute("rounding", choice("even", "up", "away"), "even")
+
+
+def _nearest_up(x: Scalar) -> Scalar:
+    below = call("floor", x)
+    return Select(Le(like(0.5, x), Sub(x, below)), Add(below, like(1, x)), below)
+
+
+def _nearest_away(x: Scalar) -> Scalar:
+    return Select(Lt(x, like(0, x)), negated(_nearest_up(negated(x))), _nearest_up(x))
+
+
+_NEAREST: Final[dict[str, Callable[[Scalar], Scalar]]] = {
+    "even": lambda x: call("round", x),
+    "up": _nearest_up,
+    "away": _nearest_away,
+}
+
+
+def _whole(name: str, of: TensorType, what: str) -> None:
+    if of.dtype not in STORED:
+        expected = "integers of at most 32 bits"
+        refuse("dtype-conflict", f"{name} takes {what} of integers.", expected, str(of.dtype))
+
+
+def _bounds(attrs: Values, into: DType) -> tuple[int, int]:
+    low, high = (int(each) for each in into.bounds)
+    low = low if attrs["low"] is None else int(literal("quantise", attrs["low"], into).value)
+    high = high if attrs["high"] is None else int(literal("quantise", attrs["high"], into).value)
+    if low > high:
+        refuse("bad-attribute", "quantise: low is not above high.", f"{low} or more", str(high))
+    return low, high
+
+
+def _quantise_rule(
+    attrs: Values, x: TensorType, scale: TensorType, zero: TensorType
+) -> TensorType:
+    _whole("quantise", zero, "a zero point")
+    _bounds(attrs, zero.dtype)
+    shape = broadcast("quantise", (x.shape, scale.shape, zero.shape))
+    return TensorType(shape, zero.dtype)
+
+
+def _quantise_body(
+    attrs: Values, out: TensorType, x: Buffer, scale: Buffer, zero: Buffer
+) -> Compute:
+    low, high = _bounds(attrs, out.dtype)
+    nearest = _NEAREST[attrs["rounding"]]
+
+    def element(*i: Scalar) -> Scalar:
+        steps = nearest(read(x, i, out.shape) / read(scale, i, out.shape))
+        moved = Add(steps, as_dtype(read(zero, i, out.shape), x.dtype))
+        held = Min(Max(moved, Lit(float(low), x.dtype)), Lit(float(high), x.dtype))
+        return as_dtype(held, out.dtype)
+
+    return compute((x, scale, zero), out.shape, element)
+
+
+def _dequantise_rule(
+    attrs: Values, x: TensorType, scale: TensorType, zero: TensorType
+) -> TensorType:
+    _whole("dequantise", x, "a tensor")
+    _whole("dequantise", zero, "a zero point")
+    if scale.dtype not in SCALES:
+        refuse("dtype-conflict", "dequantise takes scales of f32 or f64.", None, str(scale.dtype))
+    shape = broadcast("dequantise", (x.shape, scale.shape, zero.shape))
+    return TensorType(shape, scale.dtype)
+
+
+def _dequantise_body(
+    attrs: Values, out: TensorType, x: Buffer, scale: Buffer, zero: Buffer
+) -> Compute:
+    def element(*i: Scalar) -> Scalar:
+        value, point = (as_dtype(read(each, i, out.shape), i32) for each in (x, zero))
+        return Mul(as_dtype(Sub(value, point), out.dtype), read(scale, i, out.shape))
+
+    return compute((x, scale, zero), out.shape, element)
+
+
+def _is_odd(x: Scalar) -> Scalar:
+    return Eq(BitAnd(x, like(1, x)), like(1, x))
+
+
+def shifted(product: Scalar, by: Scalar, rounding: str) -> Scalar:
+    """`product / 2**by` of i64, rounded to the nearest; `by` is 0 … 62."""
+    one, zero = like(1, product), like(0, product)
+    half = ShiftRight(ShiftLeft(one, by), one)
+    up = ShiftRight(Add(product, half), by)
+    if rounding == "up":
+        return up
+    if rounding == "away":
+        down = Sub(zero, ShiftRight(Add(Sub(zero, product), half), by))
+        return Select(Lt(product, zero), down, up)
+    rest = BitAnd(Add(product, half), Sub(ShiftLeft(one, by), one))
+    is_tie = And(Eq(rest, zero), Lt(zero, by))
+    return Select(And(is_tie, _is_odd(up)), Sub(up, one), up)
+
+
+def _fixed_rule(attrs: Values, *types: TensorType) -> TensorType:
+    return TensorType(broadcast("fixed_multiply", (each.shape for each in types)), i32)
+
+
+def _fixed_body(
+    attrs: Values, out: TensorType, x: Buffer, multiplier: Buffer, shift: Buffer
+) -> Compute:
+    def element(*i: Scalar) -> Scalar:
+        value, factor, by = (
+            as_dtype(read(each, i, out.shape), i64) for each in (x, multiplier, shift)
+        )
+        held = Min(Max(by, Lit(0, i64)), Lit(MOST, i64))
+        moved = shifted(Mul(value, factor), held, attrs["rounding"])
+        low, high = i32.bounds
+        return as_dtype(Min(Max(moved, Lit(low, i64)), Lit(high, i64)), i32)
+
+    return compute((x, multiplier, shift), out.shape, element)
+
+
+quantise = primitive(
+    "quantise",
+    ("x", "scale", "zero"),
+    _quantise_rule,
+    _quantise_body,
+    "The integers nearest to x / scale + zero, of the zero's dtype, at least low, at most high.",
+    attributes=(
+        _ROUNDING,
+        attribute("low", optional(integer), None),
+        attribute("high", optional(integer), None),
+    ),
+    admits=SCALES,
+    like=(0, 1),
+    aliases=("quantize",),
+)
+dequantise = primitive(
+    "dequantise",
+    ("x", "scale", "zero"),
+    _dequantise_rule,
+    _dequantise_body,
+    "(x - zero) * scale: the numbers that integers stand for.",
+    like=(),
+    aliases=("dequantize",),
+)
+fixed_multiply = primitive(
+    "fixed_multiply",
+    ("x", "multiplier", "shift"),
+    _fixed_rule,
+    _fixed_body,
+    "x * multiplier / 2^shift of i32, rounded to the nearest; the shift is held in 0 to 62.",
+    attributes=(_ROUNDING,),
+    admits=frozenset({i32}),
+)

@@ -1,0 +1,267 @@
+"""Pools backwards: what the gradients of pools are made of.
+
+A window over (n, c, …) is described as in `plica.ir.op.pool`.  Of the places of a window that hold
+its maximum the first counts, in row-major order.
+
+    nn.window_sum     the sum of each window; padding counts as zeros
+    nn.window_spread  its adjoint: every place has the sum of the windows that it lies in
+    nn.window_first   which place of its window, counted through it, is the first to hold a value
+    nn.window_take    the element at such a place
+    nn.window_put     its adjoint: each value added at such a place, zeros elsewhere
+
+>>> from plica.ir.type import tensor
+>>> _, attrs = window_spread.bind((1.0,), {"kernel": 2, "size": (8, 8)})
+>>> found = window_spread.relation(dict(attrs), tensor((1, 3, 4, 4), "f32"))
+>>> [size.value for size in found.shape]
+[1, 3, 8, 8]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.ir.dim import same_dim
+from plica.ir.dtype import i64
+from plica.ir.graph import Expr
+from plica.ir.op.attribute import attribute, dims
+from plica.ir.op.elementwise import call
+from plica.ir.op.index import integers
+from plica.ir.op.pad import guarded
+from plica.ir.op.pool import WINDOW, pool_rule, sliding_windows, window_places
+from plica.ir.op.record import as_dtype, plus, primitive, tensor_of, times
+from plica.ir.op.relation import NUMBER, refuse, wide
+from plica.ir.op.window import Window
+from plica.ir.operator import Values
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Or,
+    Scalar,
+    Select,
+    index,
+)
+from plica.ir.tensor import Compute, compute, reduce
+from plica.ir.type import TensorType
+
+_SIZE = attribute("size", dims)
+
+
+def settings(attrs: Values) -> dict[str, object]:
+    """The attributes that describe a window; those of pools that have no dilation included."""
+    return {each.name: attrs.get(each.name, each.default) for each in WINDOW}
+
+
+def _sum_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    kernel, sliding = sliding_windows("nn.window_sum", attrs, len(x.shape) - 2)
+    inner = wide(x.dtype)
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        def load(*k: Scalar) -> Scalar:
+            places, checks = window_places(attrs, sliding, at, k, x)
+            return as_dtype(guarded(checks, x[(n, c, *places)], Lit(0, x.dtype)), inner)
+
+        return as_dtype(reduce("sum", kernel, load), x.dtype)
+
+    return compute((x,), out.shape, element)
+
+
+def _spatial(of: Expr) -> tuple[Scalar, ...]:
+    return tensor_of(of).shape[2:]
+
+
+window_sum = primitive(
+    "nn.window_sum",
+    ("x",),
+    lambda attrs, x: pool_rule("nn.window_sum", attrs, x),
+    _sum_body,
+    "The sum of each window; padding counts as zeros.",
+    attributes=WINDOW,
+    admits=NUMBER,
+    gradient=lambda attrs, d, y, x: [window_spread(d, **settings(attrs), size=_spatial(x))],
+)
+
+
+def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
+    """The type of what a pool of these windows was made from; refuses if it gives no such pool."""
+    whole = TensorType((*x.shape[:2], *attrs["size"]), x.dtype)
+    found = pool_rule(name, attrs, whole)
+    fits = len(found.shape) == len(x.shape) and all(map(same_dim, found.shape, x.shape))
+    if not fits:
+        message = f"{name}: windows over this size give another number of results."
+        refuse("shape-conflict", message, str(found), str(x))
+    return whole
+
+
+def _holding(
+    sliding: Sequence[Window], at: Sequence[Scalar], k: Sequence[Scalar], counts: Sequence[Scalar]
+) -> tuple[list[Scalar], list[Scalar]]:
+    """The windows whose place `k` is `at`, and the conditions under which there are such."""
+    found, checks = [], []
+    for window, place, inner, count in zip(sliding, at, k, counts, strict=True):
+        reached = plus(place, window.before) - times(inner, window.dilation)
+        stride = index(window.stride)
+        if window.stride > 1:
+            checks.append(Eq(FloorMod(reached, stride), index(0)))
+        number = reached if window.stride == 1 else FloorDiv(reached, stride)
+        checks += [Le(index(0), number), Lt(number, count)]
+        found.append(number)
+    return found, checks
+
+
+def _spread_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    kernel, sliding = sliding_windows("nn.window_spread", attrs, len(x.shape) - 2)
+    inner = wide(x.dtype)
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        def load(*k: Scalar) -> Scalar:
+            found, checks = _holding(sliding, at, k, x.shape[2:])
+            return as_dtype(guarded(checks, x[(n, c, *found)], Lit(0, x.dtype)), inner)
+
+        return as_dtype(reduce("sum", kernel, load), x.dtype)
+
+    return compute((x,), out.shape, element)
+
+
+window_spread = primitive(
+    "nn.window_spread",
+    ("x",),
+    lambda attrs, x: _whole("nn.window_spread", attrs, x),
+    _spread_body,
+    "The transpose of nn.window_sum: each place has the sum of the windows it lies in.",
+    attributes=(*WINDOW, _SIZE),
+    admits=NUMBER,
+    gradient=lambda attrs, d, y, x: [window_sum(d, **settings(attrs))],
+)
+
+# --- one place of each window --------------------------------------------------------------------
+
+
+def _count(kernel: Sequence[int], k: Sequence[Scalar]) -> Scalar:
+    """The number of a place of a window, counted through it."""
+    flat: Scalar = index(0)
+    for size, each in zip(kernel, k, strict=True):
+        flat = plus(times(flat, size), each)
+    return flat
+
+
+def _first_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
+    found = pool_rule("nn.window_first", attrs, x)
+    if len(found.shape) != len(value.shape) or not all(map(same_dim, found.shape, value.shape)):
+        message = "nn.window_first takes one value for each window."
+        refuse("shape-conflict", message, str(found), str(value))
+    return TensorType(value.shape, i64)
+
+
+def _first_body(attrs: Values, out: TensorType, x: Buffer, value: Buffer) -> Compute:
+    kernel, sliding = sliding_windows("nn.window_first", attrs, len(x.shape) - 2)
+    beyond = 1
+    for size in kernel:
+        beyond *= size
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        wanted = value[(n, c, *at)]
+
+        def load(*k: Scalar) -> Scalar:
+            places, checks = window_places(attrs, sliding, at, k, x)
+            there = x[(n, c, *places)]
+            hit: Scalar = Eq(there, wanted)
+            if x.dtype.is_float:
+                hit = Or(hit, And(call("isnan", there), call("isnan", wanted)))
+            return guarded(checks, Select(hit, _count(kernel, k), index(beyond)), index(beyond))
+
+        return reduce("min", kernel, load)
+
+    return compute((x, value), out.shape, element)
+
+
+window_first = primitive(
+    "nn.window_first",
+    ("x", "value"),
+    _first_rule,
+    _first_body,
+    "Which place of its window, counted through it, is the first that holds a value.",
+    attributes=WINDOW,
+    admits=NUMBER,
+)
+
+
+def _take_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
+    integers("nn.window_take", places)
+    found = pool_rule("nn.window_take", attrs, x)
+    if len(found.shape) != len(places.shape) or not all(map(same_dim, found.shape, places.shape)):
+        message = "nn.window_take takes one place for each window."
+        refuse("shape-conflict", message, str(found), str(places))
+    return TensorType(places.shape, x.dtype)
+
+
+def _take_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Compute:
+    kernel, sliding = sliding_windows("nn.window_take", attrs, len(x.shape) - 2)
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        flat = as_dtype(places[(n, c, *at)], i64)
+        inner: list[Scalar] = []
+        for number, size in reversed(tuple(enumerate(kernel))):
+            inner.insert(0, flat if number == 0 else FloorMod(flat, index(size)))
+            flat = FloorDiv(flat, index(size))
+        at_ = [w.place(a, k) for w, a, k in zip(sliding, at, inner, strict=True)]
+        return x[(n, c, *at_)]
+
+    return compute((x, places), out.shape, element)
+
+
+def _put_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
+    integers("nn.window_put", places)
+    if len(places.shape) != len(x.shape) or not all(map(same_dim, places.shape, x.shape)):
+        message = "nn.window_put takes one place for each value."
+        refuse("shape-conflict", message, str(x), str(places))
+    return _whole("nn.window_put", attrs, x)
+
+
+def _put_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Compute:
+    kernel, sliding = sliding_windows("nn.window_put", attrs, len(x.shape) - 2)
+    inner = wide(x.dtype)
+    nothing = Lit(0, inner)
+
+    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        def load(*k: Scalar) -> Scalar:
+            found, checks = _holding(sliding, at, k, x.shape[2:])
+            here = Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, k))
+            value = Select(here, as_dtype(x[(n, c, *found)], inner), nothing)
+            return guarded(checks, value, nothing)
+
+        return as_dtype(reduce("sum", kernel, load), x.dtype)
+
+    return compute((x, places), out.shape, element)
+
+
+window_take = primitive(
+    "nn.window_take",
+    ("x", "places"),
+    _take_rule,
+    _take_body,
+    "The element of each window at a place, counted through the window.",
+    attributes=WINDOW,
+    admits=NUMBER,
+    like=(0,),
+    gradient=lambda attrs, d, y, x, places: [
+        window_put(d, places, **settings(attrs), size=_spatial(x)),
+        None,
+    ],
+)
+window_put = primitive(
+    "nn.window_put",
+    ("x", "places"),
+    _put_rule,
+    _put_body,
+    "The transpose of nn.window_take: each value is added at a place of its window.",
+    attributes=(*WINDOW, _SIZE),
+    admits=NUMBER,
+    like=(0,),
+    gradient=lambda attrs, d, y, x, places: [window_take(d, places, **settings(attrs)), None],
+)

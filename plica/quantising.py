@@ -1,0 +1,194 @@
+"""The face of quantisation: `plica.quantise(model, samples)`.
+
+The model runs on the samples, the numbers at some points of it are looked at, and the result is a
+module of the same inputs and outputs whose layers work on bytes.
+
+>>> import numpy as np
+>>> from plica.frontend.zoo import mlp
+>>> net = mlp(batch=1, inputs=16, hidden=(8,), classes=4)
+>>> samples = np.random.default_rng(0).standard_normal((4, 1, 16), np.float32)
+>>> found = quantised(net, samples)
+>>> [row.form for row in found.report.rows if row.op == "nn.dense"]
+['i8', 'i8']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.graph import Expr
+from plica.ir.module import Module
+from plica.ir.script import Scripted, as_module
+from plica.pipeline import compile
+from plica.rewrite.history import History
+from plica.rewrite.quantise.annotate import LAYERS, Annotated, annotate, prepare, tapped
+from plica.rewrite.quantise.calibrate import Method, Point, Seen, Spec, chosen
+from plica.rewrite.quantise.integer import float_layers, to_integers
+from plica.rewrite.quantise.report import Report
+from plica.rewrite.quantise.simulate import simulate
+from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Sample: TypeAlias = Array | Sequence[Array] | Mapping[str, Array]
+
+
+@frozen(eq=False)
+class Quantised:
+    """A module of integers, how it came to be, and what was decided on the way."""
+
+    module: Module
+    simulated: Module
+    """The same in floats, every point of it rounded to its steps."""
+    history: History
+    """From the simulated module to that of integers."""
+    points: tuple[Point, ...]
+    report: Report
+
+
+def quantise(
+    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    samples: Iterable[Sample],
+    *,
+    per_channel: bool | None = None,
+    symmetric: bool = True,
+    method: Method = "max",
+    percentile: float = 99.99,
+    power_of_two: bool = False,
+    keep: Collection[str] = (),
+) -> Module:
+    """The model with its layers in integers of 8 bits, calibrated on samples.
+
+    A sample is an array, a tuple of arrays, or arrays by the names of inputs; an array of one more
+    axis than the input is as many samples.  Activations are signed bytes around zero, or, not
+    `symmetric`, unsigned ones with a zero point; weights are signed, with a scale for each output
+    if `per_channel`.  The `method` says how far numbers are kept: all of them (`max`), by
+    `percentile`, or where an error is least (`mse`, `kl`).  With `power_of_two` all scales are,
+    and one for a whole weight unless said otherwise, so that a change of scale is a shift.  What
+    is in `keep` stays in floats: operators by name, and the `first` and `last` layer.
+    """
+    return quantised(
+        mod,
+        samples,
+        per_channel=per_channel,
+        symmetric=symmetric,
+        method=method,
+        percentile=percentile,
+        power_of_two=power_of_two,
+        keep=keep,
+    ).module
+
+
+def quantised(
+    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    samples: Iterable[Sample],
+    *,
+    per_channel: bool | None = None,
+    symmetric: bool = True,
+    method: Method = "max",
+    percentile: float = 99.99,
+    power_of_two: bool = False,
+    keep: Collection[str] = (),
+) -> Quantised:
+    """As `quantise`, with all that is known on the way; its report says what stayed in floats."""
+    apart = not power_of_two if per_channel is None else per_channel
+    spec = Spec(symmetric, power_of_two, apart, method, percentile)
+    annotated = annotate(prepare(_read(mod)), (keep,) if isinstance(keep, str) else keep)
+    points = {
+        point: chosen(seen, spec)
+        for point, seen in zip(annotated.points, _observed(annotated, samples, spec), strict=True)
+    }
+    simulated = simulate(annotated, points, spec)
+    history = to_integers(simulated)
+    report = Report(annotated.rows)
+    _check(history.module, report)
+    return Quantised(history.module, simulated, history, tuple(points.values()), report)
+
+
+def _check(done: Module, report: Report) -> None:
+    """Every layer that was to be integers is."""
+    wanted = sum(row.op in LAYERS and row.form == "f32" for row in report.rows)
+    found = float_layers(done)
+    if found != wanted:
+        raise CompilerBug(f"{found} layers are in floats after quantisation, and not {wanted}.")
+
+
+def _read(mod: Module | Scripted | str | PathLike[str] | ModelProto) -> Module:
+    if isinstance(mod, Module | Scripted):
+        return as_module(mod)
+    from plica.frontend.onnx import from_onnx
+
+    return from_onnx(mod)
+
+
+def _observed(of: Annotated, samples: Iterable[Sample], spec: Spec) -> list[Seen]:
+    """What is seen at each point when the model runs on the samples."""
+    if not of.points:
+        return []
+    every = list(_samples(of.module, samples))
+    if not every:
+        message = "Quantisation needs samples of what the model will be given."
+        hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …])."
+        raise InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
+    exe = compile(tapped(of))
+    names = [_name(number, each) for number, each in enumerate(of.points)]
+    seen = [Seen() for _ in of.points]
+    for sample in every:
+        values = _run(exe, sample)
+        seen = [
+            each.extended(value, name)
+            for each, value, name in zip(seen, values, names, strict=True)
+        ]
+    if spec.method == "max":
+        return seen
+    for sample in every:
+        values = _run(exe, sample)
+        seen = [each.counted(value) for each, value in zip(seen, values, strict=True)]
+    return seen
+
+
+def _run(exe: Executable, sample: Sample) -> tuple[Array, ...]:
+    if isinstance(sample, Mapping):
+        found = exe(**sample)
+    else:
+        found = exe(*([sample] if isinstance(sample, np.ndarray) else sample))
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _name(number: int, of: Expr) -> str:
+    """A point as one can find it: its number, and the operator that makes it."""
+    return f"point {number} ({getattr(of, 'op', None) or getattr(of, 'name', 'a value')})"
+
+
+def _samples(module: Module, given: Iterable[Sample]) -> Iterator[Sample]:
+    """The samples one by one; an array with an axis more than the input is as many."""
+    params = module.main_function().params
+    ranks = [len(getattr(each.type, "shape", ())) for each in params]
+    several = [given] if isinstance(given, np.ndarray | Mapping) else given
+    for each in several:
+        if isinstance(each, np.ndarray) and len(ranks) == 1 and each.ndim == ranks[0] + 1:
+            yield from each
+        elif isinstance(each, Mapping):
+            yield from _named(each, {str(p.name): r for p, r in zip(params, ranks, strict=True)})
+        else:
+            yield each
+
+
+def _named(arrays: Mapping[str, Array], ranks: Mapping[str, int]) -> Iterator[Sample]:
+    """Arrays by name: one sample, or as many as their first axes are long."""
+    known = {name: np.asarray(each) for name, each in arrays.items()}
+    more = [each for name, each in known.items() if each.ndim == ranks.get(name, -1) + 1]
+    if not more or len(more) != len(known) or len({len(each) for each in more}) != 1:
+        yield known
+        return
+    for number in range(len(more[0])):
+        yield {name: each[number] for name, each in known.items()}

@@ -1,0 +1,1 @@
+"""Quantisation: networks of floats become networks of bytes, by rules."""

@@ -1,0 +1,271 @@
+"""Annotate: which operators are computed in integers, and at which places numbers become them.
+
+A *point* is a value that is quantised and restored at once.  Points are what layers, sums and
+means read, looked for behind operators that only arrange numbers, so that a value is quantised
+where it is made: after the bias and the relu of the layer that makes it.
+
+    x ─ point ─ conv + b ─ relu ─ point ─ max_pool ─ conv + b ─ point ─┐
+                                            └───────────────────────── add ─ relu ─ point ─ …
+
+Layers with constant weights are always taken; other operators where what they give becomes
+integers anyway, since between floats they would lose and not win.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Function, Var, const
+>>> from plica.ir.module import module
+>>> from plica.ir.op.activation import relu
+>>> from plica.ir.op.linear import dense
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((1, 4), "f32")), Var(Name("main"), None)
+>>> w = const(np.ones((4, 4), np.float32))
+>>> net = module({main: Function((), (), (x,), None, dense(relu(dense(x, w)), w))}, main)
+>>> found = annotate(net)
+>>> len(found.points), [row.form for row in found.rows]
+(2, ['i8', 'i8', 'i8'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from attrs import evolve, frozen
+
+from plica.ir.dtype import f32
+from plica.ir.graph import Apply, Expr, Function, Project, Tuple, Var, attr
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.module import module as build
+from plica.ir.op.activation import bias_add
+from plica.ir.op.window import sides
+from plica.ir.type import TensorType, static_shape
+from plica.rewrite.closed import is_closed
+from plica.rewrite.graph.fold import fold_constants
+from plica.rewrite.graph.walk import Supply
+from plica.rewrite.optimise import optimise
+from plica.rewrite.pack import Pack, pack, rewrite
+from plica.rewrite.packs.inference import unpacked
+from plica.rewrite.quantise.realise import CARRIERS, ROOM, TABLED
+
+Form: TypeAlias = Literal["i8", "f32"]
+
+# fmt: off
+LAYERS: Final[dict[str, int]] = {"nn.conv": 0, "nn.dense": 0, "matmul": -1}
+"""Layers by name, with the axis of the weight that their results lie along."""
+MEANS: Final = ("mean", "nn.global_avg_pool", "nn.avg_pool")
+BENT: Final = ("nn.relu", "clip")
+FARTHEST: Final = 255 * 127
+"""The greatest product of a byte less its zero point and a weight."""
+BIASES: Final[Pack] = pack("biases", unpacked(bias_add, bias=1), version="1")
+# fmt: on
+
+
+@frozen
+class Row:
+    """One operator: whether it is computed in integers, and if not, why."""
+
+    op: str
+    type: str
+    form: Form
+    why: str = ""
+
+
+@frozen(eq=False)
+class Annotated:
+    """A prepared module, the values to be quantised in the order of the data, and the layers."""
+
+    module: Module
+    points: tuple[Expr, ...]
+    layers: Mapping[Expr, int]
+    """The layers that are taken, each with the axis of its weight's outputs."""
+    rows: tuple[Row, ...]
+
+
+def prepare(module: Module) -> Module:
+    """The module as annotation wants it: constants computed, scales in the weights."""
+    found = optimise(infer(module)).module
+    done, _ = rewrite(found, BIASES)
+    assert isinstance(done, Module)
+    return fold_constants(infer(done))
+
+
+def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
+    """What becomes integers in an inferred module that is prepared.
+
+    What is in `keep` stays in floats: operators by name, and the `first` and the `last` layer.
+    """
+    known = infer(module)
+    main = known.main_function()
+    order = [each for each in _dataflow(main) if _is_number(each) and not is_closed(each)]
+    reasons = {each: _reason(each) for each in order if isinstance(each, Apply)}
+    layers = [each for each, why in reasons.items() if each.op in LAYERS and why is None]
+    for each in reasons:
+        if each.op in keep:
+            reasons[each] = "It is kept by its name."
+    for word, place in (("first", 0), ("last", -1)):
+        if word in keep and layers:
+            reasons[layers[place]] = f"The {word} layer is kept."
+    demanded = _demand(main, order, reasons)
+    taken = {each for each, why in reasons.items() if why is None}
+    points: dict[Expr, None] = {}
+    for each in order:
+        if each in taken:
+            points.update(dict.fromkeys(map(_origin, _data(each))))
+    ordered = [each for each in _dataflow(main) if each in points]
+    rows = tuple(_rows(order, taken, points, reasons, demanded))
+    return Annotated(
+        known,
+        tuple(ordered),
+        {each: LAYERS[each.op] for each in layers if each in taken},
+        rows,
+    )
+
+
+def tapped(of: Annotated) -> Module:
+    """The module that gives the values of all points."""
+    main = of.module.main_function()
+    name = Var(Supply(of.module).name("tapped"), None)
+    function = evolve(main, ret=None, body=Tuple(of.points), attrs=())
+    return infer(build({**dict(of.module.items()), name: function}, name))
+
+
+def _with_main(of: Module, main: Function) -> Module:
+    values = [main if name is of.main else value for name, value in of.items()]
+    return Module(of.names, tuple(values), of.main)
+
+
+def with_body(of: Module, body: Expr) -> Module:
+    """The module whose main function computes something else from the same inputs."""
+    return infer(_with_main(of, evolve(of.main_function(), body=body)))
+
+
+def _dataflow(main: Function) -> list[Expr]:
+    """What is always computed, parts before wholes: nothing in branches and closures."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(main.body, False)]
+    while stack:
+        node, left = stack.pop()
+        if left:
+            order.append(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        stack.extend((each, False) for each in reversed(_inside(node)))
+    return order
+
+
+def _inside(node: Expr) -> tuple[Expr, ...]:
+    match node:
+        case Apply(_, args, _):
+            return args
+        case Tuple(items):
+            return items
+        case Project(value, _):
+            return (value,)
+        case _:
+            return ()
+
+
+def _is_number(of: Expr) -> bool:
+    found = type_of(of)
+    return isinstance(found, TensorType) and found.dtype is f32
+
+
+def _data(of: Expr) -> tuple[Expr, ...]:
+    """What an operator reads that is no constant."""
+    assert isinstance(of, Apply)
+    return tuple([each for each in of.args if not is_closed(each)])
+
+
+def _origin(of: Expr) -> Expr:
+    """Where numbers come from that were only arranged since."""
+    while isinstance(of, Apply) and of.op in CARRIERS and _is_number(of.args[0]):
+        of = of.args[0]
+    return of
+
+
+def _reason(of: Apply) -> str | None:
+    """Why an operator is not computed in integers, None where it can be."""
+    data = _data(of)
+    if not all(map(_is_number, of.args)):
+        return "It reads other numbers than f32."
+    if of.op in LAYERS:
+        weight = type_of(of.args[1])
+        assert isinstance(weight, TensorType)
+        shape = static_shape(weight)
+        if len(data) != 1 or data[0] is not of.args[0] or shape is None:
+            return "Its weight is no constant."
+        if of.op == "matmul" and len(shape) != 2:  # noqa: PLR2004  # a matrix
+            return "Its weight is no matrix."
+        terms = int(np.prod(shape)) // max(shape[LAYERS[of.op]], 1)
+        return None if 0 < terms * FARTHEST < ROOM else "Its sums might leave 32 bits."
+    if of.op in ("add", "concat"):
+        return None if len(data) == len(of.args) else "One side is a constant."
+    if of.op in MEANS:
+        return _mean_reason(of)
+    if of.op in TABLED:
+        return None
+    return "There is no integer form of it."
+
+
+def _mean_reason(of: Apply) -> str | None:
+    kind = type_of(of.args[0])
+    assert isinstance(kind, TensorType)
+    if static_shape(kind) is None:
+        return "Its sizes are open."
+    if of.op != "nn.avg_pool":
+        return None
+    if attr(of, "ceil_mode"):
+        return "Its windows are not all as large."
+    pads = sides("nn.avg_pool", attr(of, "padding"), len(kind.shape) - 2)
+    if any(side for pair in pads for side in pair) and not attr(of, "count_include_pad"):
+        return "Its windows are not all as large."
+    return None
+
+
+def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None]) -> set[Expr]:
+    """Values that become integers anyway; operators that are no layers stay where theirs do not.
+
+    Users come before what they use, so that one look at each is enough.
+    """
+    demanded: set[Expr] = set()
+    for each in reversed(order):
+        if not isinstance(each, Apply):
+            continue
+        if reasons[each] is None and each.op not in LAYERS and each not in demanded:
+            reasons[each] = "What it gives is used in floats only."
+        passes = each.op in CARRIERS or each.op in BENT or each.op == "add"
+        if reasons[each] is None or (passes and each in demanded):
+            demanded.update(each.args)
+    return demanded
+
+
+def _rows(
+    order: list[Expr],
+    taken: set[Apply],
+    points: dict[Expr, None],
+    reasons: dict[Apply, str | None],
+    demanded: set[Expr],
+) -> list[Row]:
+    """What is said of each operator; what goes along with a layer is computed with it."""
+    whole: set[Expr] = set()  # in integers, before they are restored
+    rows = []
+    for each in order:
+        if not isinstance(each, Apply):
+            continue
+        behind = [arg for arg in each.args if not is_closed(arg)]
+        inside = bool(behind) and all(arg in whole or arg in points for arg in behind)
+        bias = each.op == "add" and len(behind) == 1 and behind[0] in whole
+        bent = each.op in BENT and each in points
+        carried = each.op in CARRIERS and _origin(each) in points
+        why = reasons[each]
+        if why is None or (inside and (bias or bent or carried)):
+            whole.add(each)
+            rows.append(Row(each.op, str(type_of(each)), "i8"))
+        else:
+            rows.append(Row(each.op, str(type_of(each)), "f32", why))
+    return rows

@@ -1,0 +1,63 @@
+"""Whole modules in integers: what is quantised and restored around operators is gone.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.dtype import f32, i8
+>>> from plica.ir.graph import Function, Var, const
+>>> from plica.ir.module import module
+>>> from plica.ir.op.quantise import dequantise, quantise
+>>> from plica.ir.op.shape import reshape
+>>> from plica.ir.type import tensor
+>>> x, main = Var(Name("x"), tensor((2, 3), "i8")), Var(Name("main"), None)
+>>> s, z = const(0.5, f32), const(0, i8)
+>>> body = quantise(reshape(dequantise(x, s, z), (6,)), s, z)
+>>> done = to_integers(module({main: Function((), (), (x,), None, body)}, main)).module
+>>> done.main_function().body is reshape(x, (6,))
+True
+
+Rules are `recognise` and `realise`; what they leave in floats stands between a `dequantise` and a
+`quantise`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.fold import post_order
+from plica.ir.dtype import f32
+from plica.ir.graph import Apply
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.type import TensorType
+from plica.rewrite.graph import find_pass
+from plica.rewrite.history import History, begun
+from plica.rewrite.quantise.annotate import LAYERS
+from plica.rewrite.quantise.realise import REALISE
+from plica.rewrite.quantise.recognise import RECOGNISE
+
+BEFORE: Final = ("to-dataflow",)
+AFTER: Final = ("merge-common", "remove-dead")
+
+
+def to_integers(module: Module) -> History:
+    """The module with integers wherever rules know how, and all that was done to it.
+
+    Floats may move to the next step: see Note [Steps] in `plica.rewrite.quantise.realise`.
+    """
+    history = begun(infer(module))
+    for name in BEFORE:
+        history = history.through(find_pass(name))
+    history = history.under(RECOGNISE).under(REALISE)
+    for name in AFTER:
+        history = history.through(find_pass(name))
+    return history
+
+
+def float_layers(module: Module) -> int:
+    """How many layers of a module are computed in floats."""
+    found = 0
+    for _, function in infer(module).functions():
+        for node in post_order(function):
+            if isinstance(node, Apply) and node.op in LAYERS:
+                kind = type_of(node)
+                found += isinstance(kind, TensorType) and kind.dtype is f32
+    return found

@@ -1,0 +1,104 @@
+"""Recognise: quantisation that was written out in arithmetic becomes its operators again.
+
+    before:  cast(clip(round(x / s) + cast(z, f32), -128.0, 127.0), i8)
+    after:   quantise(x, s, z)
+
+    before:  cast(cast(q, i32) - cast(z, i32), f32) * s
+    after:   dequantise(q, s, z)
+
+Models that were read have it so.  Both are equal bit for bit.
+
+>>> [rule.name for rule in RECOGNISE]
+['see-quantise', 'see-quantise-at-zero', 'see-dequantise', 'see-dequantise-at-zero']
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from plica.ir.dtype import DType, f32, i8, i32, u8
+from plica.ir.graph import Apply, Const, Expr, const
+from plica.ir.infer import type_of
+from plica.ir.op.elementwise import cast, clip, round_
+from plica.ir.op.quantise import dequantise, quantise
+from plica.ir.type import TensorType
+from plica.rewrite.closed import closed, value_of
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+
+x: Any = hole("x", dtypes=f32)
+q: Any = hole("q", dtypes=(i8, u8, i32))
+s: Any = closed("s", dtypes=f32)
+z: Any = closed("z", dtypes=(f32, i32))
+low, high, into = holes("low high into")
+
+
+def holds(m: Match) -> bool:
+    """Whether the bounds are whole numbers of the dtype."""
+    if not isinstance(m.into, DType) or m.into not in (i8, u8):
+        return False
+    bottom, top = m.into.bounds
+    if m.low is None or m.high is None or not bottom <= m.low <= m.high <= top:
+        return False
+    return int(m.low) == m.low and int(m.high) == m.high
+
+
+def seen(m: Match) -> Expr | None:
+    """The operator that rounds."""
+    if not holds(m):
+        return None
+    zero = Const(m.into, (), b"\0")
+    if "z" in m.filling:
+        found = value_of(m.z)
+        if found is None or not _is_of(found, m.into):
+            return None
+        zero = const(found.astype(m.into.numpy), m.into)
+    ends = (int(m.low), int(m.high))
+    plain = (None, None) if ends == tuple(map(int, m.into.bounds)) else ends
+    return quantise(m.x, m.s, zero, "even", *plain)
+
+
+def _is_of(values: Any, dtype: DType) -> bool:
+    bottom, top = dtype.bounds
+    wide = values.astype(np.float64)
+    return bool(np.all((wide == np.rint(wide)) & (wide >= bottom) & (wide <= top)))
+
+
+def restored(m: Match) -> Expr | None:
+    """The operator that gives numbers back."""
+    if "z" not in m.filling:
+        return dequantise(m.q, m.s, const(0, _dtype(m.q)))
+    found = value_of(m.z)
+    if found is None:
+        return None
+    own = _dtype(m.q)
+    kind = own if _is_of(found, own) else i32
+    return dequantise(m.q, m.s, const(found.astype(kind.numpy), kind))
+
+
+def _dtype(of: Expr) -> DType:
+    kind = type_of(of)
+    assert isinstance(kind, TensorType)
+    return kind.dtype
+
+
+def is_below(m: Match) -> bool:
+    """Whether what is restored would not be taken for a change of dtype of a sum."""
+    return _dtype(m.q) in (i8, u8) or (isinstance(m.q, Apply | Const) and _dtype(m.q) is i32)
+
+
+# fmt: off
+RECOGNISE: Final[Pack] = pack(
+    "recognise",
+    rule("see-quantise",           cast(clip(round_(x / s) + z, low, high), into), seen),
+    rule("see-quantise-at-zero",   cast(clip(round_(x / s), low, high), into),     seen),
+    rule("see-dequantise",         cast(cast(q, i32) - z, f32) * s,                restored),
+    rule("see-dequantise-at-zero", cast(q, f32) * s,                               restored, when=is_below),
+    version="1",
+    doc="Quantisation that was written out in arithmetic becomes its operators again.",
+)
+# fmt: on

@@ -1,0 +1,37 @@
+"""The report of a quantisation: which operators became integers, which did not, and why.
+
+>>> from plica.rewrite.quantise.annotate import Row
+>>> print(Report((Row("nn.conv", "a", "i8"), Row("nn.softmax", "b", "f32", "Why not."))))
+ operators  form  why
+         1  i8    nn.conv
+         1  f32   nn.softmax: Why not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attrs import frozen
+
+from plica.rewrite.quantise.annotate import Row
+
+
+@frozen
+class Report:
+    """A row for each operator, in the order of the data."""
+
+    rows: tuple[Row, ...]
+
+    def count(self, form: str) -> int:
+        """How many operators are of a form."""
+        return sum(row.form == form for row in self.rows)
+
+    def __str__(self) -> str:
+        said = Counter(
+            (row.form, f"{row.op}: {row.why}" if row.why else row.op) for row in self.rows
+        )
+        # i8 before f32; a Counter keeps the order of the data.
+        ordered = sorted(said.items(), key=lambda each: each[0][0] != "i8")
+        lines = [f"{'operators':>10}  form  why"]
+        lines += [f"{count:>10}  {form:<4}  {text}" for (form, text), count in ordered]
+        return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""Simulate: a module of floats in which every point is quantised and restored at once.
+
+    before:  nn.conv(x, w)
+    after:   nn.conv(dequantise(quantise(x, s, 0), s, 0), dequantise(w', t, 0))
+
+It computes in floats what the integers will mean; `plica.rewrite.quantise.realise` makes these of
+it.  Activations are rounded to the nearest step, ties up, as a shift does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import f32, i8
+from plica.ir.graph import Apply, Expr, const
+from plica.ir.module import Module
+from plica.ir.op.quantise import dequantise, quantise
+from plica.rewrite.closed import value_of
+from plica.rewrite.graph.walk import expressions, operands, with_operands
+from plica.rewrite.quantise.annotate import Annotated, with_body
+from plica.rewrite.quantise.calibrate import Point, Spec, weights
+
+ROUNDING: Final = "up"
+
+
+def simulate(of: Annotated, points: Mapping[Expr, Point], spec: Spec) -> Module:
+    """The module with the scales of its points, and weights as bytes."""
+    done: dict[Expr, Expr] = {}
+    body = of.module.main_function().body
+    for node in expressions(body):
+        made = with_operands(node, tuple([done[part] for part in operands(node)]))
+        if node in of.layers and isinstance(made, Apply):
+            data, weight = made.args
+            made = Apply(made.op, (data, stored(weight, of.layers[node], spec)), made.attrs)
+        done[node] = rounded(made, points[node]) if node in points else made
+    return with_body(of.module, done[body])
+
+
+def stored(weight: Expr, axis: int, spec: Spec) -> Expr:
+    """A weight as bytes that are restored."""
+    values = value_of(weight)
+    if values is None:
+        raise CompilerBug("The weight of a layer that was taken cannot be computed.")
+    found, scale = weights(values, axis, spec)
+    return dequantise(const(found, i8), const(scale, f32), const(0, i8))
+
+
+def rounded(value: Expr, at: Point) -> Expr:
+    """A value that is quantised and restored."""
+    scale, zero = const(at.scale, f32), const(at.zero, at.dtype)
+    return dequantise(quantise(value, scale, zero, ROUNDING), scale, zero)

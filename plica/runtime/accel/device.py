@@ -1,0 +1,337 @@
+"""Devices: an accelerator as the runtime needs it, tables of numbers that came from a declaration.
+
+    Device    ::= Device(name, bits, memories, kinds, finish, micro)
+    Kind      ::= Kind(name, operands, fixed, flags, does)      one kind of instruction
+    does      ::= Copy | Sweep | None
+
+An operand is known by its place in a kind's table, never by its name: a program is decoded once,
+and then only numbers are looked at.  Memories are known by name.
+
+>>> wide = Kind("set", (("to", Bits(3, 5)),), ((Bits(0, 3), 2),), (), None)
+>>> device = Device("toy", 8, (Memory("m", 4, (2,), "int8"),), (wide,), "set", None)
+>>> decoded(device, bytes([0b10010]))
+[(0, (2,))]
+>>> from_data(to_data(device)) == device
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from plica.runtime.accel import formula
+from plica.runtime.accel.formula import Formula
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic, Place
+
+Code: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
+"""Instructions: the number of a kind, and the operands."""
+
+_MOST: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory of the accelerator: `depth` elements, each a little tensor."""
+
+    name: str
+    depth: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of one element."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """A part of a word."""
+
+    at: int
+    count: int
+    signed: bool = False
+
+    def read(self, word: int) -> int:
+        """What a word holds there."""
+        value = word >> self.at & (1 << self.count) - 1
+        return value - (1 << self.count) if self.signed and value >> self.count - 1 else value
+
+    @property
+    def mask(self) -> int:
+        """The bits that are its own."""
+        return (1 << self.count) - 1 << self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Rows between main memory and a memory; the numbers are operands, -1 where there is none."""
+
+    memory: str
+    out: bool
+    sram: int
+    dram: int
+    width: int
+    rows: int = -1
+    stride: int = -1
+    pads: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The element that a turn touches: a base, and an operand that is the stride of each loop.
+
+    The base is an operand, or a part of the micro-operation where there are such.
+    """
+
+    memories: tuple[str, ...]
+    base: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """For every turn of the loops, and each micro-operation: `writes` becomes the formula."""
+
+    loops: tuple[int, ...]
+    micro: tuple[int, ...]
+    writes: Reach
+    reads: tuple[Reach, ...]
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of instruction: its operands by name, the bits it is known by, its token flags."""
+
+    name: str
+    operands: tuple[tuple[str, Bits], ...]
+    fixed: tuple[tuple[Bits, int], ...]
+    flags: tuple[int, ...]
+    does: Copy | Sweep | None
+
+
+@dataclass(frozen=True)
+class Device:
+    """An accelerator; `micro` are the memory of micro-operations and the parts of one."""
+
+    name: str
+    bits: int
+    memories: tuple[Memory, ...]
+    kinds: tuple[Kind, ...]
+    finish: str
+    micro: tuple[str, tuple[Bits, ...]] | None
+
+    def memory(self, name: str) -> Memory:
+        """The memory of a name; there must be one."""
+        return next(each for each in self.memories if each.name == name)
+
+
+def decoded(device: Device, data: bytes) -> list[tuple[int, tuple[int, ...]]]:
+    """The instructions of words; a word that is none is an error."""
+    size = -(-device.bits // 8)
+    if len(data) % size:
+        raise _bad(device, "The code is no whole number of words.", f"{len(data)} bytes")
+    used = [
+        sum(1 << flag for flag in each.flags)
+        + sum(bits.mask for _, bits in each.operands)
+        + sum(bits.mask for bits, _ in each.fixed)
+        for each in device.kinds
+    ]
+    known: dict[int, tuple[int, tuple[int, ...]]] = {}
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for at in range(0, len(data), size):
+        word = int.from_bytes(data[at : at + size], "little")
+        one = known.get(word)
+        if one is None:
+            for number, kind in enumerate(device.kinds):
+                if all(bits.read(word) == value for bits, value in kind.fixed):
+                    break
+            else:
+                raise _bad(device, "The word is no operation of the machine.", f"{word:#x}")
+            if word & ~used[number]:
+                extra = f"{word & ~used[number]:#x}"
+                raise _bad(device, f"Bits that {kind.name} does not use are set.", extra)
+            one = known[word] = number, tuple([bits.read(word) for _, bits in kind.operands])
+        found.append(one)
+    return found
+
+
+def _bad(device: Device, message: str, found: str) -> ArtefactError:
+    place = Place(node=device.name)
+    return ArtefactError(Diagnostic("bad-instruction", message, place, None, found))
+
+
+def to_data(of: Device) -> Mapping[str, object]:
+    """The device as JSON holds it."""
+    return {
+        "name": of.name,
+        "bits": of.bits,
+        "memories": [[each.name, each.depth, list(each.shape), each.dtype] for each in of.memories],
+        "kinds": [
+            {
+                "name": each.name,
+                "operands": [[name, _plain(bits)] for name, bits in each.operands],
+                "fixed": [[_plain(bits), value] for bits, value in each.fixed],
+                "flags": list(each.flags),
+                "does": _does(each.does),
+            }
+            for each in of.kinds
+        ],
+        "finish": of.finish,
+        "micro": None if of.micro is None else [of.micro[0], [_plain(b) for b in of.micro[1]]],
+    }
+
+
+def _plain(of: Bits) -> list[int]:
+    return [of.at, of.count, int(of.signed)]
+
+
+def _does(of: Copy | Sweep | None) -> object:
+    if isinstance(of, Copy):
+        places = [of.sram, of.dram, of.width, of.rows, of.stride]
+        return ["copy", of.memory, of.out, places, list(of.pads)]
+    if isinstance(of, Sweep):
+        reaches = [[list(r.memories), r.base, list(r.strides)] for r in (of.writes, *of.reads)]
+        return ["sweep", list(of.loops), list(of.micro), reaches, formula.to_data(of.formula)]
+    return None
+
+
+def from_data(given: object) -> Device:
+    """The device in JSON; nothing in it is believed before it is checked."""
+    match given:
+        case {
+            "name": str(name),
+            "bits": int(bits),
+            "memories": [*memories],
+            "kinds": [*kinds],
+            "finish": str(finish),
+            "micro": micro,
+        } if 0 < bits <= 128 and 0 < len(memories) < 64 and 0 < len(kinds) < 256:
+            pass
+        case _:
+            raise _damaged(given)
+    held = {each.name: each for each in map(_memory, memories)}
+    parts: tuple[str, tuple[Bits, ...]] | None = None
+    match micro:
+        case [str(where), [*fields]] if where in held and held[where].shape == ():
+            parts = where, tuple([_bits(each, 64) for each in fields])
+        case None:
+            pass
+        case _:
+            raise _damaged(micro)
+    read = tuple([_kind(each, bits, held, parts) for each in kinds])
+    if finish not in [each.name for each in read] or len(held) < len(memories):
+        raise _damaged(finish)
+    return Device(name, bits, tuple(held.values()), read, finish, parts)
+
+
+def _memory(given: object) -> Memory:
+    match given:
+        case [str(name), int(depth), [*shape], str(dtype)] if (
+            0 < depth <= _MOST
+            and formula.is_dtype(dtype)
+            and all(type(size) is int and 0 < size <= 1 << 12 for size in shape)
+            and len(shape) < 8
+        ):
+            return Memory(name, depth, tuple(shape), dtype)
+    raise _damaged(given)
+
+
+def _bits(given: object, most: int) -> Bits:
+    match given:
+        case [int(at), int(count), int(signed)] if at >= 0 < count and at + count <= most:
+            return Bits(at, count, bool(signed))
+    raise _damaged(given)
+
+
+def _kind(
+    given: object, bits: int, held: Mapping[str, Memory], micro: tuple[str, tuple[Bits, ...]] | None
+) -> Kind:
+    match given:
+        case {
+            "name": str(name),
+            "operands": [*operands],
+            "fixed": [*fixed],
+            "flags": [*flags],
+            "does": does,
+        } if all(type(flag) is int and 0 <= flag < bits for flag in flags):
+            pass
+        case _:
+            raise _damaged(given)
+    named: list[tuple[str, Bits]] = []
+    for each in operands:
+        match each:
+            case [str(word), place]:
+                named.append((word, _bits(place, bits)))
+            case _:
+                raise _damaged(each)
+    known: list[tuple[Bits, int]] = []
+    for each in fixed:
+        match each:
+            case [place, int(value)]:
+                known.append((_bits(place, bits), value))
+            case _:
+                raise _damaged(each)
+    reader = _Reader(held, [word for word, _ in named], () if micro is None else micro[1])
+    return Kind(name, tuple(named), tuple(known), tuple(flags), reader.does(does))
+
+
+class _Reader:
+    """What an instruction may speak of: memories, operands, parts of micro-operations."""
+
+    def __init__(
+        self, held: Mapping[str, Memory], words: Sequence[str], parts: Sequence[Bits]
+    ) -> None:
+        self.held, self.words, self.parts = held, words, parts
+
+    def does(self, given: object) -> Copy | Sweep | None:
+        match given:
+            case None:
+                return None
+            case ["copy", str(memory), bool(out), [*places], [*pads]] if (
+                memory in self.held and len(places) == 5 and len(pads) in (0, 4)
+            ):
+                sram, dram, width = self.operands(places[:3])
+                rows, stride = (-1 if each == -1 else self.operands([each])[0] for each in places[3:])
+                return Copy(memory, out, sram, dram, width, rows, stride, self.operands(pads))
+            case ["sweep", [*loops], [*micro], [writes, *reads], meaning] if (
+                len(micro) in ((0, 2) if self.parts else (0,))
+            ):
+                bases = len(self.parts) if micro else len(self.words)
+                target = self.reach(writes, bases, len(loops))
+                read = tuple([self.reach(each, bases, len(loops)) for each in reads])
+                shapes = [self.held[each.memories[0]].shape for each in read]
+                made = formula.from_data(meaning, shapes, self.words)
+                if made.shape != self.held[target.memories[0]].shape:
+                    raise _damaged(meaning)
+                return Sweep(self.operands(loops), self.operands(micro), target, read, made)
+        raise _damaged(given)
+
+    def operands(self, given: Sequence[object]) -> tuple[int, ...]:
+        found = [each for each in given if type(each) is int and 0 <= each < len(self.words)]
+        if len(found) < len(given):
+            raise _damaged(given)
+        return tuple(found)
+
+    def reach(self, given: object, bases: int, loops: int) -> Reach:
+        match given:
+            case [[*memories], int(base), [*strides]] if (
+                memories
+                and all(each in self.held for each in memories)
+                and 0 <= base < bases
+                and len(strides) == loops
+                and len({self.held[each].shape for each in memories}) == 1
+            ):
+                return Reach(tuple(memories), base, self.operands(strides))
+        raise _damaged(given)
+
+
+def _damaged(given: object) -> ArtefactError:
+    return damaged("The device in the artefact is damaged.", repr(given)[:80])

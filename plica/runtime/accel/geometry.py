@@ -1,0 +1,100 @@
+"""Geometry: which elements an instruction touches, from its operands alone.
+
+>>> from plica.runtime.accel.device import Copy, Memory
+>>> memory = Memory("m", 64, (4,), "int8")
+>>> box(Copy("m", False, 0, 1, 2, 3, 4), memory, (8, 2, 3, 2, 10))
+Box(start=8, stride=40, size=12, rows=2, at=8, pads=(0, 0, 0, 0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plica.runtime.accel.device import Copy, Device, Memory, Reach, Sweep
+from plica.runtime.error import Diagnostic, EvaluationError, Place
+from plica.runtime.port import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Rows of `size` bytes in main memory, `stride` apart, and elements from `at` on in a memory.
+
+    In the memory there are rows of pads before and after, and pads in each row.
+    """
+
+    start: int
+    stride: int
+    size: int
+    rows: int
+    at: int
+    pads: tuple[int, int, int, int]
+
+    @property
+    def end(self) -> int:
+        """The first byte behind the last row."""
+        return self.start + (self.rows - 1) * self.stride + self.size
+
+    def shape(self, size: int) -> tuple[int, int]:
+        """Rows and columns in the memory, of elements of so many bytes."""
+        top, bottom, left, right = self.pads
+        return top + self.rows + bottom, left + self.size // size + right
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turns:
+    """The turns of a sweep, in order: the element written, and those read, at each."""
+
+    written: Array
+    read: tuple[Array, ...]
+
+
+def box(of: Copy, memory: Memory, operands: Sequence[int], name: str = "copy") -> Box | None:
+    """What a copy moves, None if nothing; an element outside of the memory is an error."""
+    width = operands[of.width]
+    rows = operands[of.rows] if of.rows >= 0 else 1
+    if width == 0 or rows == 0:
+        return None
+    top, bottom, left, right = [operands[each] for each in of.pads] or (0, 0, 0, 0)
+    stride = operands[of.stride] if of.stride >= 0 else width
+    size, first = memory.bytes, operands[of.sram]
+    total = (top + rows + bottom) * (left + width + right)
+    if first + total > memory.depth:
+        raise out_of_range(name, of.memory, first + total - 1, memory.depth)
+    start = operands[of.dram] * size
+    return Box(start, stride * size, width * size, rows, first, (top, bottom, left, right))
+
+
+def turns(
+    device: Device, of: Sweep, operands: Sequence[int], words: Array | None, name: str = "sweep"
+) -> Turns:
+    """The turns of a sweep whose micro-operations are `words`."""
+    extents = [operands[each] for each in of.loops]
+    depths = {each.name: each.depth for each in device.memories}
+
+    def places(reach: Reach) -> Array:
+        if words is None or device.micro is None:
+            at = np.array([operands[reach.base]])
+        else:
+            part = device.micro[1][reach.base]
+            at = words >> part.at & (1 << part.count) - 1
+        for extent, stride in zip(reversed(extents), reversed(reach.strides), strict=True):
+            steps = np.arange(extent) * operands[stride]
+            at = steps.reshape(-1, *(1,) * at.ndim) + at
+        flat = at.reshape(-1)
+        for each in reach.memories:
+            if len(flat) and int(flat.max()) >= depths[each]:
+                raise out_of_range(name, each, int(flat.max()), depths[each])
+        return flat
+
+    return Turns(places(of.writes), tuple([places(reach) for reach in of.reads]))
+
+
+def out_of_range(name: str, space: str, found: int, depth: int) -> EvaluationError:
+    """The error of an access that is outside of what it accesses."""
+    message = f"{name} touches an element outside of {space}."
+    return EvaluationError(
+        Diagnostic("index-out-of-bounds", message, Place(node=name), f"< {depth}", str(found))
+    )

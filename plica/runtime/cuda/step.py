@@ -1,0 +1,236 @@
+"""Steps on a GPU: what a compiled model launches on which memory, as data.
+
+    Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch)
+             | DeviceCopy(source, target, size)
+    Layout ::= Layout(size, places, constants, inputs, outputs, scratch)
+
+A slot is a tensor: it lies at its place in one block of memory, or is a constant by its number.
+
+>>> layout = arranged([4, 4], ["input", "output"], {}, 0, [])
+>>> program = DeviceProgram((DeviceCopy(0, 1, 4),), layout)
+>>> from_data(to_data(program)) == program
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from plica.runtime.elf import damaged
+
+ALIGNMENT: Final = 256
+"""Where tensors begin: a multiple of what the widest access needs."""
+
+MOST: Final = 1 << 48
+"""Bytes no GPU has."""
+
+LARGEST: Final = (1 << 31) - 1
+"""Blocks of a launch, at most."""
+
+Three: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLaunch:
+    """A function over the tensors of some slots, then over so many scratch buffers."""
+
+    function: str
+    grid: Three
+    block: Three
+    shared: int
+    slots: tuple[int, ...]
+    scratch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCopy:
+    """The bytes of a slot to another."""
+
+    source: int
+    target: int
+    size: int
+
+
+DeviceStep: TypeAlias = DeviceLaunch | DeviceCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the slots are: each in the block of memory, or a constant by its number."""
+
+    size: int
+    places: tuple[int, ...]
+    constants: tuple[tuple[int, int], ...]
+    """Pairs: a slot, and the number of the constant it holds."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProgram:
+    """All that a call does on a GPU."""
+
+    steps: tuple[DeviceStep, ...]
+    layout: Layout
+
+    @property
+    def functions(self) -> dict[str, int]:
+        """The functions that are launched, and the most memory that a block of each shares."""
+        found: dict[str, int] = {}
+        for each in self.steps:
+            if isinstance(each, DeviceLaunch):
+                found[each.function] = max(each.shared, found.get(each.function, 0))
+        return found
+
+
+def arranged(
+    sizes: Sequence[int],
+    spaces: Sequence[str],
+    offsets: Mapping[int, int],
+    arena: int,
+    scratch: Sequence[int],
+) -> Layout:
+    """Where each slot lies: inputs and outputs, then the temporaries as planned, then scratch."""
+    at = 0
+    places = [0] * len(sizes)
+    for slot, (size, space) in enumerate(zip(sizes, spaces, strict=True)):
+        if space in ("input", "output"):
+            places[slot] = at
+            at += _padded(size)
+    begin = at
+    for slot, offset in offsets.items():
+        places[slot] = begin + offset
+    at += _padded(arena)
+    extra = []
+    for size in scratch:
+        extra.append(at)
+        at += _padded(size)
+    held = [slot for slot, space in enumerate(spaces) if space == "constant"]
+    return Layout(
+        max(at, 1),
+        tuple(places),
+        tuple([(slot, number) for number, slot in enumerate(held)]),
+        tuple([slot for slot, space in enumerate(spaces) if space == "input"]),
+        tuple([slot for slot, space in enumerate(spaces) if space == "output"]),
+        tuple(extra),
+    )
+
+
+def _padded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+# --- as data --------------------------------------------------------------------------------------
+
+
+def to_data(of: DeviceProgram) -> dict[str, Any]:
+    """The program as JSON holds it."""
+    layout = of.layout
+    return {
+        "steps": [_step_data(each) for each in of.steps],
+        "size": layout.size,
+        "places": list(layout.places),
+        "constants": [list(each) for each in layout.constants],
+        "inputs": list(layout.inputs),
+        "outputs": list(layout.outputs),
+        "scratch": list(layout.scratch),
+    }
+
+
+def from_data(given: object) -> DeviceProgram:
+    """The program that was written down; nothing in it is believed."""
+    match given:
+        case {
+            "steps": [*steps],
+            "size": int(size),
+            "places": [*places],
+            "constants": [*constants],
+            "inputs": [*inputs],
+            "outputs": [*outputs],
+            "scratch": [*scratch],
+        } if 0 < size < MOST:
+            pass
+        case _:
+            raise damaged("The launches in the artefact are damaged.")
+    count = len(places)
+    layout = Layout(
+        size,
+        _numbers(places, size),
+        tuple([_pair(each, count) for each in constants]),
+        _numbers(inputs, count),
+        _numbers(outputs, count),
+        _numbers(scratch, size),
+    )
+    made = tuple([_step(each, count, len(scratch)) for each in steps])
+    return DeviceProgram(made, layout)
+
+
+def _step_data(of: DeviceStep) -> list[Any]:
+    if isinstance(of, DeviceCopy):
+        return [of.source, of.target, of.size]
+    extents = [list(of.grid), list(of.block)]
+    return [of.function, *extents, of.shared, list(of.slots), of.scratch]
+
+
+def _step(given: object, slots: int, scratch: int) -> DeviceStep:
+    match given:
+        case [int(source), int(target), int(size)] if 0 <= size < MOST:
+            one, two = _numbers([source, target], slots)
+            return DeviceCopy(one, two, size)
+        case [str(name), [*grid], [*block], int(shared), [*args], int(count)] if (
+            0 <= count <= scratch and 0 <= shared < 1 << 20
+        ):
+            return DeviceLaunch(
+                name, _extents(grid), _extents(block), shared, _numbers(args, slots), count
+            )
+        case _:
+            raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
+
+
+def _extents(given: list[object]) -> Three:
+    match given:
+        case [int(x), int(y), int(z)] if 0 < min(x, y, z) and max(x, y, z) <= LARGEST:
+            return x, y, z
+        case _:
+            raise damaged("A launch in the artefact has impossible sizes.", repr(given)[:200])
+
+
+def _pair(given: object, slots: int) -> tuple[int, int]:
+    match given:
+        case [int(slot), int(number)] if 0 <= slot < slots and 0 <= number < slots:
+            return slot, number
+        case _:
+            raise damaged("A constant in the artefact has no place.", repr(given)[:200])
+
+
+def _numbers(given: Sequence[object], below: int) -> tuple[int, ...]:
+    found = tuple([each for each in given if type(each) is int and 0 <= each < below])
+    if len(found) != len(given):
+        raise damaged("A number in the artefact is out of its range.", repr(given)[:200])
+    return found
+
+
+def problems(of: DeviceProgram, sizes: Sequence[Sequence[int]], constants: int) -> Iterator[str]:
+    """What is wrong with a program whose inputs and outputs have these sizes in bytes."""
+    layout = of.layout
+    for what, slots, bytes_ in zip(
+        ("input", "output"), (layout.inputs, layout.outputs), sizes, strict=True
+    ):
+        if len(slots) != len(bytes_):
+            yield f"The launches know {len(slots)} of {len(bytes_)} {what}s."
+        for slot, size in zip(slots, bytes_, strict=False):
+            if layout.places[slot] + size > layout.size or layout.places[slot] % ALIGNMENT:
+                yield f"The {what} in slot {slot} lies outside of its memory."
+    if sorted(number for _, number in layout.constants) != list(range(constants)):
+        yield "The constants of the launches are not those of the artefact."
+    held = {slot for slot, _ in layout.constants}
+    for step in of.steps:
+        if isinstance(step, DeviceCopy):
+            for slot in (step.source, step.target):
+                if slot not in held and layout.places[slot] + step.size > layout.size:
+                    yield f"A copy leaves the memory of slot {slot}."
+            if step.target in held:
+                yield f"A copy writes over the constant in slot {step.target}."

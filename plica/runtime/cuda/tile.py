@@ -1,0 +1,66 @@
+"""Tile maps: how the copy engine of a GPU finds tiles of a tensor in memory.
+
+A map says where a tensor lies, how long its axes are and how far apart their elements, and what
+part of it one instruction copies.  The driver writes it in the form of the machine once the address
+is known; a kernel is given it by value.
+
+>>> whole = TileMap(0, 2, (4096, 1024), (8192,), (64, 128))
+>>> whole.bytes
+16384
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+SIZE: Final = 128
+"""Bytes of a map."""
+
+ALIGNMENT: Final = 64
+
+_KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
+"""Unsigned numbers of so many bytes, as the driver calls them: what they mean is no matter here."""
+
+_SWIZZLE, _PROMOTION = 3, 3
+"""Rows of 128 bytes are swizzled; 256 bytes at a time come to the second level of cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileMap:
+    """The number of the tensor among what a kernel is given, bytes of an element, sizes of the
+    axes from the innermost, steps in bytes of all but that, and the extents of a tile."""
+
+    argument: int
+    element: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What a tile takes."""
+        return prod(self.box) * self.element
+
+    def request(self, address: int) -> tuple[ctypes.Array[ctypes.c_char], int, tuple[object, ...]]:
+        """Memory for the map, where in it the map is, and what the driver is asked with."""
+        rank = len(self.sizes)
+        held = ctypes.create_string_buffer(SIZE + ALIGNMENT)
+        at = -(-ctypes.addressof(held) // ALIGNMENT) * ALIGNMENT
+        asked = (
+            ctypes.c_void_p(at),
+            ctypes.c_int(_KINDS[self.element]),
+            ctypes.c_uint(rank),
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * rank)(*self.sizes),
+            (ctypes.c_uint64 * max(1, rank - 1))(*self.strides),
+            (ctypes.c_uint32 * rank)(*self.box),
+            (ctypes.c_uint32 * rank)(*[1] * rank),
+            ctypes.c_int(0),
+            ctypes.c_int(_SWIZZLE),
+            ctypes.c_int(_PROMOTION),
+            ctypes.c_int(0),
+        )
+        return held, at, asked

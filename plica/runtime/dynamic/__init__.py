@@ -1,0 +1,1 @@
+"""dynamic: calling compiled programs whose values are objects."""

@@ -1,0 +1,179 @@
+"""Open executables: one code for all sizes of a model's dims.
+
+The code has a second function, which says for some dims how large the workspace and every input
+and output are.  What it said is kept for sizes that come again.
+
+    void plica_sizes(i64 *dims, i64 *out)
+    i64 plica_main(void **table)      inputs, outputs, constants, the workspace, the dims
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from plica.runtime.artefact import aligned_array
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.executable import Executable, address_of
+from plica.runtime.interface import Interface
+from plica.runtime.port import Array, Port
+
+_SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+SIZES: Final = "plica_sizes"
+"""The function that says sizes."""
+
+KEPT: Final = 256
+"""For so many different sizes it is remembered what they lead to."""
+
+MOST: Final = 1 << 46
+"""Bytes that no machine has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """An open size: its name, and the input and the axis that say what it is."""
+
+    name: str
+    port: int
+    axis: int
+
+
+def dims_of(of: Interface) -> tuple[Dim, ...]:
+    """The open sizes of an interface: names that stand alone on some axis, in order."""
+    found: dict[str, Dim] = {}
+    for at, port in enumerate(of.inputs):
+        shape: tuple[Any, ...] = port.shape
+        for axis, size in enumerate(shape):
+            if isinstance(size, str) and size.isidentifier():
+                found.setdefault(size, Dim(size, at, axis))
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """What some sizes lead to: the dims, the ports of the outputs, and the workspace."""
+
+    dims: array[int]
+    outputs: tuple[Port, ...]
+    workspace: int
+
+
+class OpenExecutable(Executable):
+    """A compiled model that serves every size of its dims."""
+
+    def __init__(
+        self,
+        address: int,
+        interface: Interface,
+        *,
+        sizes: int,
+        **rest: Any,  # Any: what every executable is made of
+    ) -> None:
+        super().__init__(address, interface, **rest)
+        self._sizes: Callable[[int, int], None] = _SIZES(sizes)
+        self._dims = dims_of(interface)
+        self._ranges = {name: (least, most) for name, least, most in interface.ranges}
+        self._known: OrderedDict[Shapes, _Sized] = OrderedDict()
+        self._rooms: list[Array] = []  # workspaces that no call is using
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the open sizes."""
+        return tuple([each.name for each in self._dims])
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by name."""
+        arrays = self._arrays(args, named)
+        shapes = tuple([each.shape for each in arrays])
+        sized = self._known.get(shapes)
+        if sized is None:
+            sized = self._sized(shapes)
+            self._known[shapes] = sized
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        outputs = [port.empty() for port in sized.outputs]
+        room = self._room(sized.workspace)
+        addresses = [address_of(each) for each in (*arrays, *outputs)]
+        last = (address_of(room), sized.dims.buffer_info()[0])
+        table = array("Q", [*addresses, *self._addresses, *last])
+        try:
+            code = self._main(table.buffer_info()[0])
+        finally:
+            self._rooms.append(room)
+        if code:
+            raise self._failure(code)
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    def _sized(self, shapes: Shapes) -> _Sized:
+        """What the shapes of the inputs lead to; all that does not agree is refused."""
+        dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
+        self._check_ranges(dims)
+        face = self._interface
+        found = array("q", [0] * (1 + sum(len(p.shape) for p in (*face.inputs, *face.outputs))))
+        self._sizes(dims.buffer_info()[0], found.buffer_info()[0])
+        workspace, at = found[0], 1
+        wrong: list[Diagnostic] = []
+        for port, shape in zip(face.inputs, shapes, strict=True):
+            wanted = tuple(found[at : at + len(shape)])
+            at += len(shape)
+            if wanted != shape:
+                message = f"Input {port.name!r} has the wrong shape."
+                expected = f"{wanted}, since {self._said(dims)}" if dims else str(wanted)
+                place = Place(node=port.name)
+                wrong.append(Diagnostic("input-shape", message, place, expected, str(shape)))
+        outputs = []
+        for port in face.outputs:
+            shape = tuple(found[at : at + len(port.shape)])
+            at += len(shape)
+            outputs.append(Port(port.name, shape, port.dtype, port.numpy))
+            if any(size < 0 for size in shape):
+                message = f"The output {port.name!r} would have a negative size."
+                place = Place(node=port.name)
+                wrong.append(
+                    Diagnostic("input-shape", message, place, port.type, self._said(dims))
+                )
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        if not 0 <= workspace < MOST:
+            message, found_ = "The sizes are too large to compute with.", self._said(dims)
+            raise EvaluationError(Diagnostic("no-memory", message, None, "less", found_))
+        return _Sized(dims, tuple(outputs), workspace)
+
+    def _check_ranges(self, dims: array[int]) -> None:
+        wrong = []
+        for each, size in zip(self._dims, dims, strict=True):
+            least, most = self._ranges.get(each.name, (0, None))
+            if size < least or (most is not None and size > most):
+                message = f"The program was made for other sizes of the dim {each.name!r}."
+                expected = f"at least {least}" if most is None else f"from {least} to {most}"
+                hint = "Export the model for the sizes it is to be run with."
+                place = Place(node=each.name)
+                wrong.append(Diagnostic("input-shape", message, place, expected, str(size), hint))
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+
+    def _said(self, dims: Sequence[int]) -> str:
+        """What the dims are, and which inputs say so."""
+        inputs = self._interface.inputs
+        return ", ".join(
+            f"{each.name} is {size} in {inputs[each.port].name!r}"
+            for each, size in zip(self._dims, dims, strict=True)
+        )
+
+    def _room(self, size: int) -> Array:
+        """A workspace of this call's own; one that is too small is not kept."""
+        try:
+            found = self._rooms.pop()
+        except IndexError:
+            return aligned_array(size)
+        return found if found.size >= size else aligned_array(size)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("<Executable", f"<Open {', '.join(self.dims)}", 1)

@@ -1,0 +1,85 @@
+"""Elementwise work on threads: vectors of neighbours, several of them by a thread.
+
+    y[i] = f(x[i], …)    -->  for b in blockIdx.x(…):
+                                  for t in threadIdx.x(256):
+                                      for n in unrolled(2):
+                                          for v in vectorized(4): y[…] = f(x[…], …)
+
+A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; several
+of them are under way at once.
+
+>>> cut_of(1 << 28, 1 << 13, 4, Gpu())
+Cut(threads=256, turns=2, lanes=4)
+>>> cut_of(1000, 1000, 4, Gpu())
+Cut(threads=256, turns=1, lanes=4)
+>>> cut_of(999, 999, 4, Gpu())
+Cut(threads=256, turns=1, lanes=1)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.shape import Stage
+from plica.schedule.do import Body, do
+from plica.schedule.primitive import (
+    bind,
+    block,
+    fuse,
+    loops,
+    reorder,
+    split,
+    unroll,
+    vectorize,
+)
+
+WIDE: Final = 16
+"""Bytes that one instruction moves."""
+
+TURNS: Final = 2
+"""Vectors that a thread has under way at once, where there are enough for all threads."""
+
+BUSY: Final = 2048
+"""Threads that a processor runs at once."""
+
+
+@frozen
+class Cut:
+    """Threads of a block, vectors of a thread, and elements of a vector."""
+
+    threads: int
+    turns: int
+    lanes: int
+
+
+def cut_of(elements: int, last: int, size: int, gpu: Gpu) -> Cut:
+    """How elements of some bytes are cut; `last` are neighbours."""
+    lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and last % n == 0)
+    threads = gpu.threads_for(elements // lanes)
+    many = elements >= 2 * gpu.processors * BUSY * lanes * TURNS
+    even = elements % (threads * lanes * TURNS) == 0
+    return Cut(threads, TURNS if many and even else 1, lanes)
+
+
+@do
+def elementwise(of: Stage, size: int, gpu: Gpu, wide: bool = True) -> Body:
+    """The elements of a block over threads."""
+    cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu)
+    around = yield loops((yield block(str(of.label))))
+    whole = around[0] if len(around) == 1 else (yield fuse(*around))
+    inner = None
+    if cut.turns > 1:
+        each, turn, thread, inner = yield split(whole, (None, cut.turns, cut.threads, cut.lanes))
+        yield reorder(each, thread, turn, inner)
+        yield unroll(turn)
+    elif cut.lanes > 1:
+        each, thread, inner = yield split(whole, (None, cut.threads, cut.lanes))
+    else:
+        each, thread = yield split(whole, (None, cut.threads))
+    yield bind(each, "blockIdx.x")
+    yield bind(thread, "threadIdx.x")
+    if inner is not None and cut.lanes > 1:
+        yield vectorize(inner)

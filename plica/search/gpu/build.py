@@ -1,0 +1,69 @@
+"""Building for a GPU: one candidate becomes a cubin and its launches, as bytes.
+
+It needs the compiler of CUDA C++ and no GPU, so candidates are built while others are timed.
+
+    objects = (cubin, launches)          the launches are JSON: function, grid, block, shared
+"""
+
+from __future__ import annotations
+
+import json
+from time import perf_counter
+
+from plica.codegen.cuda.fold import Code, Launch, fold
+from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.toolchain import compiled
+from plica.codegen.lower.passes import lower
+from plica.core.collector import paused
+from plica.core.diagnostic import CompilerBug
+from plica.ir.loop import Kernel
+from plica.schedule.replay import scheduled
+from plica.search.measure.build import Built
+from plica.search.measure.job import Job
+
+NAME = "candidate"
+
+
+def gpu_target_of(job: Job) -> GpuTarget:
+    """The GPU a job is for."""
+    found = parse_gpu(job.target)
+    if found is None:
+        raise CompilerBug(f"The job is for {job.target}, which is no GPU.")
+    return found
+
+
+def gpu_built(job: Job) -> Built:
+    """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
+    target = gpu_target_of(job)
+    start = perf_counter()
+    with paused():
+        kernel = scheduled(job.trace, job.kernel)
+        replayed = perf_counter()
+        code = fold(lower(kernel, "gpu"), NAME)
+    lowered = perf_counter()
+    objects = objects_of(code, target, fused=job.reassociates)
+    done = perf_counter()
+    stages = {"replay": replayed - start, "lower": lowered - replayed, "compile": done - lowered}
+    return Built(objects, stages)
+
+
+def objects_of(code: Code, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
+    """The cubin of some functions, and how they are launched."""
+    launches = [[e.function, e.grid, e.block, e.shared] for e in code.launches]
+    told = json.dumps({"launches": launches, "scratch": code.scratch})
+    return compiled(code.text, target.architecture, fused=fused).code, told.encode()
+
+
+def launches_of(told: bytes) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
+    """The launches, and the bytes of each scratch buffer."""
+    data = json.loads(told)
+    launches = [
+        Launch(function, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared)
+        for function, grid, block, shared in data["launches"]
+    ]
+    return tuple(launches), tuple(data["scratch"])
+
+
+def plain_code(kernel: Kernel) -> Code:
+    """The functions of a kernel that is scheduled already."""
+    return fold(lower(kernel, "gpu"), NAME)

@@ -1,0 +1,148 @@
+"""Rows by blocks of threads: the same numbers for any cut, each row read once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.toolchain import compiled, path_of
+from plica.codegen.lower.passes import lower
+from plica.ir.define import define
+from plica.ir.dtype import f32
+from plica.ir.loop import Alloc, Kernel, statements
+from plica.ir.run import run_kernel
+from plica.ir.scalar import Buffer, Intrinsic, Load, Max, Reduce, Scalar, ScalarVar, index, lit
+from plica.ir.stage import Each
+from plica.ir.tensor import axis, buffer
+from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default.gpu.row import Shape, shape_of
+from tests.codegen.cuda.emulate import COMPILER
+from tests.codegen.cuda.emulate import run as emulated
+
+SMALL = Gpu(processors=1, threads=8, warp=4)
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+
+
+class Stages:
+    """Stages over the rows of an input, one after another."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+        self.x = buffer("x", shape, f32)
+        self.rows = tuple([axis(f"i{n}") for n in range(len(shape) - 1)])
+        self.j, self.k = axis("j"), axis("k")
+        self.made: list[Each] = []
+
+    def at(self, of: Buffer, last: ScalarVar) -> Scalar:
+        return Load(of, (*self.rows, last))
+
+    def reduced(self, name: str, word: str, value: Scalar) -> Scalar:
+        out = buffer(name, (*self.shape[:-1], 1), f32)
+        one = axis(f"{name}_one")
+        body = Reduce(word, (self.k,), (index(self.shape[-1]),), value)  # type: ignore[arg-type]  # a word of one
+        self.made.append(Each(out, (*self.rows, one), body))
+        return Load(out, (*self.rows, index(0)))
+
+    def each(self, name: str, value: Scalar) -> Buffer:
+        out = buffer(name, self.shape, f32)
+        self.made.append(Each(out, (*self.rows, self.j), value))
+        return out
+
+    def kernel(self) -> Kernel:
+        return define(*self.made, inputs=(self.x,), outputs=(self.made[-1].out,))
+
+
+def softmax(*shape: int) -> Kernel:
+    of = Stages(*shape)
+    top = of.reduced("top", "max", of.at(of.x, of.k))
+    e = of.each("e", Intrinsic("exp", (of.at(of.x, of.j) - top,)))
+    total = of.reduced("total", "sum", of.at(e, of.k))
+    of.each("y", of.at(e, of.j) / total)
+    return of.kernel()
+
+
+def norm(*shape: int) -> Kernel:
+    of = Stages(*shape)
+    length = float(shape[-1])
+    mean = of.reduced("total", "sum", of.at(of.x, of.k)) / lit(length, f32)
+    away = of.each("away", of.at(of.x, of.j) - mean)
+    square = of.reduced("square", "sum", of.at(away, of.k) * of.at(away, of.k))
+    of.each("y", of.at(away, of.j) / (square / lit(length, f32) + lit(1.0, f32)))
+    return of.kernel()
+
+
+def above_least(*shape: int) -> Kernel:
+    of = Stages(*shape)
+    least = of.reduced("least", "min", of.at(of.x, of.k))
+    of.each("y", Max(of.at(of.x, of.j) - least, lit(1.0, f32)))
+    return of.kernel()
+
+
+MAKERS = {"softmax": softmax, "norm": norm, "above least": above_least}
+SHAPES = [(3, 64), (2, 3, 32), (5, 7), (64, 12), (2, 30), (600, 4)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_mean_the_same(name: str, shape: tuple[int, ...]) -> None:
+    kernel = MAKERS[name](*shape)
+    made = gpu_schedule(kernel, SMALL)
+    assert made is not None
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(np.float32)
+    (expected,) = run_kernel(kernel, [x])
+    found = np.full_like(expected, -7)
+    code = fold(lower(made[1], "gpu"), "k")
+    assert len(code.launches) == 1
+    emulated(code, [x, found])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_lowered_kernel_means_the_same(name: str) -> None:
+    """The interpreter, which looks for races, agrees too."""
+    kernel = MAKERS[name](4, 16)
+    made = gpu_schedule(kernel, SMALL)
+    assert made is not None
+    x = np.random.default_rng(1).integers(-3, 4, (4, 16)).astype(np.float32)
+    (expected,) = run_kernel(kernel, [x])
+    (found,) = run_kernel(lower(made[1], "gpu"), [x])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_rows_are_kept_in_registers() -> None:
+    made = gpu_schedule(softmax(8192, 8192), Gpu())
+    assert made is not None
+    lowered = lower(made[1], "gpu")
+    scopes = {str(e.buffer.name): e.buffer for e in statements(lowered.body) if isinstance(e, Alloc)}
+    assert scopes["e"].scope == "local"
+    text = fold(lowered, "k").functions
+    assert text.count("&x[") == 1
+    assert text.count("&y[") == 1
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", MAKERS)
+def test_nothing_is_spilled(name: str) -> None:
+    made = gpu_schedule(MAKERS[name](8192, 8192), Gpu())
+    assert made is not None
+    code = fold(lower(made[1], "gpu"), "k")
+    ((_, usage),) = compiled(code.text, "sm_90").usage
+    assert usage.spilled == 0
+    assert usage.registers <= 128
+
+
+def test_cuts() -> None:
+    assert shape_of(8192, 8192, 4, Gpu()) == Shape(256, 4, 1)
+    assert shape_of(1, 1000, 4, Gpu()) == Shape(250, 4, 1)
+    assert shape_of(100000, 128, 2, Gpu()) == Shape(4, 8, 50)
+    assert shape_of(1, 4099, 4, Gpu()) is None
+
+
+def test_rows_that_cannot_be_cut_are_done_otherwise() -> None:
+    made = gpu_schedule(softmax(3, 4099), Gpu())
+    assert made is not None
+    assert "cache_read" not in made[0].to_python()
