@@ -24,13 +24,15 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
 from attrs import evolve, frozen
 
 from plica import __version__
+from plica.codegen.accel.offload import assembled, offload
+from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import cubin, unit
@@ -50,10 +52,13 @@ from plica.codegen.work import operations
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.frontend.specialised import Specialised, at_call, size_text
+from plica.ir.dim import known as size_of
+from plica.ir.dtype import DType
 from plica.ir.graph import Const, Function, attr
+from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.script import Scripted
-from plica.ir.type import TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type
 from plica.rewrite.contract import KNOWN, Contract, exact, fused, named, reassociates, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History
@@ -61,6 +66,7 @@ from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime import archive
+from plica.runtime.accel.executable import AccelExecutable
 from plica.runtime.artefact import (
     ALIGNMENT,
     Artefact,
@@ -122,7 +128,7 @@ class Lowered:
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target | GpuTarget = "cpu",
+    target: str | Target | GpuTarget | AccelTarget = "cpu",
     threads: int | None = None,
     database: Database | str | PathLike[str] | None = None,
     cache: bool = True,
@@ -161,6 +167,15 @@ def compile(  # noqa: PLR0917  # the public surface says so
         if whole is None or not isinstance(machine, Target) or not can_link():
             return module
         module = whole
+    if isinstance(machine, AccelTarget):
+        key = (module, machine, kept, chosen, threads, database)
+        same = _compiled.get(key) if cache else None
+        if same is not None:
+            return same
+        made = on_accelerator(module, machine, partial(later_on, target="cpu"))
+        if cache:
+            _compiled[key] = made
+        return made
     if isinstance(machine, GpuTarget):
         known_ = None if database is None else read_records(database, machine)
         return _compiled_for_gpu(module, machine, kept, chosen, wanted, known_, cache)
@@ -407,10 +422,13 @@ def record(lowered: Lowered) -> Record:
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
 
 
-def target_of(of: str | Target | GpuTarget) -> Target | GpuTarget:
-    """The target meant: a processor, or a GPU."""
-    if isinstance(of, GpuTarget):
+def target_of(of: str | Target | GpuTarget | AccelTarget) -> Target | GpuTarget | AccelTarget:
+    """The target meant: a processor, a GPU, or an accelerator beside a processor."""
+    if isinstance(of, GpuTarget | AccelTarget):
         return of
+    accel = parse_accel(of) if isinstance(of, str) else None
+    if accel is not None:
+        return accel
     gpu = parse_gpu(of, architecture_here) if isinstance(of, str) else None
     return gpu or find_target(of)
 
@@ -471,17 +489,59 @@ def _gpu_texts(
     return found
 
 
+def on_accelerator(
+    module: Module, target: AccelTarget, native: Callable[[Module], Executable]
+) -> AccelExecutable:
+    """A model whose integer layers run on an accelerator, and the rest as native code."""
+    split = offload(module, target)
+    parts = [native(each.module) for each in split.stages]
+    main = infer(module).main_function()
+    assert main.ret is not None
+    takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
+    face = faced(main, _slots("input", takes), _slots("output", main.ret))
+    versions = (("llvm", toolchain.llvm_version()), ("plica", __version__))
+    whole = assembled(split, [each.artefact for each in parts], face, versions)
+    made = iter(parts)
+    texts = {kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")}
+    return AccelExecutable(whole, lambda _: next(made), texts)
+
+
+def _joined(parts: Sequence[Executable], kind: str) -> str:
+    """The sources of all native parts, one after the other."""
+    return "\n".join([each.source(kind) for each in parts])
+
+
+def _slots(space: Literal["input", "output"], of: Type) -> list[Slot]:
+    """A slot for each tensor of a type whose sizes are known."""
+    found: list[Slot] = []
+    stack = [of]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, TupleType):
+            stack += reversed(each.items)
+            continue
+        assert isinstance(each, TensorType)  # `offload` has resolved the module
+        sizes = tuple([size_of(size) or 0 for size in each.shape])
+        assert isinstance(each.dtype, DType)
+        found.append(Slot(space, len(found), sizes, each.dtype))
+    return found
+
+
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
+    return faced(main, program.space("input"), program.space("output"))
+
+
+def faced(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
+    """The same, from what is taken and what is given."""
     inputs: list[Port] = []
-    slots = program.space("input")
     params: list[tuple[str, Shape]] = []
     for param in main.params:
         assert param.type is not None
         params.append((str(param.name), _ports(str(param.name), param.type, slots, inputs)))
     assert main.ret is not None
     outputs: list[Port] = []
-    space, names = program.space("output"), attr(main, "outputs")
+    names = attr(main, "outputs")
     single = not isinstance(main.ret, TupleType)
     if names is None:
         _ports("output", main.ret, space, outputs)

@@ -7,7 +7,7 @@ run that was stopped goes on where it was.  `plica.compile(model, database=…)`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ from plica.ir.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
+from plica.runtime.cuda import code
+from plica.runtime.cuda.driver import device
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import cores
 from plica.search.measure import Limits
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 def tune(  # noqa: PLR0917  # the public surface says so
     mod: Module | Kernel | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target = "cpu",
+    target: str | Target | GpuTarget = "cpu",
     trials: int = 64,
     database: Database | str | PathLike[str] = "tune.db",
     seed: int = 0,
@@ -59,10 +61,9 @@ def tune(  # noqa: PLR0917  # the public surface says so
     candidates are measured there.
     """
     machine = target_of(target)
-    _check(machine, trials)
-    assert isinstance(machine, Target)
+    _check(machine, trials, pool)
     if pool is None:
-        toolchain.check_host(machine)
+        _check_here(machine)
     kept = contract_of(contract)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     chosen = packs_of(wanted, kept)
@@ -75,10 +76,13 @@ def tune(  # noqa: PLR0917  # the public surface says so
             Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
         )
     count = cores() if threads is None else threads
-    where = evolve(machine, cores=count)
+    where = machine if isinstance(machine, GpuTarget) else evolve(machine, cores=count)
     how = How(trials, seed, progress, policy, seconds)
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
-    there = nullcontext() if pool is None else PoolMeasurer(pool, where, Limits(threads=count))
+    there: AbstractContextManager[PoolMeasurer | None] = nullcontext()
+    if pool is not None:
+        assert isinstance(where, Target)  # of those a pool has, that was checked
+        there = PoolMeasurer(pool, where, Limits(threads=count))
     with opened as into, there as measurer:
         if subject is not None:
             name, kernel = subject
@@ -101,11 +105,20 @@ def written_kernel(of: object) -> tuple[str, Kernel] | None:
             return None
 
 
-def _check(machine: Target | GpuTarget, trials: int) -> None:
+def _check_here(machine: Target | GpuTarget) -> None:
+    """Refuse a machine on which nothing can be measured from here."""
+    if isinstance(machine, GpuTarget):
+        code.check(machine.architecture, device().architecture)
+    else:
+        toolchain.check_host(machine)
+
+
+def _check(machine: Target | GpuTarget, trials: int, pool: str | None) -> None:
     wrong = []
-    if not isinstance(machine, Target):
-        message = "Schedules are only searched for processors."
-        wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine)))
+    if pool is not None and not isinstance(machine, Target):
+        message = "The devices of a pool are processors."
+        hint = "Tune on the machine with the GPU: leave the pool out."
+        wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
     if type(trials) is not int or trials < 1:
         message = "The number of trials must be at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))

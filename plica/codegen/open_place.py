@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from plica.codegen.place import lives_of, written_over
-from plica.codegen.program import Launch, Program
+from plica.codegen.program import Chunks, Launch, Program
 from plica.ir.dim import Key, polynomial
 from plica.ir.scalar import Scalar
 
@@ -34,7 +34,7 @@ class OpenPlan:
     def over(self, launch: Launch, program: Program) -> int | None:
         """Which input of a launch lies where its result will, if one does."""
         *inputs, target = launch.args
-        if target in self.where:
+        if target in self.where and not isinstance(launch, Chunks):
             for number, slot in enumerate(inputs):
                 if self.where.get(slot) == self.where[target]:
                     return number

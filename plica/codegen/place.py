@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.program import Choose, Copy, Force, Launch, Program, Slot, Step
+from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Slot, Step
 from plica.core.fold import post_order
 from plica.ir.loop import Kernel, Store
 from plica.ir.scalar import Load
@@ -87,7 +87,7 @@ def written_over(
     found: dict[int, int] = {}
     taken: set[int] = set()
     for at, step in enumerate(steps):
-        if not isinstance(step, Launch):
+        if not isinstance(step, Launch) or isinstance(step, Chunks):
             continue
         target = step.args[-1]
         for number in overwritable(program.kernels[step.kernel]):

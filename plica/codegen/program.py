@@ -2,8 +2,8 @@
 
     Program ::= Program(kernels, slots, regions, entry)
     Region  ::= tuple of steps
-    Step    ::= Launch(kernel, args) | Copy(source, target) | Choose(condition, then, orelse)
-              | Force(thunk)
+    Step    ::= Launch(kernel, args) | Chunks(rows, pieces) | Copy(source, target)
+              | Choose(condition, then, orelse) | Force(thunk)
     Slot    ::= Slot(space, index, shape, dtype)
 
 A size may be open: a term over the `dims` of the program, which are known when it is called.
@@ -32,7 +32,8 @@ from plica.ir.scalar import Scalar, ScalarVar, index
 from plica.schedule.trace import Trace
 
 __all__ = [
-    "Choose", "Copy", "Force", "Launch", "Origin", "Program", "Slot", "Space", "Step", "f32",
+    "Choose", "Chunks", "Copy", "Force", "Launch", "Origin", "Piece", "Program", "Slot", "Space",
+    "Step", "f32",
 ]  # fmt: skip
 
 Space = Literal["input", "output", "constant", "temporary"]
@@ -80,6 +81,28 @@ class Launch:
 
 
 @frozen
+class Piece:
+    """A kernel for so many rows; `steps` says how many bytes a row of each argument has, 0 where
+    all rows read the same."""
+
+    size: int
+    kernel: int
+    args: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@frozen
+class Chunks(Launch):
+    """Run kernels on rows, each on as many as it takes, the first as long as there are so many.
+
+    `kernel` is that of the first piece, `args` are those of all.
+    """
+
+    rows: Scalar = field(kw_only=True)
+    pieces: tuple[Piece, ...] = field(kw_only=True)
+
+
+@frozen
 class Copy:
     """Copy a whole slot to another of the same type."""
 
@@ -103,7 +126,7 @@ class Force:
     thunk: int
 
 
-Step: TypeAlias = Launch | Copy | Choose | Force
+Step: TypeAlias = Launch | Chunks | Copy | Choose | Force
 
 
 @frozen(eq=False)

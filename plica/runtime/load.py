@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from plica.runtime import archive, host
+from plica.runtime.accel import artefact as accelerated
+from plica.runtime.accel.executable import executable as on_device
 from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.executable import Executable
@@ -24,7 +26,10 @@ from plica.runtime.verify import ENTRY
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
     """The executable in a file; `threads` is what it was compiled with unless it is given."""
-    return executable(from_members(archive.read(path)), threads)
+    members = archive.read(path)
+    if accelerated.is_accelerated(members):
+        return on_device(accelerated.from_members(members), executable, threads)
+    return executable(from_members(members), threads)
 
 
 def executable(

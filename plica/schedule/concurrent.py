@@ -36,24 +36,28 @@ IN_TURN = ("serial", "unrolled")
 
 def unsafe_after(step: Instruction, scene: Scene) -> Problem | None:
     """Why a step, legal for serial loops, is not for the loops there are."""
-    if not _has_concurrent(scene.kernel):
+    if scene.late or not _has_concurrent(scene.kernel):
         return None
-    after = Scene(step.edit(scene).kernel, scene.outputs)
-    for site in after.map.loops.values():
+    return unsafe(Scene(step.edit(scene).kernel, scene.outputs))
+
+
+def unsafe(scene: Scene) -> Problem | None:
+    """Why the loops of a kernel that run at once may not do so."""
+    for site in scene.map.loops.values():
         loop = site.node
         if loop.kind in IN_TURN:
             continue
         if loop.kind not in ("parallel", "vectorized"):
-            problem = safe_threads(after, site)
+            problem = safe_threads(scene, site)
             if problem is not None:
                 return problem
             continue
         for buffer in conflicts(loop):
-            if not is_own(after, site, buffer):
+            if not is_own(scene, site, buffer):
                 expected = "iterations that do not meet in memory"
                 found = f"they may meet in {buffer.name}"
                 return Problem("independent", f"the loop {loop.var.name}", expected, found)
-    return _launched_apart(after.kernel)
+    return _launched_apart(scene.kernel)
 
 
 def _has_concurrent(kernel: Kernel) -> bool:

@@ -25,6 +25,7 @@ from attrs import evolve, frozen
 from plica.core.collector import paused
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
+from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
@@ -119,10 +120,19 @@ def record(
 
 
 def run(
-    schedule: Block, kernel: Kernel, seed: int, decisions: Mapping[int, Decision]
+    schedule: Block,
+    kernel: Kernel,
+    seed: int,
+    decisions: Mapping[int, Decision],
+    *,
+    late: bool = False,
 ) -> tuple[tuple[Step, ...], State, Any]:
-    """The steps of a do-block, the state they lead to, and what the block returned."""
-    state, steps = begin(kernel), list[Step]()
+    """The steps of a do-block, the state they lead to, and what the block returned.
+
+    Each step keeps what the loops mean one iteration after another; with `late` it is asked of the
+    last kernel alone whether those that run at once may do so.
+    """
+    state, steps = evolve(begin(kernel), late=late), list[Step]()
     stack = [schedule.start()]
     answer: Any = None
     error: ScheduleRefused | None = None
@@ -162,6 +172,9 @@ def run(
         answer = _given(state, after, instruction.gives)
         steps.append(step)
         state = after
+    problem = unsafe(state.scene) if late and steps else None
+    if problem is not None:
+        raise ScheduleRefused(problem, steps[-1].instruction.kind, len(steps) - 1)
     return tuple(steps), state, answer
 
 

@@ -58,6 +58,8 @@ class Scene:
 
     kernel: Kernel
     outputs: Mapping[Handle, Output]
+    late: bool = False
+    """Whether it is asked once, after all steps, if loops that run at once may do so."""
 
     @property
     def map(self) -> Map:

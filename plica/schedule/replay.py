@@ -46,10 +46,11 @@ class State:
     kernel: Kernel
     outputs: PMap[Handle, Output] = NO_OUTPUTS
     steps: int = 0
+    late: bool = False
 
     @property
     def scene(self) -> Scene:
-        return Scene(self.kernel, self.outputs)
+        return Scene(self.kernel, self.outputs, self.late)
 
 
 def begin(kernel: Kernel) -> State:
@@ -75,7 +76,7 @@ def taken(state: State, step: Step) -> State | Problem:
     outputs = buried(state.outputs, edited.kernel)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
-    return State(edited.kernel, outputs, state.steps + 1)
+    return State(edited.kernel, outputs, state.steps + 1, state.late)
 
 
 def undecided(step: Step) -> Problem | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
 from plica.ir.loop import Kernel
@@ -21,6 +22,7 @@ from plica.ir.module import Module
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.schedule.trace import Trace
+from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.measure import Limits, LocalMeasurer, Measurer
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import policy_named
@@ -29,7 +31,8 @@ from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
 from plica.search.space import Point
-from plica.search.space_of import space_of, space_of_kernel
+from plica.search.sketch.gpu import gpu_space_of, gpu_space_of_kernel
+from plica.search.space_of import asked_of, space_of, space_of_kernel
 from plica.search.task import KernelTask, tasks
 from plica.search.tune_loop import Course, Run, Subject, tuned
 
@@ -100,17 +103,19 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     module: Module,
     contract: Contract,
     packs: Sequence[Pack],
-    target: Target,
+    target: Target | GpuTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
-    machine = machine_of(target)
     subjects: list[Subject] = []
     fixed: list[str] = []
     for task in tasks(module, contract, packs, target):
-        space = space_of(task, machine)
+        if isinstance(target, GpuTarget):
+            space = gpu_space_of(asked_of(task), target.gpu)
+        else:
+            space = space_of(task, machine_of(target))
         if space.sketches and space.size > 1:
             subjects.append(Subject(task, space))
         else:
@@ -121,13 +126,16 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
 def tuned_kernel(  # noqa: PLR0917  # as above
     kernel: Kernel,
     name: str,
-    target: Target,
+    target: Target | GpuTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of a kernel that somebody wrote."""
-    space = space_of_kernel(kernel, machine_of(target))
+    if isinstance(target, GpuTarget):
+        space = gpu_space_of_kernel(kernel, target.gpu)
+    else:
+        space = space_of_kernel(kernel, machine_of(target))
     subject = Subject(KernelTask(kernel, name), space)
     many = space.size > 1
     return searched([subject] if many else [], () if many else (name,), target, database, how,
@@ -137,7 +145,7 @@ def tuned_kernel(  # noqa: PLR0917  # as above
 def searched(  # noqa: PLR0917  # as above
     subjects: Sequence[Subject],
     fixed: tuple[str, ...],
-    target: Target,
+    target: Target | GpuTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
@@ -148,14 +156,19 @@ def searched(  # noqa: PLR0917  # as above
     policy = _policy(how, subjects, target, database)
     if measurer is not None:
         return Tuned(_run(subjects, policy, measurer, target, database, how), fixed)
+    if isinstance(target, GpuTarget):
+        with gpu_measurer(target, how.limits) as on_gpu:
+            return Tuned(_run(subjects, policy, on_gpu, target, database, how), fixed)
     limits = how.limits or Limits(threads=target.cores)
     with LocalMeasurer(target, limits) as local:
         return Tuned(_run(subjects, policy, local, target, database, how), fixed)
 
 
 def _policy(
-    how: How, subjects: Sequence[Subject], target: Target, database: Database
+    how: How, subjects: Sequence[Subject], target: Target | GpuTarget, database: Database
 ) -> Policy[Any]:  # what an explorer remembers is its own
+    if isinstance(target, GpuTarget):
+        return gpu_policy(how.policy)
     machine = machine_of(target)
     if how.policy != TRANSFER:
         return policy_named(how.policy, machine)
@@ -166,10 +179,10 @@ def _run(  # noqa: PLR0917  # as above
     subjects: Sequence[Subject],
     policy: Policy[Any],  # as above
     measurer: Measurer,
-    target: Target,
+    target: Target | GpuTarget,
     database: Database,
     how: How,
 ) -> tuple[Course, ...]:
-    run = Run(policy, measurer, database, fingerprint(target), how.seed, versions())
+    run = Run(policy, measurer, database, fingerprint(target), how.seed, versions(target))
     with shown(how.progress, how.trials) as listener:
         return tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener)

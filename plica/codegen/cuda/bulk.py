@@ -27,7 +27,7 @@ for each copy that may be under way, is gone through in order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -36,7 +36,7 @@ from plica.codegen.cuda.value import linear
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.dim import from_polynomial, known, polynomial
+from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
 from plica.ir.loop import For, Stmt, Store
 from plica.ir.memory import scope
@@ -54,6 +54,9 @@ ATOM: Final = 1024
 
 LONGEST, DEEPEST = 256, 5
 """Elements of a tile along an axis, and axes, at most."""
+
+Product: TypeAlias = tuple[tuple[Term, ...], int]
+"""Some variables times a number."""
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -120,7 +123,8 @@ class Tile:
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     sizes: tuple[int, ...]
-    begins: tuple[Scalar, ...]
+    begins: tuple[tuple[Product, ...], ...]
+    """For each axis products whose sum is where the tile begins."""
 
     def map_of(self, argument: int) -> TileMap:
         """The map by which the engine finds it in an argument of the kernel."""
@@ -154,19 +158,18 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
     to, _ = _steps(stmt, linear(stmt.buffer, stmt.indices), loops)
     source, rest = _steps(stmt, linear(load.buffer, load.indices), loops)
     order = sorted([var for var, count in loops.items() if count > 1], key=lambda var: to[var])
-    extents, strides, dense = list[int](), list[int](), 1
+    extents, strides, dense, size = list[int](), list[int](), 1, load.buffer.dtype.bytes
     for var in order:
         if to[var] != dense:
             raise _no_tile(stmt, "elements that do not lie together")
         dense *= loops[var]
-        if extents and source[var] == strides[-1] * extents[-1] and len(extents) > 1:
-            extents[-1] *= loops[var]
-        elif extents and source[var] == strides[-1] * extents[-1]:
+        most = ROW // size if len(extents) == 1 else LONGEST
+        follows = bool(extents) and source[var] == strides[-1] * extents[-1]
+        if follows and extents[-1] * loops[var] <= most:
             extents[-1] *= loops[var]
         else:
             extents.append(loops[var])
             strides.append(source[var])
-    size = load.buffer.dtype.bytes
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
@@ -176,9 +179,9 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
 
 def _steps(
     store: Store, where: Scalar, loops: Mapping[ScalarVar, int]
-) -> tuple[dict[ScalarVar, int], list[tuple[tuple[Term, ...], int]]]:
+) -> tuple[dict[ScalarVar, int], list[Product]]:
     """How far apart elements of neighbouring turns are, and what else says where they are."""
-    steps, rest = dict.fromkeys(loops, 0), list[tuple[tuple[Term, ...], int]]()
+    steps, rest = dict.fromkeys(loops, 0), list[Product]()
     for atoms, factor in polynomial(simple(wide(where))).values():
         if len(atoms) == 1 and atoms[0] in steps:
             steps[atoms[0]] = factor  # type: ignore[index]  # it is one of them
@@ -190,9 +193,9 @@ def _steps(
 
 
 def _found(
-    store: Store, load: Load, rest: list[tuple[tuple[Term, ...], int]], strides: list[int],
+    store: Store, load: Load, rest: list[Product], strides: list[int],
     extents: list[int], around: Mapping[Term, int],
-) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:  # fmt: skip
+) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:  # fmt: skip
     """How long the axes of a tensor are, and where in it a tile begins, which is inside."""
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
@@ -203,11 +206,11 @@ def _found(
         whole = strides[axis]
         if left:
             raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
-    parts: list[dict[object, tuple[tuple[Term, ...], int]]] = [{} for _ in strides]
+    parts: list[list[Product]] = [[] for _ in strides]
     last = [extent - 1 for extent in extents]
-    for number, (atoms, factor) in enumerate(rest):
+    for atoms, factor in rest:
         axis = next(each for each in falling if factor % strides[each] == 0)
-        parts[axis][number] = atoms, factor // strides[axis]
+        parts[axis].append((atoms, factor // strides[axis]))
         most = factor // strides[axis]
         for atom in atoms:
             if atom not in around:
@@ -218,8 +221,7 @@ def _found(
         most >= size for most, size in zip(last, sizes, strict=True)
     ):
         raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
-    begins = tuple([from_polynomial(each) for each in parts])  # type: ignore[arg-type]  # keyed by number
-    return tuple(sizes), begins
+    return tuple(sizes), tuple([tuple(each) for each in parts])
 
 
 def _no_tile(store: Store, found: str) -> Exception:

@@ -18,10 +18,12 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.cuda.bulk import ATOM, SWIZZLED, copied, is_tile
+from plica.codegen.cuda.group import has_products, is_product, sums_of
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
 from plica.codegen.cuda.intrinsic import text as intrinsics
 from plica.codegen.cuda.lines import Lines
-from plica.codegen.cuda.patience import flat, groups, patience
+from plica.codegen.cuda.patience import flat, groups, leisure, patience
 from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
 from plica.codegen.cuda.prelude import text as prelude
 from plica.codegen.cuda.value import Values, mentions
@@ -33,6 +35,7 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import known
+from plica.ir.dtype import i64
 from plica.ir.loop import (
     THREADS,
     Alloc,
@@ -51,8 +54,12 @@ from plica.ir.loop import (
 )
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
+from plica.runtime.cuda.tile import TileMap
 
 Extents: TypeAlias = tuple[int, int, int]
+
+WARPS: Final = "threadIdx.y"
+"""The warps of a block, where threads across it are those of one."""
 
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
@@ -68,6 +75,8 @@ class Launch:
     grid: Extents
     block: Extents
     shared: int = 0
+    maps: tuple[TileMap, ...] = ()
+    """Further arguments: maps of tensors whose tiles the copy engine fetches."""
 
 
 @frozen
@@ -173,6 +182,15 @@ class _Function:
         self.patient: dict[Stmt, int] = {}
         self.under_way = 0
         self.shared: list[tuple[str, Buffer]] = []
+        self.around: dict[Term, int] = {}
+        self.warp: tuple[ScalarVar, int] | None = None
+        self.params = params
+        self.maps: dict[TileMap, str] = {}
+        self.ring = 0
+        self.counts: tuple[str, str, str] = ("", "", "")
+        self.multiplies = self.pending = False
+        self.leisure = 0
+        self.sums: tuple[Buffer, ...] = ()
         self.stack: list[Step] = []
         self.names.of(Name(name), name)
         self.head = []
@@ -194,26 +212,62 @@ class _Function:
         come_together(nest)
         self.handed = handed(nest)
         self.copies = groups(nest, self.handed)
+        self.multiplies, self.sums = has_products(nest), tuple(sums_of(nest))
+        self._tiles(nest)
         self.stack.append(nest)
         while self.stack:
             self._step(self.stack.pop())
-        size = sum(_padded(_count(each) * each.dtype.bytes) for _, each in self.shared)
-        return Launch(self.name, self._three("blockIdx"), self._three("threadIdx"), size)
+        size = self._arranged()[1] + 8 * self.ring
+        three = self._three("blockIdx"), self._three("threadIdx")
+        return Launch(self.name, *three, size, tuple(self.maps))
 
     def text(self) -> str:
         threads = 1
         for each in self._three("threadIdx"):
             threads *= each
-        args = ", ".join(self.head)
+        maps = [f"const __grid_constant__ p_tile {each}" for each in self.maps.values()]
+        args = ", ".join([*self.head, *maps])
         lines = [f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({args}) {{']
         if self.shared:
-            lines.append("  extern __shared__ __align__(16) unsigned char shared_memory[];")
-        at = 0
-        for word, buffer in self.shared:
+            align = ATOM if self.ring else WIDE
+            lines.append(f"  extern __shared__ __align__({align}) unsigned char shared_memory[];")
+        places, end = self._arranged()
+        for (word, buffer), at in zip(self.shared, places, strict=True):
             kind = in_memory(buffer.dtype)
             lines.append(f"  {kind}* const {word} = ({kind}*)(shared_memory + {at});")
-            at += _padded(_count(buffer) * buffer.dtype.bytes)
+        if self.ring:
+            counted, begun, awaited = self.counts
+            kind = "unsigned long long"
+            lines.append(f"  {kind}* const {counted} = ({kind}*)(shared_memory + {end});")
+            lines.append(f"  {self.values.help('p_tiles_ready')}({counted}, {self.ring});")
+            lines.append(f"  unsigned int {begun} = 0, {awaited} = 0;")
         return "\n".join([*lines, self.lines.text(), "}", ""])
+
+    def _arranged(self) -> tuple[list[int], int]:
+        """Where the buffers that a block shares lie, and where they end."""
+        places, at = list[int](), 0
+        for _, buffer in self.shared:
+            if buffer.scope == SWIZZLED:
+                at = -(-at // ATOM) * ATOM
+            places.append(at)
+            at += _padded(_count(buffer) * buffer.dtype.bytes)
+        return places, at
+
+    def _tiles(self, nest: Stmt) -> None:
+        """Prepare for the tiles that a launch copies, if it does: a ring for those under way."""
+        mine = [each for each in self.copies if any(is_tile(one) for one in statements(each))]
+        if not mine:
+            return
+        if len(mine) < len(self.copies):
+            message = "A launch copies by threads and by the copy engine."
+            raise refused(message, self.name, "one or the other", "both")
+        for each in statements(nest):
+            if isinstance(each, For) and each.kind == "serial" and _waits(each, self.copies):
+                message = "Copies begin in a loop in which nobody waits for them."
+                raise refused(message, each.var.name, "a barrier", "none")
+        self.ring = 1 << len(mine).bit_length()
+        self.counts = tuple([self.names.fresh(w) for w in ("counted", "begun", "awaited")])  # type: ignore[assignment]  # three
+        self.values.help("p_tile")
 
     def _three(self, tag: str) -> Extents:
         x, y, z = (self.extents.get(f"{tag}.{axis}", 1) for axis in "xyz")
@@ -222,8 +276,13 @@ class _Function:
     def _step(self, item: Step) -> None:
         lines, values = self.lines, self.values
         if item in self.copies:
-            self.stack.append(partial(lines.do, f"{values.help('p_copies_begun')}();"))
+            begun = f"++{self.counts[1]};" if self.ring else f"{values.help('p_copies_begun')}();"
+            self.stack.append(partial(lines.do, begun))
+        elif self.pending and isinstance(item, For | Store | Bind | Branch):
+            self._finish()
         match item:
+            case For() if self.ring and is_tile(item):
+                self._fetch(item)
             case For():
                 self.under_way = self.patient.get(item, 0)
                 self._loop(item)
@@ -254,21 +313,73 @@ class _Function:
                     self.stack += [orelse, partial(lines.turn, "else")]
                 self.stack.append(then)
             case Barrier():
-                if self.copies:
-                    lines.do(f"{values.help('p_copies_done')}<{self.under_way}>();")
-                    self.under_way = 0
+                self._wait()
                 lines.do("__syncthreads();")
             case Invoke():
-                lines.do(invocation(item, values, self.lane))
+                lines.do(invocation(item, values, self.lane, self.warp))
+                self.pending = self.pending or is_product(item)
             case Block() | While():
                 raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
             case _:
                 item()
 
+    def _wait(self) -> None:
+        """Wait for copies and products, but for those that may be under way at a barrier."""
+        lines, help_ = self.lines, self.values.help
+        if self.ring:
+            counted, begun, awaited = self.counts
+            lines.do(f"for (; {awaited} + {self.under_way} < {begun}; ++{awaited})")
+            at, turn = f"{awaited} % {self.ring}", f"{awaited} / {self.ring} % 2"
+            lines.do(f"  {help_('p_tile_awaited')}(&{counted}[{at}], {turn});")
+        elif self.copies:
+            lines.do(f"{help_('p_copies_done')}<{self.under_way}>();")
+        if self.multiplies:
+            lines.do(f"{help_('p_products_done')}<{self.leisure}>();")
+        self.under_way = self.leisure = 0
+        self.pending = False
+
+    def _finish(self) -> None:
+        """Wait for all products: what they sum is read next."""
+        lines, values = self.lines, self.values
+        lines.do(f"{values.help('p_products_done')}<0>();")
+        for each in self.sums:
+            if each in values.buffers:
+                kept = f"{values.help('p_products_kept')}<{_count(each)}>"
+                lines.do(f"{kept}({values.buffers[each]});")
+        self.pending = False
+
+    def _fetch(self, nest: For) -> None:
+        """A tile by the copy engine."""
+        lines, values = self.lines, self.values
+        tile = copied(nest, self.around)
+        if tile.load.buffer not in self.params:
+            raise refused("A tile is not of a parameter.", nest.var.name, "one", "another")
+        found = tile.map_of(self.params.index(tile.load.buffer))
+        if found not in self.maps:
+            self.maps[found] = self.names.fresh(f"map_{tile.load.buffer.name}")
+        spelled = {ScalarVar(var.name, i64): word for var, word in values.vars.items()}
+        begins = []
+        for products in tile.begins:
+            parts = [
+                " * ".join([str(factor), *[spelled[each] for each in atoms]])  # type: ignore[index]  # variables, as was checked
+                for atoms, factor in products
+            ]
+            begins.append(" + ".join(parts) or "0")
+        for stmt in statements(nest):
+            if isinstance(stmt, For):
+                values.vars[stmt.var] = literal(0, dtype_of(stmt.var))
+        to = values.place(tile.store.buffer, tile.store.indices)
+        counted = f"&{self.counts[0]}[{self.counts[1]} % {self.ring}]"
+        lines.do(f"{values.help('p_tile_expected')}({counted}, {found.bytes});")
+        copy = values.help(f"p_tile_copy_{len(found.box)}")
+        lines.do(f"{copy}(&{to}, &{self.maps[found]}, {counted}, {', '.join(begins)});")
+
     def _loop(self, loop: For) -> None:
         values, lines = self.values, self.lines
         values.natural.add(loop.var)
         count = known(loop.extent)
+        if count is not None:
+            self.around[ScalarVar(loop.var.name, i64)] = count
         if loop.kind in THREADS:
             self._threads(loop)
         elif loop.kind == "vectorized" and count is not None and self._together(loop, count):
@@ -283,7 +394,14 @@ class _Function:
             ):
                 lines.do("#pragma unroll")
             lines.open(f"for ({kind} {word} = 0; {word} < {extent}; ++{word})")
-            self.stack += [lines.close, loop.body]
+            if self.multiplies and has_products(loop):
+                self.leisure = leisure(loop, self.copies, is_product)
+                self.stack.append(self._finish)
+                waits = isinstance(next(flat((loop.body,)), None), Barrier)
+                self.stack += [lines.close, *([] if waits else [self._finish])]
+            else:
+                self.stack.append(lines.close)
+            self.stack.append(loop.body)
 
     def _threads(self, loop: For) -> None:
         """A loop over threads: its variable is the number of one."""
@@ -292,6 +410,8 @@ class _Function:
         assert size is not None
         if tag == LANE and self.lane is None:
             self.lane = loop.var
+        if tag == WARPS and self.warp is None:
+            self.warp = loop.var, size
         word = self.declared.get(tag)
         if word is None:
             word = self.names.fresh(tag.replace("Idx.", "_"))
@@ -431,6 +551,12 @@ def _chooses_registers(nest: Stmt) -> set[Term]:
                     for each in node.indices:
                         found |= free_vars(each)
     return found
+
+
+def _waits(loop: For, copies: frozenset[Stmt]) -> bool:
+    """Whether copies begin in a loop that has no barrier."""
+    every = [*statements(loop.body)]
+    return any(each in copies for each in every) and not any(isinstance(e, Barrier) for e in every)
 
 
 def _kind(var: ScalarVar) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from plica.codegen.cuda import bulk, group
 from plica.codegen.cuda.place import valued
 from plica.codegen.cuda.value import Values
 from plica.codegen.lower.statement import refused
@@ -98,7 +99,9 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
 """,
 }
 
-_NEEDS: Final = {"p_mma_f16": ("p_load_squares", "p_multiply_squares")}
+_ALL: Final = {**_TEXTS, **bulk.TEXTS, **group.TEXTS}
+
+_NEEDS: Final = {"p_mma_f16": ("p_load_squares", "p_multiply_squares"), **group.NEEDS}
 
 
 def text(used: Iterable[str]) -> str:
@@ -106,11 +109,18 @@ def text(used: Iterable[str]) -> str:
     wanted = set(used)
     for name in list(wanted):
         wanted |= set(_NEEDS.get(name, ()))
-    return "".join([each for name, each in _TEXTS.items() if name in wanted])
+    return "".join([each for name, each in _ALL.items() if name in wanted])
 
 
-def invocation(call: Invoke, values: Values, lane: ScalarVar | None) -> str:
-    """The call that does what an invocation means; `lane` is the number of a thread in its warp."""
+def invocation(
+    call: Invoke, values: Values, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None = None
+) -> str:
+    """The call that does what an invocation means; `lane` is the number of a thread in its warp.
+
+    `warp` is the number of that, and how many there are.
+    """
+    if group.is_product(call):
+        return group.products(call, values, lane, warp)
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     if hints.get("cuda") != "mma":

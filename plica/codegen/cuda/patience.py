@@ -18,7 +18,7 @@ lately, and does not read before the next barrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from plica.codegen.cuda.place import valued
@@ -90,6 +90,29 @@ def patience(before: Sequence[Stmt], loop: For, copies: frozenset[Stmt]) -> int:
                     return found * len(mine)
         found = late
     return found * len(mine)
+
+
+def leisure(loop: For, copies: frozenset[Stmt], is_product: Callable[[Stmt], bool]) -> int:
+    """How many products may be under way at the barrier that a loop begins its turns with.
+
+    One, where a turn multiplies once and copies over nothing that the turn before multiplied.
+    """
+    count = known(loop.extent)
+    first, *rest = [*flat((loop.body,))] or [loop.body]
+    if loop.kind != "serial" or count is None or not isinstance(first, Barrier):
+        return 0
+    mine = [each for each in rest if each in copies]
+    others = [each for each in rest if each not in copies]
+    if len(others) != 1 or not is_product(others[0]):
+        return 0
+    for each in mine:
+        buffer = _one(each)
+        for turn in range(1, count):
+            now = _numbers(_places([each], buffer, written=True), loop.var, turn)
+            last = _numbers(_places(others, buffer, written=False), loop.var, turn - 1)
+            if buffer is None or now is None or last is None or not now.isdisjoint(last):
+                return 0
+    return 1
 
 
 def _copied(stmt: Stmt) -> frozenset[Buffer]:

@@ -20,8 +20,9 @@ from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import Writer, declarations
 from plica.codegen.open_place import OpenPlan
 from plica.codegen.place import Plan
-from plica.codegen.program import Choose, Copy, Force, Launch, Program, Space
+from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
+from plica.core.diagnostic import CompilerBug
 
 ENTRY: Final = "plica_main"
 
@@ -77,8 +78,14 @@ def fold(
 
 def variants(program: Program, plan: AnyPlan) -> list[Variant]:
     """The kernels that are launched, each with the input it writes over, in order."""
+    found: set[Variant] = set()
+    for launch in launches(program):
+        if isinstance(launch, Chunks):
+            found |= {(piece.kernel, None) for piece in launch.pieces}
+        else:
+            found.add((launch.kernel, plan.over(launch, program)))
     return sorted(
-        {(launch.kernel, plan.over(launch, program)) for launch in launches(program)},
+        found,
         key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
     )
 
@@ -266,6 +273,9 @@ class Regions:
             step = self.program.regions[region][place]
             self.room -= 1
             match step:
+                case Chunks():
+                    self._chunks(w, step, self.codes[region, place])
+                    w.do(f"call void @plica.tick(i64 {self.codes[region, place] - 1})")
                 case Launch(kernel, args, _):
                     given = [f"ptr {self._pointer(w, slot)}" for slot in args]
                     pointers = ", ".join([*self._dims(w, kernel), *given])
@@ -322,6 +332,10 @@ class Regions:
         w.start(fail)
         w.do(f"ret i64 {code}")
         w.start(on)
+
+    def _chunks(self, w: Writer, step: Chunks, code: int) -> None:
+        """Run kernels on rows of a number that is known later."""
+        raise CompilerBug("There are chunks in a program whose sizes are all known.")
 
     def _dims(self, w: Writer, kernel: int) -> list[str]:
         """The open sizes a kernel is given."""

@@ -19,7 +19,7 @@ from plica.codegen.llvm.lane import Value, constant
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.open_place import OpenPlan
-from plica.codegen.program import Copy, Program
+from plica.codegen.program import Chunks, Copy, Program
 from plica.ir.scalar import Scalar, index
 from plica.runtime.open_executable import SIZES
 
@@ -41,7 +41,11 @@ class OpenRegions(Regions):
         self.copied = {slot: number for number, slot in enumerate(dict.fromkeys(copied))}
         self.first = len(program.dims)  # the number that says where the first room begins
         self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
-        self.flags = 8 * (self.last + len(self.copied))
+        steps = [step for steps in program.regions for step in steps]
+        counts = dict.fromkeys(step.rows for step in steps if isinstance(step, Chunks))
+        self.after = self.last + len(self.copied)  # the number of rows that is looked up first
+        self.rows = {rows: self.after + number for number, rows in enumerate(counts)}
+        self.flags = 8 * (self.after + len(self.rows))
 
     def functions(self) -> list[str]:
         """All of them, the entry last but for what says the sizes."""
@@ -69,7 +73,8 @@ class OpenRegions(Regions):
         dims = [values.lanes.scalar(values.around.vars[dim]) for dim in self.program.dims]
         _, starts = self._laid_out(w, values)
         copied = _texts(values, [self.program.slots[slot].size for slot in self.copied])
-        for number, text in enumerate([*dims, *starts, *copied]):
+        counts = _texts(values, list(self.rows))
+        for number, text in enumerate([*dims, *starts, *copied, *counts]):
             at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
             w.do(f"store i64 {text}, ptr {at}, align 8")
 
@@ -96,6 +101,42 @@ class OpenRegions(Regions):
     def _number(self, w: Writer, number: int) -> str:
         at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
         return w.let(f"load i64, ptr {at}, align 8")
+
+    def _chunks(self, w: Writer, step: Chunks, code: int) -> None:
+        """Run kernels on rows: each piece as often as it fits into what is left."""
+        many = self._number(w, self.rows[step.rows])
+        done = "0"
+        for piece in step.pieces:
+            callee = self.kernels[piece.kernel, None]
+            bases = [self._pointer(w, slot) for slot in piece.args]
+            test, run, after, end, now, next_ = w.labels(
+                "test", "run", "after", "end", "%now", "%next"
+            )
+            before = w.block
+            w.do(f"br label %{test}")
+            w.start(test)
+            w.do(f"{now} = phi i64 [ {done}, %{before} ], [ {next_}, %{after} ]")
+            w.do(f"{next_} = add i64 {now}, {piece.size}")
+            some = w.let(f"icmp sle i64 {next_}, {many}")
+            w.do(f"br i1 {some}, label %{run}, label %{end}")
+            w.start(run)
+            given = []
+            for base, size in zip(bases, piece.steps, strict=True):
+                pointer = base
+                if size:
+                    far = w.let(f"mul i64 {now}, {size}")
+                    pointer = w.let(f"getelementptr inbounds i8, ptr {base}, i64 {far}")
+                given.append(f"ptr {pointer}")
+            if callee.can_fail:
+                failed = w.let(f"call i1 @{callee.name}({', '.join(given)})")
+                self._leave(w, failed, str(code))
+            else:
+                w.do(f"call void @{callee.name}({', '.join(given)})")
+            w.do(f"br label %{after}")
+            w.start(after)
+            w.do(f"br label %{test}")
+            w.start(end)
+            done = now
 
     def _dims(self, w: Writer, kernel: int) -> list[str]:
         """The open sizes a kernel is given."""

@@ -30,7 +30,7 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known, polynomial
-from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
     And,
     Buffer,
@@ -38,6 +38,7 @@ from plica.ir.scalar import (
     FloorMod,
     Lit,
     Load,
+    Lt,
     Or,
     Pow,
     Reduce,
@@ -59,6 +60,9 @@ VECTOR: Final = 16
 
 _ALONE: Final = (FloorDiv, FloorMod, Pow)
 """What machines do for one lane at a time."""
+
+STRIP: Final = 64
+"""How many lanes of a row of open length are done at once."""
 
 SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
@@ -107,13 +111,28 @@ class _Walk:
     kind: LoopKind = "serial"
     """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
 
+    guard: Scalar | None = None
+    """What must hold for an element to be there."""
+
+    def where(self, stmt: Stmt) -> Stmt:
+        """The statement for elements that are there."""
+        return stmt if self.guard is None else Branch(self.guard, stmt, NOTHING)
+
 
 def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
     """The loops that fill a buffer with the elements of a tensor."""
-    walk = _walk(of, finish)
+    strips = _strips(of, finish)
+    if strips is not None:
+        return Seq(tuple([_walked(of, out, finish, each) for each in strips]))
+    return _walked(of, out, finish, _walk(of, finish))
+
+
+def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: _Walk) -> Stmt:
+    """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
-        return loops_around(walk.loops, _last(walk.body, walk, out, finish), walk.kind)
+        last = walk.where(_last(walk.body, walk, out, finish))
+        return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     used = {out.name, *(each.name for each in of.inputs)}
@@ -134,7 +153,7 @@ def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
         around = tuple(zip(each.axes, each.extents, strict=True))
         steps += [
             loops_around(inner, first, walk.kind),
-            loops_around((*around, *inner), again, walk.kind),
+            loops_around((*around, *inner), walk.where(again), walk.kind),
         ]
     if cells[0].buffer is not out or finish is not None:
         stand_in: dict[Term, Scalar] = {
@@ -142,7 +161,8 @@ def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
         }
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        steps.append(loops_around(inner, _last(value, walk, out, finish), walk.kind))
+        last = walk.where(_last(value, walk, out, finish))
+        steps.append(loops_around(inner, last, walk.kind))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
@@ -210,6 +230,45 @@ def _walk(of: Compute, finish: Finish | None) -> _Walk:
         1,
         (axis, index),
     )
+
+
+def _strips(of: Compute, finish: Finish | None) -> tuple[_Walk, ...] | None:
+    """Rows of open length that are contiguous: whole strips of lanes, then what is left."""
+    if not of.axes or known(of.shape[-1]) is not None:
+        return None
+    reductions = exposed(of.body)
+    bodies = [each.body for each in reductions] or [of.body]
+    axis, size = of.axes[-1], of.shape[-1]
+    if finish is not None and finish.indices[-1:] != (axis,):
+        return None
+    after = [] if finish is None else [finish.value]
+    if not all(_is_row(each, axis) for each in (*bodies, *after)):
+        return None
+    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    one = ScalarVar(fresh(Name("strip"), taken), axis.dtype)
+    lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
+    around = tuple(zip(of.axes, of.shape, strict=True))[:-1]
+    found = []
+    done: Scalar = size // STRIP * STRIP
+    for start, lanes, many in (
+        (None, STRIP, size // STRIP),
+        (done, VECTOR, (size - done + (VECTOR - 1)) // VECTOR),
+    ):
+        index = one * lanes + lane if start is None else start + one * lanes + lane
+        body = substitute(of.body, {axis: index})
+        assert isinstance(body, Scalar)
+        found.append(
+            _Walk(
+                (*around, (one, many), (lane, Lit(lanes, axis.dtype))),
+                (*of.axes[:-1], index),
+                body,
+                1 if reductions else 0,
+                (axis, index),
+                "vectorized",
+                None if start is None else Lt(index, size),
+            )
+        )
+    return tuple(found)
 
 
 def _count(reductions: Sequence[Reduce]) -> int:

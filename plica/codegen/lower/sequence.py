@@ -12,19 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from plica.codegen.cuda.scheduled import for_threads
+from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
 from plica.codegen.lower.workload import workload
 from plica.codegen.program import (
     Choose,
+    Chunks,
     Copy,
     Force,
     Launch,
     Origin,
+    Piece,
     Program,
     Slot,
     Space,
@@ -36,7 +39,7 @@ from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Project, Tupl
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.ir.scalar import Buffer
+from plica.ir.scalar import Buffer, Scalar
 from plica.ir.sized import open_dims
 from plica.ir.type import TensorType, TupleType, static_shape
 from plica.rewrite.fuse.reading import parts, reading
@@ -137,6 +140,14 @@ class _Launch:
     targets: tuple[int, ...]
     source: str
     term: Expr
+
+
+@frozen
+class _Chunks(_Launch):
+    """Chunks whose arguments may not have their slots yet: sizes, launches, bytes of rows."""
+
+    rows: Scalar = field(kw_only=True)
+    pieces: tuple[tuple[int, _Launch, tuple[int, ...]], ...] = field(kw_only=True)
 
 
 @frozen
@@ -242,8 +253,42 @@ class _Maker:
     def launch(self, step: Expr, index: int, region: int) -> None:
         function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
         assert isinstance(function, Function)
-        found = fused(function)
         target = self.result((step, 0), region, step)
+        rows = rows_of(function) if fused(function).kernel.dims else None
+        if rows is None:
+            launch = self.made_of(function, args, target, step)
+        else:
+            launch = self.chunks(function, args, target, step, rows)
+        for read in launch.reads:
+            self.need(read, region)
+        self.steps[region].append((index, launch))
+
+    def chunks(  # noqa: PLR0917  # as a launch
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: Rows
+    ) -> _Chunks:
+        """A launch for every size of a chunk."""
+        pieces: list[tuple[int, _Launch, tuple[int, ...]]] = []
+        bytes_ = [
+            row_bytes(buffer, rows) if rowed else 0
+            for buffer, rowed in zip(fused(function).kernel.params, rows.rowed, strict=True)
+        ]
+        for size in SIZES:
+            made = self.made_of(chunk(function, rows, size), args, target, step)
+            more = len(made.reads) + len(made.targets) - len(bytes_)
+            pieces.append((size, made, (*bytes_[:-1], *[0] * more, bytes_[-1])))
+        first = pieces[0][1]
+        reads = tuple([read for _, each, _ in pieces for read in each.reads])
+        targets = dict.fromkeys(slot for _, each, _ in pieces for slot in each.targets)
+        return _Chunks(
+            first.kernel, first.digest, reads, tuple(targets), first.source, step,
+            rows=rows.count, pieces=tuple(pieces),
+        )  # fmt: skip
+
+    def made_of(
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr
+    ) -> _Launch:
+        """The launch of the kernel of a function."""
+        found = fused(function)
         reads = [args[read] for read in found.reads]
         kernel, key = found.kernel, found.digest
         targets = [target]
@@ -278,10 +323,7 @@ class _Maker:
                 else:
                     reads.append(new)
             targets = [*[self.scratch(each) for each in made.scratch], target]
-        for read in reads:
-            self.need(read, region)
-        launch = _Launch(kernel, key, tuple(reads), tuple(targets), found.source, step)
-        self.steps[region].append((index, launch))
+        return _Launch(kernel, key, tuple(reads), tuple(targets), found.source, step)
 
     def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
         """The kernel by rules of thumb, if there is a machine to make one for."""
@@ -368,6 +410,12 @@ class _Maker:
         self.slots.append(slot)
         return len(self.slots) - 1
 
+    def given_to(self, of: _Launch) -> Launch:
+        """A launch with the slots of its arguments."""
+        args = (*(self.where(read) for read in of.reads), *of.targets)
+        found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
+        return Launch(found[0], args, of.source, of.term)
+
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""
         leaf = shown(leaf)
@@ -376,10 +424,14 @@ class _Maker:
 
     def finish(self, step: _Pending) -> Step:
         match step:
-            case _Launch(kernel, key, reads, targets, source, term):
-                args = (*(self.where(read) for read in reads), *targets)
-                found = self.kernels.setdefault(key, (len(self.kernels), kernel, source))
-                return Launch(found[0], args, source, term)
+            case _Chunks(_, _, _, _, source, term):
+                inside = [(size, self.given_to(each), bytes_) for size, each, bytes_ in step.pieces]
+                pieces = tuple([Piece(size, e.kernel, e.args, b) for size, e, b in inside])
+                args = tuple(dict.fromkeys(slot for each in pieces for slot in each.args))
+                first = pieces[0].kernel
+                return Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
+            case _Launch():
+                return self.given_to(step)
             case _Choose(condition, then, orelse):
                 return Choose(self.where(condition), then, orelse)
             case Force():

@@ -75,9 +75,8 @@ def _where_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
     )
 
 
-def _where_pullback(
-    attrs: Values, d: Expr, y: Expr, condition: Expr, left: Expr, right: Expr
-) -> list[Expr | None]:
+def _where_pullback(attrs: Values, d: Expr, y: Expr, *args: Expr) -> list[Expr | None]:
+    condition, left, right = args
     whole = tensor_of(y)
     parts = where(condition, d, 0), where(condition, 0, d)
     sides = zip(parts, (left, right), strict=True)

@@ -8,6 +8,7 @@ that group, and none of its work would be done twice:
     epilogue  it reduces (a sum, a convolution); it is computed first, element by element, and its
               users with it: they read exactly the element at hand.  A group reduces once.
     row       it is computed before its users, row by row (`plica.rewrite.fuse.row`)
+    copied    bytes read as wider integers are so in each group that uses them: memory holds bytes
 
 Values are looked at users first, so the sink post-dominates its group by construction, groups are
 disjoint, and they cannot need one another in a circle.  Everything is said of every edge: fused or
@@ -43,7 +44,7 @@ from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, r
 from plica.rewrite.graph.walk import operands
 
 Reason = Literal[
-    "inlined", "epilogue", "row",
+    "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
     "repeated", "reread", "reordered", "moved", "two-reductions", "size", "depth",
 ]  # fmt: skip
@@ -53,6 +54,7 @@ REASONS: Final[dict[Reason, str]] = {
     "inlined":        "computed where it is read",
     "epilogue":       "its user is computed with the result of the reduction",
     "row":            "its row is at hand when its users are computed",
+    "copied":         "each of its users reads the bytes itself",
     "opaque":         "one of the two has no single tensor expression",
     "stopped":        "the limits name one of the operators",
     "view":           "a view is no work: its memory is its argument's",
@@ -72,7 +74,7 @@ REASONS: Final[dict[Reason, str]] = {
 # fmt: on
 """What each word means."""
 
-FUSED: Final = ("inlined", "epilogue", "row")
+FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
 @frozen
@@ -140,7 +142,7 @@ class Group:
 
 @frozen(eq=False)
 class Decisions:
-    """What was decided: the group of every value, and the verdict on it."""
+    """What was decided: the group of every value that has one, and the verdict on it."""
 
     order: tuple[Expr, ...]
     """All expressions, parts before wholes."""
@@ -154,11 +156,20 @@ def decide(root: Expr, limits: Limits) -> Decisions:
     order, users = _walk(root)
     groups: dict[Expr, Group] = {}
     verdicts: dict[Expr, Verdict] = {}
+    homes: dict[Expr, tuple[Group, ...]] = {}  # of what is copied into several groups
     for node in reversed(order):
         if parts(node) is None:
             continue
         found = reading(node)
-        joined, spot = _judge(node, found, users[node], groups, limits)
+        joined, spot = _judge(node, found, users[node], groups, homes, limits)
+        if joined.reason == "shared" and found is not None and is_widened(node):
+            copies = _copies(node, found, users[node], groups, homes, limits)
+            if copies is not None:
+                verdicts[node] = Verdict("copied")
+                homes[node] = tuple(copies)
+                for group, each in copies.items():
+                    group.spots[node] = each
+                continue
         verdicts[node] = joined
         if spot is None:
             closed = found is None or found.is_view or found.kind == "opaque"
@@ -173,11 +184,40 @@ def decide(root: Expr, limits: Limits) -> Decisions:
     return Decisions(tuple(order), users, groups, verdicts)
 
 
-def _judge(
+def _copies(  # noqa: PLR0917  # what is known of a value and of its users
+    value: Expr,
+    of: Reading,
+    users: Iterable[Expr],
+    groups: Mapping[Expr, Group],
+    homes: Mapping[Expr, tuple[Group, ...]],
+    limits: Limits,
+) -> dict[Group, Spot] | None:
+    """Where each group of its users computes a value for itself, None where one of them cannot."""
+    using: dict[Group, list[Expr]] = {}
+    for user in users:
+        for group in homes.get(user) or filter(None, (groups.get(user),)):
+            using.setdefault(group, []).append(user)
+        if user not in homes and user not in groups:
+            return None
+    found: dict[Group, Spot] = {}
+    for group, theirs in using.items():
+        if group.is_closed or len(group.spots) >= limits.size:
+            return None
+        spot = _spot(value, theirs, group)
+        if isinstance(spot, Verdict) or spot.depth > limits.depth:
+            return None
+        if not spot.inner and _inlined(of, spot, group) is not None:
+            return None
+        found[group] = spot
+    return found
+
+
+def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     value: Expr,
     of: Reading | None,
     users: Iterable[Expr],
     groups: Mapping[Expr, Group],
+    homes: Mapping[Expr, tuple[Group, ...]],
     limits: Limits,
 ) -> tuple[Verdict, Spot | None]:
     """Whether a value joins the one group of its users, and where it is computed there."""
@@ -188,7 +228,7 @@ def _judge(
     for user in users:
         theirs = groups.get(user)
         if theirs is None:
-            return Verdict("escapes", user), None
+            return Verdict("shared" if user in homes else "escapes", user), None
         if group is not None and theirs is not group:
             return Verdict("shared", user), None
         group = theirs

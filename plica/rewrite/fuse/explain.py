@@ -77,7 +77,7 @@ def explain(module: Module, limits: Limits = USUAL) -> tuple[EdgeDecision, ...]:
 def _edges(decisions: Decisions) -> list[EdgeDecision]:
     nodes: dict[Expr, Node] = {}
     for term in decisions.order:
-        if term in decisions.groups:
+        if term in decisions.verdicts:
             of = reading(term)
             kind = "opaque" if of is None else of.kind
             nodes[term] = Node(term, kind, f"{operator(term)}.{len(nodes)}")

@@ -26,11 +26,12 @@ from plica.core.binding import substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
+from plica.ir.dim import known, product, same_dim
 from plica.ir.graph import Apply, Attrs, Expr, Project
 from plica.ir.infer import type_of
 from plica.ir.kind import Kind, kind_of
 from plica.ir.op import find
+from plica.ir.op.shape import regroup
 from plica.ir.scalar import (
     Buffer,
     Div,
@@ -216,12 +217,20 @@ def _is_view(compute: Compute) -> bool:
     if dtype_of(body) is not body.buffer.dtype or count(compute.shape) != count(body.buffer.shape):
         return False
     if count(compute.shape) is None:
-        return False  # memory is laid out once dims are numbers
+        return _shows(compute, body)
     context = EMPTY
     for axis, size in zip(compute.axes, compute.shape, strict=True):
         context = context.loop(axis, size)
     here, there = _flat(compute.axes, compute.shape), _flat(body.indices, body.buffer.shape)
     return can_prove(same(here, there), context)
+
+
+def _shows(compute: Compute, body: Load) -> bool:
+    """Whether open sizes leave no doubt: what is read is where the same elements would be."""
+    old, new = body.buffer.shape, compute.shape
+    if not same_dim(product(old), product(new)):
+        return False
+    return tuple(regroup(compute.axes, new, old)) == body.indices
 
 
 def _flat(place: Index, shape: tuple[Scalar, ...]) -> Scalar:

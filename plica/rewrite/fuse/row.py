@@ -27,16 +27,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from plica.ir.dim import known
 from plica.ir.graph import Expr
 from plica.ir.infer import type_of
+from plica.ir.scalar import Scalar
 from plica.ir.type import TensorType
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, decide, moved
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
 __all__ = ["decide", "operator", "with_rows"]
+
+Size: TypeAlias = "int | Scalar"
 
 MOST_BYTES: Final = 256 * 1024
 """What all stages keep of one row, at most: it should stay in a near cache."""
@@ -49,7 +52,7 @@ class _Line:
 
     def __init__(self, last: Group) -> None:
         self.stages = [last]
-        self.rows: tuple[int, ...] | None = None
+        self.rows: tuple[Size, ...] | None = None
         self.bytes = 0
 
 
@@ -99,7 +102,7 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
     rows = line.rows
     if group.anchor is not None:
         rows = _rows(sizes) if rows is None else rows
-        if rows is None or sizes[: len(rows)] != rows or prod(sizes[len(rows) :]) != 1:
+        if rows is None or sizes[: len(rows)] != rows or _elements(sizes[len(rows) :]) != 1:
             return None
     if rows is None or sizes[: len(rows)] != rows:
         return None
@@ -108,7 +111,10 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
     if not _read_at_rows(group.sink, users, decisions, len(rows)):
         return None
     assert group.of is not None
-    size = prod(sizes[len(rows) :]) * group.of.compute.dtype.bytes
+    elements = _elements(sizes[len(rows) :])
+    if elements is None:
+        return None
+    size = elements * group.of.compute.dtype.bytes
     if line.bytes + size > MOST_BYTES:
         return None
     line.rows = rows
@@ -124,17 +130,23 @@ def _is_stage(group: Group) -> bool:
     return group.anchor is None or group.anchor_kind == "reduction"
 
 
-def _sizes(group: Group) -> tuple[int, ...] | None:
-    """The shape of what a group makes, where it is known and not empty."""
+def _sizes(group: Group) -> tuple[Size, ...] | None:
+    """The shape of what a group makes, where it is not known to be empty."""
     of = type_of(group.sink)
-    sizes = [known(size) for size in of.shape] if isinstance(of, TensorType) else [None]
-    found = tuple([size for size in sizes if size])
-    return found if len(found) == len(sizes) else None
+    if not isinstance(of, TensorType) or any(known(size) == 0 for size in of.shape):
+        return None
+    return tuple([known(size) or size for size in of.shape])
 
 
-def _rows(sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+def _elements(sizes: tuple[Size, ...]) -> int | None:
+    """How many elements that is, None where some size is open."""
+    numbers = [each for each in sizes if isinstance(each, int)]
+    return prod(numbers) if len(numbers) == len(sizes) else None
+
+
+def _rows(sizes: tuple[Size, ...]) -> tuple[Size, ...] | None:
     """The axes that are left by a reduction; a single row may have none."""
-    count = max((at + 1 for at, size in enumerate(sizes) if size > 1), default=min(1, len(sizes)))
+    count = max((at + 1 for at, size in enumerate(sizes) if size != 1), default=min(1, len(sizes)))
     return sizes[:count] if count else None
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any, Final
 
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import Diagnostic, PlicaError
 
 OUT_OF_MEMORY: Final = 2
@@ -182,14 +183,25 @@ class Stream:
         return self._handle.value or 0
 
     def launch(
-        self, function: c_void_p, grid: Three, block: Three, shared: int, addresses: list[int]
+        self,
+        function: c_void_p,
+        grid: Three,
+        block: Three,
+        shared: int,
+        addresses: list[int],
+        maps: Sequence[TileMap] = (),
     ) -> None:
-        """Run a function over buffers."""
+        """Run a function over buffers, then maps of some of them."""
         values = (c_void_p * len(addresses))(*addresses)
         step = ctypes.sizeof(c_void_p)
-        places = (c_void_p * len(addresses))(
-            *[ctypes.addressof(values) + step * n for n in range(len(addresses))]
-        )
+        found = [ctypes.addressof(values) + step * n for n in range(len(addresses))]
+        held = []
+        for each in maps:
+            memory, at, asked = each.request(addresses[each.argument])
+            self.device.ask("cuTensorMapEncodeTiled", *asked)
+            held.append(memory)
+            found.append(at)
+        places = (c_void_p * len(found))(*found)
         self.device.ask(
             "cuLaunchKernel", function, *grid, *block, shared, self._handle, places, None
         )

@@ -47,7 +47,7 @@ class BindLoop(Instruction):
             where, expected = f"the loop {loop.var.name}", f"one of {', '.join(WORDS)}"
             return Problem("known-thread", where, expected, repr(self.thread), hint)
         problem = serial(loop)
-        if problem is not None:
+        if problem is not None or scene.late:
             return problem
         after = Scene(self.edit(scene).kernel, scene.outputs)
         return safe_threads(after, after.map.loops[loop.var])

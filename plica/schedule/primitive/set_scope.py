@@ -50,7 +50,7 @@ class SetScope(Instruction):
             return Problem("known-scope", where, expected, repr(self.scope), hint)
         after = Scene(self.edit(scene).kernel, scene.outputs)
         moved = evolve(buffer, scope=self.scope)
-        for site in thread_loops(after):
+        for site in () if scene.late else thread_loops(after):
             if any(each.buffer is moved for each in accesses(site.node)):
                 problem = safe_threads(after, site, moved)
                 if problem is not None:

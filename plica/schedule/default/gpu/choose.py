@@ -213,7 +213,7 @@ def _recorded(schedule: Block, kernel: Kernel) -> tuple[Trace, Kernel] | None:
     """The trace of a schedule; one that is not shown to be legal is none."""
     with paused():
         try:
-            steps, state, _ = run(schedule, kernel, 0, {})
+            steps, state, _ = run(schedule, kernel, 0, {}, late=True)
         except ScheduleRefused:
             return None
     return Trace(steps), state.kernel

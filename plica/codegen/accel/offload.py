@@ -1,0 +1,185 @@
+"""Offloading: a model whose integer layers run on an accelerator, from the graph to the artefact.
+
+    integer_convolutions -> layer_of -> packed -> stages          what runs where
+    choose -> encode                                              a program for each kind of layer
+
+`offload` says what runs where; `assembled` puts programs, constants and the native parts that were
+made of the stages into one artefact.  A model none of whose layers can be offloaded is refused,
+with the reason for each that comes near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.accel.assembly import show_stream
+from plica.codegen.accel.choice import TRIALS, Chosen, choose
+from plica.codegen.accel.conv import Convolution
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.device import device_of
+from plica.codegen.accel.encode import to_bytes
+from plica.codegen.accel.instruction import Stream
+from plica.codegen.accel.layer import Layer, Stays, layer_of
+from plica.codegen.accel.packing import Launch as Packing
+from plica.codegen.accel.packing import Packed, packed
+from plica.codegen.accel.split import Stage, flat_inputs, levels, stages
+from plica.codegen.accel.target import AccelTarget
+from plica.codegen.lower.resolve import resolve
+from plica.ir.dim import known
+from plica.ir.graph import Expr
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.type import TensorType
+from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
+from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, Launch, Part, Step
+from plica.runtime.accel.functional import Room
+from plica.runtime.artefact import Artefact
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.interface import Interface
+
+Array = np.ndarray[Any, Any]
+
+@frozen
+class Offloaded:
+    """A model split in two: what the processor does in stages, what is launched, what stays."""
+
+    target: AccelTarget
+    graph: Packed
+    stages: tuple[Stage, ...]
+    stays: tuple[Stays, ...]
+
+    @property
+    def placement(self) -> str:
+        """Which layers run where, and why; a table."""
+        lines = [f"{self.target}: {len(self.graph.launches)} of "
+                 f"{len(self.graph.launches) + len(self.stays)} integer layers"]  # fmt: skip
+        lines += [f"  accel  {each.layer.shape}" for each in self.graph.launches]
+        for each in self.stays:
+            shape = "x".join(map(str, each.of.weight.shape))
+            lines.append(f"  cpu    {each.of.kind} {shape}: {each.why}")
+        return "\n".join(lines) + "\n"
+
+
+def offload(module: Module, target: AccelTarget) -> Offloaded:
+    """What runs where; a model with nothing for the accelerator is refused."""
+    one = resolve(infer(module))
+    found = [layer_of(target.machine, each) for each in _layers(one)]
+    layers = [each for each in found if isinstance(each, Layer)]
+    stays = tuple([each for each in found if isinstance(each, Stays)])
+    if not layers:
+        message = f"No layer of this model can run on the target {str(target)!r}."
+        shown = "; ".join(dict.fromkeys(each.why for each in stays)) or "no layer in integer form"
+        hint = "plica.quantise(model, samples) makes one with scales that are powers of two."
+        expected = "convolutions or products of int8, shifted and clipped"
+        place = Place(node=str(target))
+        raise UnsupportedError(Diagnostic("unsupported", message, place, expected, shown, hint))
+    graph = packed(one.main_function(), layers)
+    return Offloaded(target, graph, stages(graph), stays)
+
+
+def _layers(of: Module) -> list[IntegerConvolution]:
+    """The integer layers; of two terms with one result the last is taken."""
+    return list({each.root: each for each in integer_convolutions(of)}.values())
+
+
+def assembled(
+    of: Offloaded,
+    parts: Sequence[Artefact],
+    face: Interface,
+    versions: tuple[tuple[str, str], ...],
+    trials: int = TRIALS,
+) -> AccelArtefact:
+    """The artefact; `parts` are the stages as native code, in order."""
+    machine = of.target.machine
+    assembly = _Assembly(of, trials)
+    level = levels(of.graph)
+    work: list[tuple[int, int, int]] = [(each.level, 1, at) for at, each in enumerate(of.stages)]
+    work += [(level[each.result], 0, at) for at, each in enumerate(of.graph.launches)]
+    for _, is_stage, at in sorted(work):
+        if is_stage:
+            assembly.part(at, of.stages[at])
+        else:
+            assembly.launch(at, of.graph.launches[at])
+    programs = assembly.programs
+    text = "\n".join(
+        f"; program {at}: {_described(of_)}\n{show_stream(machine, chosen.stream)}"
+        for of_, (at, chosen) in programs.items()
+    )
+    return AccelArtefact(
+        str(of.target), machine.timing.megahertz, device_of(machine), face,
+        tuple([_coded(machine, chosen.stream) for _, chosen in programs.values()]),
+        tuple(assembly.steps), tuple([assembly.results[each] for each in of.graph.outputs]),
+        tuple(assembly.constants), tuple(parts), text, of.placement, versions,
+    )  # fmt: skip
+
+
+def _coded(machine: Machine, stream: Stream) -> Coded:
+    rooms = [Room(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
+    return Coded(to_bytes(machine, stream.code), stream.micro, tuple(rooms))
+
+
+def _described(of: Convolution) -> str:
+    sizes = f"{of.channels}x{of.height}x{of.width} -> {of.outputs}, {of.kernel}x{of.kernel}"
+    shift = "a shift for each output" if of.each else f"shift {of.shift}"
+    return f"{sizes} / {of.stride}, pad {of.pad}, {shift}, clip {of.low} to {of.high}"
+
+
+class _Assembly:
+    """The steps of an artefact as they are put together; local to `assembled`."""
+
+    def __init__(self, of: Offloaded, trials: int) -> None:
+        self.machine, self.trials = of.target.machine, trials
+        self.steps: list[Step] = []
+        self.values: dict[Expr, int] = {
+            each: at for at, each in enumerate(flat_inputs(of.graph))
+        }
+        self.count = len(self.values)
+        self.results: dict[Expr, int] = {}
+        """What stages give: an output that is an input too is another array."""
+        self.programs: dict[Convolution, tuple[int, Chosen]] = {}
+        self.constants: list[Array] = []
+
+    def new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def part(self, number: int, of: Stage) -> None:
+        """A stage: what it gives has numbers from here on."""
+        takes = tuple([self.values[each] for each in of.inputs])
+        for each in of.results:
+            self.results[each] = self.new()
+            self.values.setdefault(each, self.results[each])
+        gives = tuple([self.results[each] for each in of.results])
+        self.steps.append(Part(number, takes, gives))
+
+    def launch(self, number: int, of: Packing) -> None:
+        """A layer; those of one shape share their program."""
+        layer = of.layer
+        if layer.convolution not in self.programs:
+            chosen = choose(self.machine, layer.convolution, self.trials)
+            self.programs[layer.convolution] = len(self.programs), chosen
+        program, chosen = self.programs[layer.convolution]
+        held = []
+        for name, array in layer.constants.items():
+            held.append((name, len(self.constants)))
+            self.constants.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        self.values[of.result] = self.new()
+        stored = type_of(of.result)
+        assert isinstance(stored, TensorType)
+        timed = chosen.timed
+        self.steps.append(
+            Launch(
+                f"launch{number}: {layer.shape}",
+                program,
+                self.values[of.data],
+                self.values[of.result],
+                tuple([known(size) or 0 for size in stored.shape]),
+                layer.batch,
+                tuple(held),
+                Cost(timed.cycles, timed.turns, timed.operations, timed.moved),
+            )
+        )

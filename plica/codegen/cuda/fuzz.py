@@ -1,0 +1,356 @@
+"""Fuzzing of code for GPUs: random kernels with random schedules compute what they mean.
+
+A case is a kernel that was drawn, one of three schedules of it, and what the interpreter says:
+
+    walk        random steps, those that bind loops to threads more often
+    thumb       what rules of thumb do for a small GPU
+    product     a matrix product or a convolution in small tiles of a random shape
+
+Cases are made anywhere; `on_gpu` runs one on the GPU, into memory that is poisoned.  Whole numbers
+must come out exactly, and fractions within rounding.
+
+>>> isinstance(case(0, 1), Case)
+True
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.toolchain import compiled
+from plica.codegen.lower.passes import lower
+from plica.codegen.native import shape_of
+from plica.codegen.subject import Subject, margins, meaning
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.define import defined
+from plica.ir.dtype import f32
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Max
+from plica.ir.specialise import specialise
+from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.value import Array
+from plica.ir.verify import well_formed
+from plica.runtime.cuda.driver import Device, DeviceError
+from plica.runtime.error import EvaluationError, PlicaError
+from plica.schedule.default.contraction import Work, contraction
+from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default.gpu.form import product_form
+from plica.schedule.default.gpu.product import Tile, product
+from plica.schedule.default.gpu.shape import stages
+from plica.schedule.default.gpu.spread import spread
+from plica.schedule.do import Body, do, run
+from plica.schedule.fuzz import CRASHES
+from plica.schedule.generate.argument import Here, Nothing
+from plica.schedule.generate.kernel import random_case
+from plica.schedule.generate.step import random_step, walk
+from plica.schedule.instruction import kinds
+from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.replay import begin, taken
+from plica.schedule.trace import Step, Trace
+
+KINDS: Final = ("walk", "thumb", "product")
+
+FOCUS: Final = ("bind", "split", "fuse", "reorder", "cache_read", "cache_write", "vectorize")
+"""Steps that matter most to code for threads."""
+
+TILES: Final = (
+    Tile(16, 16, 4, 2, 2), Tile(16, 16, 4, 2, 4), Tile(32, 16, 8, 2, 4, ahead=True),
+    Tile(16, 32, 8, 4, 4, ahead=True), Tile(32, 32, 4, 4, 4), Tile(32, 32, 16, 4, 4, ahead=True),
+)  # fmt: skip
+"""Tiles for small matrices."""
+
+BINDS: Final = 16
+"""How often a loop is tried to be bound to threads, after other steps."""
+
+POISON: Final = 0xFF
+EDGE: Final = 64
+"""Bytes behind every array that nobody may write."""
+
+
+@frozen(eq=False)
+class Case:
+    """Code, what it reads, what it must write, and by how much that may differ."""
+
+    number: int
+    kind: str
+    code: Code
+    fused: bool
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    margins: tuple[Array, ...]
+    trace: str
+    kernel: str
+
+
+Runner: TypeAlias = Callable[[Case], "Sequence[Array] | str"]
+"""What a case writes, or why it failed."""
+
+
+@frozen
+class Report:
+    """How many cases ran, of which kind, what was left out and why, and what was wrong."""
+
+    examples: int
+    seed: int
+    kinds: dict[str, int]
+    steps: dict[str, int]
+    skipped: dict[str, int]
+    findings: tuple[str, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+
+def case(seed: int, number: int, length: int = 6) -> Case | str:
+    """The same numbers, the same case; or why there is none."""
+    random = Random(f"cuda/{seed}/{number}")
+    kind = KINDS[number % len(KINDS)]
+    match kind:
+        case "walk":
+            drawn = _walked(random, length)
+        case "thumb":
+            drawn = _by_thumb(random)
+        case _:
+            drawn = _product(random)
+    if isinstance(drawn, str):
+        return drawn
+    of, made = drawn
+    try:
+        expected = meaning(of.kernel, of.arrays)
+    except EvaluationError as error:
+        return f"the kernel has no value: {error.code}"
+    try:
+        code = fold(lower(made, "gpu"), "fuzzed")
+    except PlicaError as error:  # the trace asks for what no pass can make
+        return f"lowering refuses it: {error.code}"
+    return Case(
+        number,
+        kind,
+        code,
+        of.fused,
+        of.arrays,
+        tuple(expected),
+        margins(of, expected),
+        of.trace.to_python(),
+        str(of.kernel),
+    )
+
+
+def _walked(random: Random, length: int) -> tuple[Subject, Kernel] | str:
+    drawn = random_case(random)
+    sizes: dict[Term, int] = dict(drawn.sizes.items())
+    kernel = specialise(drawn.kernel, sizes)
+    if well_formed(kernel):  # the sides of an operation may have different dtypes
+        return "the kernel is ill formed"
+    steps = list(walk(kernel, random, length, FOCUS)[0])
+    state = begin(kernel)
+    for step in steps:
+        after = taken(state, step)
+        if isinstance(after, Problem):
+            return "the schedule is refused"
+        state = after
+    for _ in range(BINDS):
+        try:
+            binding = Step(random_step(Here(state, random), kinds()["bind"]))
+        except Nothing:
+            break
+        after = taken(state, binding)
+        if not isinstance(after, Problem):
+            steps.append(binding)
+            state = after
+    return Subject(kernel, drawn.arrays, Trace(tuple(steps)), random.random() < 0.5), state.kernel
+
+
+def _by_thumb(random: Random) -> tuple[Subject, Kernel] | str:
+    of = _chain(random)
+    plain = defined(of)
+    gpu = Gpu(processors=4, warp=random.choice((4, 32)), threads=random.choice((8, 64, 256)))
+    found = gpu_schedule(plain, gpu)
+    if found is None:
+        return "no rule of thumb schedules it"
+    return Subject(plain, _values(plain, random), found[0], random.random() < 0.5), found[1]
+
+
+def _chain(random: Random) -> Compute:
+    """Some elements of two tensors, one of which is repeated, or sums of many such."""
+    axes = random.randrange(1, 4)
+    shape = tuple([random.choice((1, 3, 4, 7, 8, 16, 33)) for _ in range(axes)])
+    terms = random.choice((0, 0, 1, 5, 130, 200))
+    keeps = [random.random() < 0.6 for _ in shape]
+    more = (terms,) if terms else ()
+    x = buffer("x", (*shape, *more), f32)
+    y = buffer("y", tuple([size if kept else 1 for size, kept in zip(shape, keeps, strict=True)]),
+               f32)  # fmt: skip
+    scale = random.choice((2.0, -1.0, 0.5))
+    word = random.choice(("sum", "max"))
+
+    def element(*at: Any) -> Any:  # the scalars of `compute`
+        here = y[tuple([i if kept else 0 for i, kept in zip(at, keeps, strict=True)])]
+        if terms:
+            return reduce(word, (terms,), lambda k: x[(*at, k)] * scale + here)
+        return Max(x[at] * scale + here, here)
+
+    return compute((x, y), shape, element)
+
+
+def _values(kernel: Kernel, random: Random) -> tuple[Array, ...]:
+    """Whole numbers for what a kernel reads."""
+    values = np.random.default_rng(random.randrange(1 << 30))
+    params = kernel.params[: kernel.inputs]
+    return tuple([values.integers(-4, 5, shape_of(each)).astype(np.float32) for each in params])
+
+
+def _product(random: Random) -> tuple[Subject, Kernel] | str:
+    of = _window(random) if random.random() < 0.4 else _matrices(random)
+    tile, parts = random.choice(TILES), random.choice((1, 1, 2))
+    found = contraction(Work(of))
+    if found is None or found.weight is None:
+        return "it is no contraction"
+    form = product_form(found, tile, parts)
+    every = stages(begin(form.kernel).kernel)
+    assert every is not None
+    after = every[3:]
+
+    @do
+    def whole(wide: bool) -> Body:
+        yield spread(after[-1], after[:-1], Gpu(threads=32), wide)
+        yield product(tile, form.labels, form.along, form.sizes[0])
+
+    for wide in (True, False):
+        try:
+            steps, state, _ = run(whole(wide), form.kernel, 0, {})
+        except ScheduleRefused:
+            continue
+        plain = defined(of)
+        fused = random.random() < 0.5
+        return Subject(plain, _values(plain, random), Trace(steps), fused), state.kernel
+    return "the schedule is refused"
+
+
+def _matrices(random: Random) -> Compute:
+    m, n, k = (random.randrange(3, 40) for _ in range(3))
+    left, right = random.random() < 0.5, random.random() < 0.5
+    x = buffer("x", (m, k) if left else (k, m), f32)
+    w = buffer("w", (k, n) if right else (n, k), f32)
+
+    def element(i: Any, j: Any) -> Any:  # the scalars of `compute`
+        return reduce(
+            "sum", (k,),
+            lambda t: (x[i, t] if left else x[t, i]) * (w[t, j] if right else w[j, t]),
+        )  # fmt: skip
+
+    return compute((x, w), (m, n), element)
+
+
+def _window(random: Random) -> Compute:
+    channels, outputs = random.randrange(1, 5), random.randrange(3, 20)
+    window, size = random.choice((1, 2, 3)), random.randrange(4, 9)
+    x = buffer("x", (channels, size + window - 1, size + window - 1), f32)
+    w = buffer("w", (outputs, channels, window, window), f32)
+
+    def element(o: Any, i: Any, j: Any) -> Any:  # as above
+        return reduce(
+            "sum", (channels, window, window),
+            lambda c, a, b: x[c, i + a, j + b] * w[o, c, a, b],
+        )  # fmt: skip
+
+    return compute((x, w), (outputs, size, size), element)
+
+
+def differs(of: Case, found: Sequence[Array]) -> str:
+    """Where results first differ from the expected ones, or nothing."""
+    for number, (ours, meant, margin) in enumerate(
+        zip(found, of.expected, of.margins, strict=True)
+    ):
+        with np.errstate(invalid="ignore"):
+            far = ~((ours == meant) | (abs(ours - meant) <= margin))
+        far &= ~(np.isnan(ours) & np.isnan(meant))
+        if far.any():
+            at = tuple([int(each) for each in np.argwhere(far)[0]])
+            return f"result {number} at {list(at)} is {ours[at]} instead of {meant[at]}"
+    return ""
+
+
+def built(of: Case, architecture: str) -> bytes:
+    """The cubin of a case."""
+    return compiled(of.code.text, architecture, fused=of.fused).code
+
+
+def on_gpu(gpu: Device, of: Case, cubin: bytes) -> list[Array] | str:
+    """What a case writes on the GPU, or what is wrong with how it does."""
+    stream, module = gpu.stream(), gpu.load(cubin)
+    rooms = []
+    sizes = [*[each.nbytes for each in (*of.inputs, *of.expected)], *of.code.scratch]
+    for number, size in enumerate(sizes):
+        room = gpu.reserve(size + EDGE)
+        stream.fill(room.address, POISON, size + EDGE)
+        if number < len(of.inputs):
+            stream.to_device(
+                room.address, np.ascontiguousarray(of.inputs[number]).ctypes.data, size
+            )
+        stream.wait()
+        rooms.append(room)
+    addresses = [each.address for each in rooms]
+    for each in of.code.launches:
+        function = module.function(each.function, each.shared)
+        stream.launch(function, each.grid, each.block, each.shared, addresses)
+    stream.wait()
+    edge = np.empty(EDGE, np.uint8)
+    for number, (room, size) in enumerate(zip(rooms, sizes, strict=True)):
+        stream.to_host(edge.ctypes.data, room.address + size, EDGE)
+        stream.wait()
+        if (edge != POISON).any():
+            return f"it writes beside its buffer {number}"
+    found = []
+    for room, meant in zip(rooms[len(of.inputs) :], of.expected, strict=False):
+        ours = np.empty_like(meant)
+        stream.to_host(ours.ctypes.data, room.address, ours.nbytes)
+        found.append(ours)
+    stream.wait()
+    return found
+
+
+def report(cases: Iterable[Case | str], seed: int, runner: Runner) -> Report:
+    """What comes of cases; it ends with the first fault, after which a GPU does nothing more."""
+    ran: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    findings: list[str] = []
+    for each in cases:
+        if isinstance(each, str):
+            skipped[each] += 1
+            continue
+        ran[each.kind] += 1
+        steps.update([line.split("(", 1)[0].split()[-1] for line in each.trace.splitlines()
+                      if "yield" in line])  # fmt: skip
+        try:
+            found = runner(each)
+        except (DeviceError, CompilerBug) as error:
+            findings.append(_told(each, str(error)))
+            break
+        wrong = found if isinstance(found, str) else differs(each, found)
+        if wrong:
+            findings.append(_told(each, wrong))
+    counts = [dict(sorted(of.items())) for of in (ran, steps, skipped)]
+    return Report(sum(ran.values()), seed, *counts, tuple(findings))
+
+
+def _told(of: Case, wrong: str) -> str:
+    return f"case {of.number} ({of.kind}): {wrong}\n{of.kernel}\n{of.trace}"
+
+
+def safely(seed: int, number: int, length: int = 6) -> Case | str:
+    """The case, a crash of making it said as a finding would be."""
+    try:
+        return case(seed, number, length)
+    except CRASHES as error:
+        return f"making it fails: {type(error).__name__}: {error}"

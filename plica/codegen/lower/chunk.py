@@ -1,0 +1,169 @@
+"""Chunks: a kernel that treats every row alike, run on a number of rows that is known later.
+
+    out[b, s, n] = f(sum over k of x[b, s, k] * w[n, k])     for all rows (b, s), each like another
+
+Rows follow one another in memory, so any run of them is a kernel of its own whose sizes are
+numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 4 and 1.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.dim import dim_var
+>>> from plica.ir.graph import Apply, Var
+>>> from plica.ir.type import tensor
+>>> n = dim_var("n")
+>>> x, w = Var(Name("x"), tensor((n, 32), "f32")), Var(Name("w"), tensor((8, 32), "f32"))
+>>> of = Function((), (), (x, w), tensor((n, 8), "f32"), Apply("nn.dense", (x, w)))
+>>> found = rows_of(of)
+>>> found.axes, found.rowed
+(1, (True, False, True))
+>>> str(chunk(of, found, 16).ret)
+'Tensor[(16, 8), f32]'
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.lower.fused import fused
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.dim import known, product
+from plica.ir.graph import Function, Var
+from plica.ir.loop import For, Kernel, Stmt, Store, statements
+from plica.ir.module import module
+from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar
+from plica.ir.sized import sized
+
+SIZES: Final = (64, 16, 4, 1)
+"""How many rows are done at once, the most that are left."""
+
+
+@frozen(eq=False)
+class Rows:
+    """The first axes of a kernel's result, their sizes, and which arguments have the same rows."""
+
+    axes: int
+    dims: tuple[ScalarVar, ...]
+    rowed: tuple[bool, ...]
+
+    @property
+    def count(self) -> Scalar:
+        """How many rows there are."""
+        return product(self.dims)
+
+
+@lru_cache(maxsize=4096)
+def rows_of(function: Function) -> Rows | None:
+    """The rows of a fused function, None where it has none, or is open in more than their number.
+
+    Sizes of the first axes are dims, each of which stands nowhere else.
+    """
+    kernel = fused(function).kernel
+    out = kernel.params[-1]
+    dims = []
+    for size in out.shape:
+        if not isinstance(size, ScalarVar) or size in dims:
+            break
+        dims.append(size)
+    if not dims or set(dims) != set(kernel.dims):
+        return None
+    count = len(dims)
+    places = _outermost(kernel, count)
+    if places is None:
+        return None
+    rowed: list[bool] = []
+    for buffer in kernel.params:
+        same = buffer.shape[:count] == tuple(dims)
+        if any(dim in free_vars(size) for size in buffer.shape[count * same :] for dim in dims):
+            return None
+        rowed.append(same)
+    own = dict(zip(kernel.params, rowed, strict=True))
+    return Rows(count, tuple(dims), tuple(rowed)) if _alike(kernel, own, places) else None
+
+
+def _outermost(kernel: Kernel, count: int) -> tuple[ScalarVar, ...] | None:
+    """The variables of the outermost loops, which go over the rows."""
+    found: list[ScalarVar] = []
+    stmt = kernel.body
+    for size in kernel.params[-1].shape[:count]:
+        if not isinstance(stmt, For) or stmt.extent is not size:
+            return None
+        found.append(stmt.var)
+        stmt = stmt.body
+    return tuple(found)
+
+
+def _alike(kernel: Kernel, rowed: dict[Buffer, bool], places: tuple[ScalarVar, ...]) -> bool:
+    """Whether rows are read and written at their own places, and nothing else asks which it is."""
+    inside: Stmt = kernel.body
+    for _ in places:
+        assert isinstance(inside, For)
+        inside = inside.body
+    count = len(places)
+    outside = Lit(0, places[0].dtype)
+    wrong = False
+
+    def own(buffer: Buffer, at: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        nonlocal wrong
+        if not rowed.get(buffer, False):
+            return at
+        wrong = wrong or at[:count] != places
+        return (*[outside] * count, *at[count:])
+
+    def change(node: Term) -> Term:
+        if isinstance(node, Load):
+            return Load(node.buffer, own(node.buffer, node.indices))
+        if isinstance(node, Store):
+            return Store(node.buffer, own(node.buffer, node.indices), node.value)
+        return node
+
+    rest = map_bottom_up(change, inside)
+    if wrong:
+        return False
+    asked = {*places, *kernel.dims}
+    # The shapes of buffers hold dims, too: terms are what asks.
+    return not any(
+        node in asked
+        for stmt in statements(rest)  # type: ignore[arg-type]  # a term keeps its sort
+        for each in _terms(stmt)
+        for node in post_order(each)
+    )
+
+
+def _terms(stmt: Stmt) -> list[Term]:
+    """The terms a statement holds itself, loads as their places."""
+    found: list[Term] = []
+    stack = [each for each in stmt._children if not isinstance(each, Stmt | Buffer)]
+    seen: set[Term] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Load):
+            stack += node.indices
+        elif isinstance(node, ScalarVar):
+            found.append(node)
+        else:
+            stack += [kid for kid in node._children if not isinstance(kid, Buffer)]
+    return found
+
+
+def chunk(function: Function, rows: Rows, size: int) -> Function:
+    """The function on so many rows."""
+    main = Var(Name("main"), None)
+    whole = Function(rows.dims, (), function.params, function.ret, function.body, function.attrs)
+    numbers = dict.fromkeys(rows.dims, 1) | {rows.dims[-1]: size}
+    return sized(module({main: whole}, main), numbers).main_function()
+
+
+def row_bytes(of: Buffer, rows: Rows) -> int:
+    """The bytes of one row of a buffer."""
+    return of.dtype.bytes * prod([known(size) or 0 for size in of.shape[rows.axes :]])
+
+

@@ -1,0 +1,154 @@
+"""The form in which programs are differentiated: first order, and every value with a name.
+
+1. What can be decided is: calls of functions that are known, and closures with them, go.
+2. Functions that are still values become data (`plica.rewrite.graph.defunctionalize`), so the
+   cotangent of a closure is one of what it captures.
+3. Operators without a gradient of their own are replaced by what they are made of.
+4. A-normal form: what one scope has from another are variables.
+
+A function marked `checkpoint` stays a call through all of this.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.graph import (
+    Apply,
+    Attrs,
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    Match,
+    Project,
+    Tuple,
+    Var,
+    attr,
+)
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.module import module as module_of
+from plica.ir.op import find
+from plica.ir.operator import Decomposition, Through
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import TensorType, TupleType, Type
+from plica.rewrite.graph.anf import to_anf
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
+from plica.rewrite.graph.monomorphic import monomorphise
+from plica.rewrite.graph.partial import evaluate_partially
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+
+KEPT: Final = ("primitive", "checkpoint")
+"""The mark of a checkpointed function while it is kept from being unfolded."""
+
+
+def prepared(module: Module) -> Module:
+    """The module in the form that `plica.rewrite.gradient.reverse` works on."""
+    known = _remarked(monomorphise(module), ("checkpoint", True), KEPT)
+    if _has_calls(known):
+        known = evaluate_partially(known)
+    if not is_first_order(known):
+        known = defunctionalize(known)
+    flat = to_dataflow(known)
+    return to_anf(map_functions(flat, lambda _, each: attrs.evolve(each, body=_unpacked(each.body))))
+
+
+def is_kept(function: Function) -> bool:
+    """Whether calls of a function are computed again when derivatives are."""
+    return attr(function, *KEPT[:1]) == KEPT[1]
+
+
+def unmarked(function: Function) -> Function:
+    """A function without the mark."""
+    return attrs.evolve(function, attrs=tuple(each for each in function.attrs if each != KEPT))
+
+
+def _remarked(module: Module, old: tuple[str, object], new: tuple[str, object]) -> Module:
+    def rewrite(_: Var, function: Function) -> Function:
+        if old not in function.attrs:
+            return function
+        kept = [each for each in function.attrs if each != old]
+        return attrs.evolve(function, attrs=tuple(sorted([*kept, new])))
+
+    if not any(old in function.attrs for _, function in module.functions()):
+        return module
+    return map_functions(module, rewrite)
+
+
+def _has_calls(module: Module) -> bool:
+    """Whether a module has anything that partial evaluation might decide."""
+    return any(
+        isinstance(node, Function | Match)
+        or (isinstance(node, Call) and not isinstance(node.callee, Constructor))
+        for _, function in module.functions()
+        for node in expressions(function.body)
+    )
+
+
+# --- operators without a gradient ------------------------------------------------------------
+
+
+def definition_of(node: Apply) -> Decomposition | None:
+    """The term by which an operator is differentiated, None where it is itself or is not."""
+    record = find(node.op)
+    if record is None:
+        return None
+    if isinstance(record.gradient, Through):
+        return record.gradient.build
+    return record.decompose if record.gradient is None else None
+
+
+def _unpacked(root: Expr) -> Expr:
+    """An expression in which every operator of floats that can be differentiated is itself."""
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(root):
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        if isinstance(new, Apply) and definition_of(new) is not None and _is_float(type_of(node)):
+            types = tuple([type_of(arg) for arg in node.args])
+            function = _instance(new.op, new.attrs, types)
+            new = _placed(function, new.args)
+        memo[node] = new
+    return memo[root]
+
+
+def _is_float(of: Type) -> bool:
+    if isinstance(of, TupleType):
+        return any(map(_is_float, of.items))
+    return isinstance(of, TensorType) and of.dtype.is_float
+
+
+def _placed(function: Function, args: tuple[Expr, ...]) -> Expr:
+    """The body of a function of operators alone, at some arguments."""
+    memo: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
+    for node in expressions(function.body):
+        if node in memo:
+            continue
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        if isinstance(new, Project) and isinstance(new.value, Tuple):
+            new = new.value.items[new.index]
+        memo[node] = new
+    return memo[function.body]
+
+
+@lru_cache(maxsize=4096)
+def _instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
+    """What an operator is made of at these types; nothing in it needs to be unpacked again."""
+    params = tuple([Var(Name("x", at), of) for at, of in enumerate(types)])
+    build = definition_of(Apply(name, params, attributes))
+    assert build is not None
+    free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
+    dims = tuple(sorted(free, key=lambda each: each.name))
+    main = Var(Name("main"), None)
+    body = build(dict(attributes), *params)
+    made = infer(module_of({main: Function(dims, (), params, None, body)}, main))
+    function = to_dataflow(made).main_function()
+    return attrs.evolve(function, body=_unpacked(function.body))
+
+

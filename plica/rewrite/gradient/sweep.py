@@ -1,0 +1,363 @@
+"""One block of a program forwards and backwards.
+
+A block is a chain of lets in A-normal form.  `forward` writes it down again and notes a step for
+each value on the way from the variables that vary to the result; `backward` goes through the steps
+in reverse and adds up what each hands on.  What is left are the cotangents of variables from
+outside of the block.
+
+    v = exp(x)                                 d_v = d * w
+    w = v * y        backwards, from d:        d_x = d_v * v
+    return w                                   d_y = d * v
+
+A branch, a clause and a call hand on through a closure, their pullback, which they give together
+with their value.  A block of operators alone has none of that: its derivative is plain dataflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.graph import (
+    Apply,
+    Call,
+    Clause,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.infer import type_of
+from plica.ir.op import find
+from plica.ir.op.mark import after
+from plica.ir.operator import Flat, Through
+from plica.ir.script.task import Task
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
+from plica.rewrite.gradient.tangent import Part, is_zero, projected
+from plica.rewrite.graph.walk import is_atom
+
+if TYPE_CHECKING:
+    from plica.rewrite.gradient.reverse import Reverse
+
+Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
+
+
+class Sweep:
+    """One block: what has been written forwards and backwards, and the cotangents so far."""
+
+    def __init__(self, program: Reverse, varying: set[Var]) -> None:
+        self.program = program
+        self.tangents = program.tangents
+        self.varying = varying
+        self.lets: list[tuple[Var, Expr]] = []
+        self.back: list[tuple[Var, Expr]] = []
+        self.steps: list[tuple[Var, Back]] = []
+        self.cotangents: dict[Var, Part] = {}
+
+    # --- forwards ----------------------------------------------------------------------------
+
+    def forward(self, body: Expr) -> Task[Expr]:
+        """Write a block down; its result, which is an atom."""
+        while isinstance(body, Let):
+            yield from self._bind(body.var, body.value)
+            body = body.body
+        if is_atom(body):
+            return body
+        var = self.program.fresh("v", type_of(body))
+        yield from self._bind(var, body)
+        return var
+
+    def _bind(self, var: Var, value: Expr) -> Task[None]:
+        if isinstance(value, Function):
+            return (yield from self._thunk(var, value))
+        if isinstance(value, If | Match):
+            return (yield from self._choice(var, value))
+        if not self.program.is_active(var):
+            self.lets.append((var, value))
+            return None
+        match value:
+            case Apply():
+                self._apply(var, value)
+            case Var():
+                self._note(var, value, (value,), lambda d: self.add(value, d))
+            case Tuple(items):
+                self._note(var, value, items, lambda d: self._hand_out(items, d))
+            case Project(whole, index):
+                self._note(var, value, (whole,), lambda d: self._hand_back(whole, index, d))
+            case Call(Constructor() as made, args, _):
+                self._note(var, value, args, lambda d: self._take_apart(made, args, d))
+            case Call():
+                self._call(var, value)
+            case _:
+                self.lets.append((var, value))
+        return None
+
+    def _note(self, var: Var, value: Expr, parts: Iterable[Expr], back: Back) -> None:
+        """Write a value down, and how its cotangent is handed on if some part of it varies."""
+        self.lets.append((var, value))
+        if any(part in self.varying for part in parts):
+            self.varying.add(var)
+            self.steps.append((var, back))
+
+    def _apply(self, var: Var, value: Apply) -> None:
+        record = find(value.op)
+        assert record is not None  # the module was inferred
+        rule = record.gradient
+        if isinstance(rule, Flat) or not any(arg in self.varying for arg in value.args):
+            self.lets.append((var, value))
+            return
+        if rule is None or isinstance(rule, Through):
+            self.program.miss(value.op)
+            self.lets.append((var, value))
+            return
+        pullback = rule
+
+        def hand_on(d: Part) -> None:
+            cotangent = self._whole(var, d)
+            found = pullback(dict(value.attrs), cotangent, var, *value.args)
+            for arg, part in zip(value.args, found, strict=True):
+                if part is not None and arg in self.varying:
+                    self.add(arg, part)
+
+        self._note(var, value, value.args, hand_on)
+
+    def _call(self, var: Var, value: Call) -> None:
+        callee, args = value.callee, value.args
+        if not isinstance(callee, Var):
+            raise CompilerBug("A function is called that has no name.")
+        local = self.program.thunks.get(callee)
+        if local is not None:
+            self._pulled(var, Call(local[0], ()), local[1])
+            return
+        if not any(arg in self.varying for arg in args) or callee in self.program.constant:
+            self.lets.append((var, Call(self.program.plain(callee), args)))
+            return
+        if self.program.is_checkpoint(callee):
+            self._again(var, callee, args)
+            return
+        derived = self.program.derivative(callee)
+        if derived is None:
+            self.lets.append((var, value))
+            return
+        self._pulled(var, Call(derived, args), args)
+
+    def _pulled(self, var: Var, call: Expr, takers: Sequence[Expr]) -> None:
+        """A value that comes with its pullback: a pair, taken apart."""
+        of = self._pullback_type(var, takers)
+        pair = self.program.fresh("pair", TupleType((type_of(var), of)))
+        pull = self.program.fresh("pull", of)
+        self.lets += [(pair, call), (var, Project(pair, 0)), (pull, Project(pair, 1))]
+        self.varying.add(var)
+        self.steps.append((var, lambda d: self._pull(pull, takers, self._whole(var, d))))
+
+    def _pull(self, pull: Var, takers: Sequence[Expr], cotangent: Expr) -> None:
+        assert isinstance(pull.type, FuncType)
+        found = self.program.fresh("parts", pull.type.ret)
+        self.back.append((found, Call(pull, (cotangent,))))
+        self._hand_out(takers, self.tangents.opened(pull.type.ret, found))
+
+    def _pullback_type(self, var: Var, takers: Sequence[Expr]) -> FuncType:
+        every = TupleType(tuple([self.tangents.of(type_of(each)) for each in takers]))
+        return FuncType((), (), (self.tangents.of(type_of(var)),), every)
+
+    def _again(self, var: Var, callee: Var, args: tuple[Expr, ...]) -> None:
+        """A call whose inside is not kept: it is computed again once its cotangent is there."""
+        derived = self.program.derivative(callee)
+        assert derived is not None  # only functions of the module are marked
+
+        def hand_on(d: Part) -> None:
+            cotangent = self._whole(var, d)
+            first = self._first_tensor(cotangent)
+            held = [self._held(arg, first) for arg in args]
+            of = self._pullback_type(var, args)
+            pair = self.program.fresh("pair", TupleType((type_of(var), of)))
+            pull = self.program.fresh("pull", of)
+            self.back += [(pair, Call(derived, tuple(held))), (pull, Project(pair, 1))]
+            self._pull(pull, args, cotangent)
+
+        self._note(var, Call(self.program.plain(callee), args), args, hand_on)
+
+    def _first_tensor(self, cotangent: Expr) -> Expr | None:
+        stack = [cotangent]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Tuple):
+                stack.extend(reversed(node.items))
+            elif isinstance(type_of(node), TensorType):
+                return node
+        return None
+
+    def _held(self, arg: Expr, cotangent: Expr | None) -> Expr:
+        of = type_of(arg)
+        if cotangent is None or not isinstance(of, TensorType) or isinstance(arg, Const):
+            return arg
+        var = self.program.fresh("again", of)
+        self.back.append((var, after(arg, cotangent)))
+        return var
+
+    # --- blocks inside -----------------------------------------------------------------------
+
+    def _thunk(self, var: Var, value: Function) -> Task[None]:
+        """A function without parameters, which the normal form makes of what may fail."""
+        if value.params or not self.tangents.is_active(type_of(value.body)):
+            self.lets.append((var, value))
+            return
+        inner = yield self.program.inner(value.body, self.varying, ())
+        takers = inner.left()
+        self.lets.append((var, value))
+        if takers:
+            ret = TupleType((type_of(value.body), inner.pullback(takers)))
+            new = self.program.fresh(var.name.hint, FuncType((), (), (), ret))
+            self.lets.append((new, Function((), (), (), ret, inner.written(takers))))
+            self.program.thunks[var] = new, takers
+
+    def _choice(self, var: Var, value: If | Match) -> Task[None]:
+        """The branches each with a pullback of their own, to the same variables outside."""
+        if not self.program.is_active(var):
+            self.lets.append((var, value))
+            return
+        scrutinee: Var | None = None
+        patterns: list[Pattern] = []
+        if isinstance(value, If):
+            bodies = [value.then, value.orelse]
+        else:
+            bodies = [clause.body for clause in value.clauses]
+            if value.value in self.varying:
+                assert isinstance(value.value, Var)
+                scrutinee = value.value
+            for clause in value.clauses:
+                named = scrutinee is not None
+                patterns.append(self._named(clause.pattern, type_of(value.value), named))
+        branches = []
+        for at, body in enumerate(bodies):
+            bound = variables(patterns[at]) if patterns else []
+            if scrutinee is not None:
+                self.varying.update(each for each in bound if self.program.is_active(each))
+            branches.append((yield self.program.inner(body, self.varying, bound)))
+        takers = list(dict.fromkeys(each for branch in branches for each in branch.left()))
+        if scrutinee is not None and any(branch.reaches_bound() for branch in branches):
+            takers = [scrutinee, *[each for each in takers if each is not scrutinee]]
+        else:
+            scrutinee = None
+        if not takers:
+            self.lets.append((var, value))
+            return
+        made = []
+        for at, branch in enumerate(branches):
+            own = None
+            if scrutinee is not None:
+                of = self.tangents.of(type_of(scrutinee))
+                own = branch.of_pattern(patterns[at], of)
+                if scrutinee in branch.sweep.cotangents:  # the branch uses it as a whole too
+                    mine = self.tangents.opened(of, own)
+                    both = self.tangents.plus(of, mine, branch.sweep.cotangents[scrutinee])
+                    own = self.tangents.whole(of, both, scrutinee)
+            made.append(branch.written(takers, own))
+        if isinstance(value, If):
+            choice: Expr = If(value.condition, made[0], made[1])
+        else:
+            pairs = zip(patterns, made, strict=True)
+            choice = Match(value.value, tuple([Clause(*pair) for pair in pairs]), value.total)
+        self._pulled(var, choice, takers)
+
+    def _named(self, pattern: Pattern, of: Type, named: bool) -> Pattern:
+        """A pattern in which what has a cotangent has a name, so that its zero can be made."""
+        if not named or not self.tangents.is_active(of):
+            return pattern
+        match pattern, of:
+            case PAny(), _:
+                return PVar(self.program.fresh("x", of))
+            case PTuple(items), TupleType(types):
+                pairs = zip(items, types, strict=True)
+                return PTuple(tuple([self._named(item, type, True) for item, type in pairs]))
+            case PConstructor(constructor, items), DataType():
+                types = self.program.fields(of, constructor)
+                pairs = zip(items, types, strict=True)
+                return PConstructor(
+                    constructor, tuple([self._named(item, type, True) for item, type in pairs])
+                )
+        return pattern
+
+    # --- backwards ---------------------------------------------------------------------------
+
+    def backward(self, result: Expr, cotangent: Part) -> None:
+        """Hand the cotangent of the result on to whatever it came from."""
+        if not isinstance(result, Var) or result not in self.varying:
+            return
+        self.cotangents[result] = cotangent
+        for var, back in reversed(self.steps):
+            part = self.cotangents.pop(var, None)
+            if not is_zero(part):
+                back(self._bound(part))
+
+    def add(self, taker: Expr, part: Part) -> None:
+        """One more contribution to the cotangent of a variable."""
+        if isinstance(taker, Var) and taker in self.varying and not is_zero(part):
+            of = self.tangents.of(type_of(taker))
+            self.cotangents[taker] = self.tangents.plus(of, self.cotangents.get(taker), part)
+
+    def _bound(self, part: Part) -> Part:
+        """The same cotangent, with names for what is computed."""
+        if isinstance(part, tuple):
+            return tuple([self._bound(each) for each in part])
+        if part is None or is_atom(part):
+            return part
+        # The type of a sum is that of its variable, and no literal is left without a neighbour.
+        var = self.program.fresh("d", type_of(part))
+        self.back.append((var, part))
+        return var
+
+    def _whole(self, var: Var, d: Part) -> Expr:
+        return self.tangents.whole(self.tangents.of(type_of(var)), d, var)
+
+    def _hand_out(self, items: Sequence[Expr], d: Part) -> None:
+        assert isinstance(d, tuple)
+        for item, part in zip(items, d, strict=True):
+            self.add(item, part)
+
+    def _hand_back(self, whole: Expr, index: int, d: Part) -> None:
+        of = type_of(whole)
+        assert isinstance(of, TupleType)
+        self.add(whole, tuple([d if at == index else None for at in range(len(of.items))]))
+
+    def _take_apart(self, made: Constructor, args: tuple[Expr, ...], d: Part) -> None:
+        """The cotangents of what a constructor holds; zeros where that of the whole is zero."""
+        assert isinstance(d, Expr)
+        of = type_of(d)
+        assert isinstance(of, DataType)
+        way, fields = self.tangents.constructor(of, made.index + 1)
+        names = [self.program.fresh("x", field) for field in fields]
+        nothing = [self.tangents.zero(f, arg) for f, arg in zip(fields, args, strict=True)]
+        found = self.program.fresh("fields", TupleType(fields))
+        there = Clause(PConstructor(way, tuple([PVar(each) for each in names])), Tuple(tuple(names)))
+        self.back.append((found, Match(d, (there, Clause(PAny(), Tuple(tuple(nothing)))))))
+        for at, (field, arg) in enumerate(zip(fields, args, strict=True)):
+            if self.tangents.is_active(type_of(arg)):
+                self.add(arg, self.tangents.opened(field, projected(found, at)))
+
+
+def variables(pattern: Pattern) -> list[Var]:
+    """The variables that a pattern binds, in order."""
+    found: list[Var] = []
+    stack = [pattern]
+    while stack:
+        match stack.pop():
+            case PVar(var):
+                found.append(var)
+            case PConstructor(_, items) | PTuple(items):
+                stack.extend(reversed(items))
+    return found
+
+

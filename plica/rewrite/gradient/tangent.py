@@ -1,0 +1,257 @@
+"""Tangents: the types of cotangents, their zeros and their sums.
+
+    of(f32 tensor)   the same              of(List[f32 tensor])   ListTangent[f32 tensor]
+    of(i64 tensor)   ()                    of((a, b))             (of(a), of(b)), or () if both are
+
+A data type that holds floats has a data type of tangents: its constructors, with tangents for
+fields, and one more for zero, so that no value has to be at hand to make one.  Sums of such
+tangents are functions of the module, one for each type they are needed at.
+
+A cotangent that is still being put together is a `Part`: None is zero, a Python tuple a tuple.
+
+>>> from plica.ir.module import module
+>>> from plica.ir.type import tensor
+>>> tangents = Tangents(module({}), Supply())
+>>> x, n = tensor((2,), "f32"), tensor((2,), "i32")
+>>> tangents.of(TupleType((x, n))) is TupleType((x, UNIT)), tangents.of(n) is UNIT
+(True, True)
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, Union
+
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.ir.graph import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    Match,
+    PAny,
+    PConstructor,
+    Project,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.module import (
+    ConstructorDef,
+    DataDef,
+    Defined,
+    Definition,
+    Module,
+    constructors,
+)
+from plica.ir.op.create import zeros, zeros_like
+from plica.ir.scalar import ScalarVar
+from plica.ir.type import (
+    DataName,
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    static_shape,
+)
+from plica.rewrite.graph.walk import Supply
+
+Part: TypeAlias = Union[None, Expr, tuple["Part", ...]]
+
+UNIT: Final = TupleType(())
+
+
+class Tangents:
+    """The tangents of one module; `definitions` grows with what is asked for."""
+
+    def __init__(self, module: Module, supply: Supply) -> None:
+        self.data = {
+            name: value
+            for name, value in module.items()
+            if isinstance(name, DataName) and isinstance(value, DataDef)
+        }
+        self.supply = supply
+        self.definitions: dict[Defined, Definition] = {}
+        self.names: dict[DataName, DataName] = {}
+        self.sums: dict[Type, Var] = {}
+        self._holds: dict[DataName, bool] = {}
+
+    # --- types -------------------------------------------------------------------------------
+
+    def is_active(self, of: Type) -> bool:
+        """Whether values of a type have derivatives: whether there are floats in them."""
+        match of:
+            case TensorType():
+                return of.dtype.is_float
+            case TupleType(items):
+                return any(map(self.is_active, items))
+            case DataType(data, args):
+                return self._holds_floats(data) or any(map(self.is_active, args))
+            case TypeVar():
+                return True  # in a definition: whoever uses it may put floats there
+            case FuncType():
+                raise CompilerBug("A function is differentiated with functions as values in it.")
+        raise CompilerBug("A type that is not known is differentiated.")
+
+    def of(self, type: Type) -> Type:
+        """The type of the cotangents of a type."""
+        if not self.is_active(type):
+            return UNIT
+        match type:
+            case TupleType(items):
+                return TupleType(tuple(map(self.of, items)))
+            case DataType(data, args):
+                return DataType(self.name(data), tuple(map(self.of, args)))
+        return type
+
+    def _holds_floats(self, data: DataName) -> bool:
+        """Whether some constructor of a data type has floats, whatever its parameters are."""
+        if data not in self._holds:
+            reached = [data]
+            for each in reached:  # grows while it is gone through
+                for part in post_order(self.data[each]):
+                    if isinstance(part, DataName) and part in self.data and part not in reached:
+                        reached.append(part)
+            self._holds[data] = any(
+                isinstance(part, TensorType) and part.dtype.is_float
+                for each in reached
+                for part in post_order(self.data[each])
+            )
+        return self._holds[data]
+
+    def name(self, data: DataName) -> DataName:
+        """The data type of the tangents of a data type."""
+        if data not in self.names:
+            hint = data.name.hint
+            new = self.names[data] = DataName(self.supply.name(f"{hint}Tangent"))
+            made = self.data[data]
+            ways = [ConstructorDef(self.supply.name(f"{hint}Zero"), ())]
+            for each in made.constructors:
+                fields = tuple([self.of(field) for field in each.fields])
+                ways.append(ConstructorDef(self.supply.name(f"{each.name.hint}Tangent"), fields))
+            self.definitions[new] = DataDef(made.types, tuple(ways))
+        return self.names[data]
+
+    def constructor(self, of: DataType, index: int) -> tuple[Constructor, tuple[Type, ...]]:
+        """A constructor of a tangent type, at 0 its zero, and the types of its fields."""
+        made = self.definitions[of.data]
+        assert isinstance(made, DataDef)
+        found = constructors(of.data, made)[index]
+        mapping = dict(zip(made.types, of.args, strict=True))
+        fields = made.constructors[index].fields
+        # A substitution keeps types what they are.
+        return found, tuple([substitute(each, mapping) for each in fields])  # type: ignore[misc]
+
+    # --- values ------------------------------------------------------------------------------
+
+    def zero(self, of: Type, value: Expr) -> Expr:
+        """The zero of a type of cotangents; `value` is what it is a cotangent of."""
+        return self.whole(of, None, value)
+
+    def whole(self, of: Type, part: Part, value: Expr) -> Expr:
+        """A cotangent as an expression, with zeros where there is none."""
+        match of:
+            case TupleType(items):
+                parts = part if isinstance(part, tuple) else self.opened(of, part)
+                given = parts if parts is not None else (None,) * len(items)
+                made = [
+                    self.whole(item, given[at], projected(value, at))
+                    for at, item in enumerate(items)
+                ]
+                return Tuple(tuple(made))
+            case DataType() if part is None:
+                return Call(self.constructor(of, 0)[0], (), of.args)
+            case TensorType() if part is None:
+                return zeros_of(of, value)
+        assert isinstance(part, Expr)
+        return part
+
+    def opened(self, of: Type, value: Expr | None) -> Part:
+        """A cotangent in parts, as far as its type says what they are."""
+        if value is None or of is UNIT:
+            return None
+        if isinstance(of, TupleType):
+            return tuple(
+                [self.opened(item, projected(value, at)) for at, item in enumerate(of.items)]
+            )
+        return value
+
+    def plus(self, of: Type, a: Part, b: Part) -> Part:
+        """The sum of two cotangents of a type."""
+        if a is None or b is None:
+            return b if a is None else a
+        if isinstance(of, TupleType):
+            assert isinstance(a, tuple)
+            assert isinstance(b, tuple)
+            every = zip(of.items, a, b, strict=True)
+            return tuple([self.plus(item, left, right) for item, left, right in every])
+        assert isinstance(a, Expr)
+        assert isinstance(b, Expr)
+        if isinstance(of, DataType):
+            return Call(self._sum(of), (a, b))
+        return a + b
+
+    def _sum(self, of: DataType) -> Var:
+        """The function that adds tangents of a data type."""
+        if of not in self.sums:
+            dims = sorted(
+                (each for each in free_vars(of) if isinstance(each, ScalarVar)),
+                key=lambda each: each.name,
+            )
+            hint = f"add_{of.data.name.hint}"
+            name = Var(self.supply.name(hint), FuncType(tuple(dims), (), (of, of), of))
+            self.sums[of] = name
+            a, b = (Var(self.supply.name(each), of) for each in "ab")
+            self.definitions[name] = Function(tuple(dims), (), (a, b), of, self._summed(of, a, b))
+        return self.sums[of]
+
+    def _summed(self, of: DataType, a: Var, b: Var) -> Expr:
+        nothing, _ = self.constructor(of, 0)
+        made = self.definitions[of.data]
+        assert isinstance(made, DataDef)
+        clauses = [Clause(PConstructor(nothing, ()), b)]
+        for index in range(1, len(made.constructors)):
+            way, fields = self.constructor(of, index)
+            left, right = (
+                [Var(self.supply.name(hint), field) for field in fields] for hint in "xy"
+            )
+            every = [
+                self.whole(
+                    field, self.plus(field, self.opened(field, x), self.opened(field, y)), x
+                )
+                for field, x, y in zip(fields, left, right, strict=True)
+            ]
+            both = Call(way, tuple(every), of.args)
+            inner = Match(
+                b,
+                (
+                    Clause(PConstructor(way, tuple([PVar(each) for each in right])), both),
+                    Clause(PAny(), a),  # b is zero: of one value all tangents have one constructor
+                ),
+            )
+            clauses.append(Clause(PConstructor(way, tuple([PVar(each) for each in left])), inner))
+        return Match(a, tuple(clauses))
+
+
+def projected(value: Expr, at: int) -> Expr:
+    """One item of a tuple, without making one to take it apart."""
+    return value.items[at] if isinstance(value, Tuple) else Project(value, at)
+
+
+def zeros_of(of: TensorType, value: Expr) -> Expr:
+    """Zeros in the shape of a value, which is not needed where the shape is known."""
+    shape = static_shape(of)
+    return zeros_like(value) if shape is None else zeros(shape, of.dtype)
+
+
+def is_zero(part: Part) -> bool:
+    """Whether a cotangent is known to be zero."""
+    if isinstance(part, tuple):
+        return all(map(is_zero, part))
+    return part is None
+
+

@@ -1,0 +1,297 @@
+"""Artefacts with parts on an accelerator: programs of a device, and native parts between them.
+
+    accel.json      versions, target, device, interface, steps, where constants lie, digests
+    accel.txt       the programs as assembly, for people
+    accel.bin       constants of launches, each at a multiple of 64
+    code/N.words    the instruction words of a program
+    code/N.micro    its micro-operations, eight bytes each
+    part/N/…        the members of a native artefact (`plica.runtime.artefact`)
+
+The steps are a list over numbered values, of which the first are the inputs: a native part takes
+some values and gives others, a launch takes one and gives one.  Nothing in a file is believed
+before it is checked.  `from_members(to_members(a))` is `a`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from plica.runtime import artefact as native
+from plica.runtime import interface
+from plica.runtime.accel import device
+from plica.runtime.accel.device import Device
+from plica.runtime.accel.functional import MICRO, Room
+from plica.runtime.artefact import ALIGNMENT, Artefact
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.interface import Interface
+from plica.runtime.port import Array
+from plica.runtime.record import read_json, to_json
+
+FORMAT: Final = 1
+NAME: Final = "accel.json"
+_MOST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """A program as it is written down: words, micro-operations, rooms."""
+
+    words: bytes
+    micro: tuple[int, ...]
+    rooms: tuple[Room, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A native part: which values it takes and gives."""
+
+    number: int
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the cycle simulator says of one launch."""
+
+    cycles: int
+    turns: int
+    operations: int
+    moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program run `batch` times over a value; its constants are by number, by room."""
+
+    name: str
+    program: int
+    takes: int
+    gives: int
+    shape: tuple[int, ...]
+    batch: int
+    constants: tuple[tuple[str, int], ...]
+    cost: Cost
+
+
+Step: TypeAlias = Part | Launch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccelArtefact:
+    """A compiled model, some of whose layers run on an accelerator."""
+
+    target: str
+    megahertz: int
+    device: Device
+    interface: Interface
+    programs: tuple[Coded, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    constants: tuple[Array, ...]
+    parts: tuple[Artefact, ...]
+    text: str
+    placement: str
+    """Which layers run where, and why."""
+    versions: tuple[tuple[str, str], ...]
+
+
+def to_members(of: AccelArtefact) -> dict[str, bytes]:
+    """The members of the archive that an artefact is."""
+    members = {"accel.txt": of.text.encode(), "placement.txt": of.placement.encode()}
+    params = bytearray()
+    places: list[list[int]] = []
+    for each in of.constants:
+        params += bytes(-len(params) % ALIGNMENT)
+        places.append([len(params), each.nbytes])
+        params += each.tobytes()
+    members["accel.bin"] = bytes(params)
+    for at, program in enumerate(of.programs):
+        members[f"code/{at}.words"] = program.words
+        members[f"code/{at}.micro"] = np.array(program.micro, "<u8").tobytes()
+    for at, part in enumerate(of.parts):
+        inside = native.to_members(part)
+        members |= {f"part/{at}/{name}": data for name, data in inside.items()}
+    manifest = {
+        "format": FORMAT,
+        "versions": dict(of.versions),
+        "target": of.target,
+        "megahertz": of.megahertz,
+        "device": device.to_data(of.device),
+        "interface": interface.to_data(of.interface),
+        "programs": [
+            [[each.name, each.memory, each.at, each.elements] for each in program.rooms]
+            for program in of.programs
+        ],
+        "steps": [_to_data(each) for each in of.steps],
+        "outputs": list(of.outputs),
+        "constants": places,
+        "parts": len(of.parts),
+        "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+    }
+    return {NAME: to_json(manifest), **members}
+
+
+def _to_data(of: Step) -> object:
+    if isinstance(of, Part):
+        return ["part", of.number, list(of.takes), list(of.gives)]
+    cost = [of.cost.cycles, of.cost.turns, of.cost.operations, of.cost.moved]
+    held = [list(each) for each in of.constants]
+    where = [of.program, of.takes, of.gives, of.batch]
+    return ["launch", of.name, where, list(of.shape), held, cost]
+
+
+def is_accelerated(members: Mapping[str, bytes]) -> bool:
+    """Whether an archive is one of these artefacts."""
+    return NAME in members
+
+
+def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
+    """The artefact in an archive."""
+    manifest = read_json(members, NAME)
+    match manifest:
+        case {"format": int(number)} if number > FORMAT:
+            message = "The artefact was written by a newer version of Plica."
+            expected, found = f"format {FORMAT}", f"format {number}"
+            raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
+        case {
+            "format": int(),
+            "versions": dict(versions),
+            "target": str(target),
+            "megahertz": int(megahertz),
+            "device": data,
+            "interface": face,
+            "programs": [*programs],
+            "steps": [*steps],
+            "outputs": [*outputs],
+            "constants": [*places],
+            "parts": int(count),
+            "members": dict(digests),
+        } if 0 < megahertz < _MOST and 0 <= count < _MOST:
+            pass
+        case _:
+            raise damaged("The manifest of the artefact is damaged.")
+    if digests != {
+        name: hashlib.sha256(held).hexdigest() for name, held in members.items() if name != NAME
+    }:
+        raise damaged("The members of the artefact are not those its manifest lists.")
+    machine, seen = device.from_data(data), interface.from_data(face)
+    coded = tuple([_coded(members, machine, at, each) for at, each in enumerate(programs)])
+    constants = _constants(members, places)
+    parts = tuple([_part(members, at) for at in range(count)])
+    reader = _Reader(len(seen.inputs), coded, parts, constants)
+    read = tuple([reader.step(each) for each in steps])
+    if len(outputs) != len(seen.outputs) or not all(reader.is_known(each) for each in outputs):
+        raise damaged("The outputs of the artefact are damaged.", repr(outputs))
+    return AccelArtefact(
+        target, megahertz, machine, seen, coded, read, tuple(outputs), constants, parts,
+        _text(members, "accel.txt"), _text(members, "placement.txt"),
+        tuple([(str(name), str(value)) for name, value in versions.items()]),
+    )  # fmt: skip
+
+
+def _text(members: Mapping[str, bytes], name: str) -> str:
+    return members.get(name, b"").decode(errors="replace")
+
+
+def _coded(members: Mapping[str, bytes], machine: Device, at: int, given: object) -> Coded:
+    words, micro = members.get(f"code/{at}.words"), members.get(f"code/{at}.micro")
+    if words is None or micro is None or len(micro) % 8 or not isinstance(given, list):
+        raise damaged("A program in the artefact is damaged.", str(at))
+    rooms: list[Room] = []
+    known = {each.name for each in machine.memories}
+    for each in given:
+        match each:
+            case [str(name), str(memory), int(first), int(elements)] if (
+                memory in known and 0 <= first < 1 << 32 and 0 <= elements < 1 << 32
+            ):
+                rooms.append(Room(name, memory, first, elements))
+            case _:
+                raise damaged("A tensor of a program is damaged.", repr(each))
+    found = tuple([int(each) for each in np.frombuffer(micro, "<u8")])
+    if any(each.name == MICRO and each.elements < len(found) for each in rooms):
+        raise damaged("The micro-operations of a program are damaged.", str(at))
+    return Coded(words, found, tuple(rooms))
+
+
+def _part(members: Mapping[str, bytes], at: int) -> Artefact:
+    start = f"part/{at}/"
+    inside = {
+        name.removeprefix(start): data for name, data in members.items() if name.startswith(start)
+    }
+    return native.from_members(inside)
+
+
+def _constants(members: Mapping[str, bytes], places: Sequence[object]) -> tuple[Array, ...]:
+    data = members.get("accel.bin", b"")
+    found = []
+    for place in places:
+        match place:
+            case [int(start), int(size)] if start >= 0 <= size and start + size <= len(data):
+                found.append(np.frombuffer(data, np.uint8, size, start))
+            case _:
+                raise damaged("A constant is outside of the artefact.", repr(place))
+    return tuple(found)
+
+
+class _Reader:
+    """What a step may speak of: values that are known by then, programs, parts, constants."""
+
+    def __init__(
+        self,
+        inputs: int,
+        programs: Sequence[Coded],
+        parts: Sequence[Artefact],
+        constants: Sequence[Array],
+    ) -> None:
+        self.known = set(range(inputs))
+        self.programs, self.parts, self.constants = programs, parts, constants
+
+    def is_known(self, value: object) -> bool:
+        return type(value) is int and value in self.known
+
+    def step(self, given: object) -> Step:
+        match given:
+            case ["part", int(number), [*takes], [*gives]] if (
+                0 <= number < len(self.parts)
+                and all(map(self.is_known, takes))
+                and all(type(each) is int and 0 <= each < _MOST for each in gives)
+                and len(takes) == len(self.parts[number].interface.inputs)
+                and len(gives) == len(self.parts[number].interface.outputs)
+            ):
+                self.known.update(gives)
+                return Part(number, tuple(takes), tuple(gives))
+            case [
+                "launch",
+                str(name),
+                [int(program), int(takes), int(gives), int(batch)],
+                [*shape],
+                [*held],
+                [int(cycles), int(turns), int(operations), int(moved)],
+            ] if (
+                0 <= program < len(self.programs)
+                and takes in self.known
+                and 0 <= gives < _MOST
+                and 0 < batch < _MOST
+                and all(type(each) is int and 0 < each < _MOST for each in shape)
+                and min(cycles, turns, operations, moved) >= 0
+            ):
+                constants = tuple([self.constant(each, self.programs[program]) for each in held])
+                self.known.add(gives)
+                cost = Cost(cycles, turns, operations, moved)
+                return Launch(name, program, takes, gives, tuple(shape), batch, constants, cost)
+        raise damaged("A step of the artefact is damaged.", repr(given)[:80])
+
+    def constant(self, given: object, program: Coded) -> tuple[str, int]:
+        match given:
+            case [str(room), int(number)] if (
+                0 <= number < len(self.constants) and room in [each.name for each in program.rooms]
+            ):
+                return room, number
+        raise damaged("A constant of a launch is damaged.", repr(given))

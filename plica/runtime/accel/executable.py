@@ -1,0 +1,209 @@
+"""Executables with parts on an accelerator: native code and the device's programs, in turns.
+
+The device is its functional simulator, so results are exact; how long it would take is what the
+cycle simulator said when the programs were made.  A call may be made from many threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn
+
+import numpy as np
+
+from plica.runtime import archive
+from plica.runtime.accel.artefact import AccelArtefact, Launch, to_members
+from plica.runtime.accel.device import decoded
+from plica.runtime.accel.functional import Program, Simulator
+from plica.runtime.artefact import Artefact
+from plica.runtime.elf import damaged
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.port import Array
+from plica.runtime.profile import Profile, Row
+
+Native = Callable[[Artefact], Executable]
+
+INPUT, OUTPUT = "x", "y"
+"""The rooms of what a launch reads and of what it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """A launch in a call: its cycles on the device, and in which part of them it multiplies."""
+
+    name: str
+    cycles: int
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class AccelProfile(Profile):
+    """A profile whose rows of launches are what the cycle simulator says; `launches` has cycles.
+
+    Rows of native kernels are measured.
+    """
+
+    launches: tuple[Cycles, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the device in one call."""
+        return sum(each.cycles for each in self.launches)
+
+    def __str__(self) -> str:
+        width = max([6, *(len(each.name) for each in self.launches)])
+        lines = [Profile.__str__(self), "", f"{'launch':{width}}      cycles  multiplying"]
+        for each in self.launches:
+            lines.append(f"{each.name:{width}}  {each.cycles:10d}  {each.utilisation:10.1%}")
+        lines.append(f"{'total':{width}}  {self.cycles:10d}")
+        return "\n".join(lines)
+
+
+class AccelExecutable(Executable):
+    """A compiled model, some of whose layers run on an accelerator."""
+
+    def __init__(
+        self,
+        whole: AccelArtefact,
+        native: Native,
+        texts: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        found: dict[str, Callable[[], str]] = {
+            "kernel": lambda: "\n".join([part.record().kernels for part in whole.parts]),
+            **(texts or {}),
+            "accel": lambda: whole.text,
+            "placement": lambda: whole.placement,
+        }
+        super().__init__(0, whole.interface, texts=found, target=whole.target)
+        self.whole = whole
+        self._parts = [native(each) for each in whole.parts]
+        self._simulators = [
+            Simulator(
+                Program(
+                    whole.device, decoded(whole.device, each.words), each.micro, each.rooms
+                )
+            )
+            for each in whole.programs
+        ]
+        self._held = [self._elements(each) for each in whole.steps if isinstance(each, Launch)]
+
+    def _elements(self, of: Launch) -> dict[str, Array]:
+        """The constants of a launch, as elements."""
+        rooms = {each.name: each for each in self.whole.programs[of.program].rooms}
+        found = {}
+        for name, number in of.constants:
+            memory = self.whole.device.memory(rooms[name].memory)
+            data = self.whole.constants[number]
+            if data.nbytes != rooms[name].elements * memory.bytes:
+                raise damaged("A constant of a launch has another size.", name)
+            found[name] = data.view(memory.dtype).reshape(-1, *memory.shape)
+        return found
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by name."""
+        return self._run(self._arrays(args, named), lambda part, given: part(*given))
+
+    def _run(
+        self,
+        arrays: list[Array],
+        native: Callable[[Executable, list[Array]], Array | tuple[Array, ...]],
+    ) -> Array | tuple[Array, ...]:
+        values: dict[int, Array] = dict(enumerate(arrays))
+        number = 0
+        for step in self.whole.steps:
+            if isinstance(step, Launch):
+                values[step.gives] = self._launch(step, self._held[number], values[step.takes])
+                number += 1
+            else:
+                given = [values[each] for each in step.takes]
+                made = native(self._parts[step.number], given)
+                whole = made if isinstance(made, tuple) else (made,)
+                values |= dict(zip(step.gives, whole, strict=True))
+        seen: set[int] = set()
+        outputs = []
+        for each in self.whole.outputs:
+            outputs.append(values[each].copy() if each in seen else values[each])
+            seen.add(each)
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    def _launch(self, of: Launch, held: Mapping[str, Array], data: Array) -> Array:
+        """What a layer gives: one run of its program for each image of the batch."""
+        simulator = self._simulators[of.program]
+        found = np.empty(of.shape, np.int8)
+        for into, one in zip(
+            found.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True
+        ):
+            into[:] = simulator.run({INPUT: one, **held})[OUTPUT].reshape(-1)
+        return found
+
+    def profile(
+        self,
+        *args: object,
+        runs: int = 10,
+        peak: float | None = None,
+        bandwidth: float | None = None,
+        **named: object,
+    ) -> AccelProfile:
+        """Where the time of a call goes: native kernels measured, launches as simulated."""
+        rows: dict[int, list[Row]] = {}
+        order: list[int] = []
+
+        def native(part: Executable, given: list[Array]) -> Array | tuple[Array, ...]:
+            at = self._parts.index(part)
+            found = part.profile(*given, runs=runs, peak=peak or 0.0, bandwidth=bandwidth or 0.0)
+            rows[at] = [replace(row, kernel=f"part{at}.{row.kernel}") for row in found.rows]
+            order.append(at)
+            return part(*given)
+
+        self._run(self._arrays(args, named), native)
+        every: list[Row] = []
+        cycles: list[Cycles] = []
+        clock = self.whole.megahertz * 1e6
+        for step in self.whole.steps:
+            if not isinstance(step, Launch):
+                every += rows[step.number]
+                continue
+            cost, batch = step.cost, step.batch
+            total = cost.cycles * batch
+            seconds = total / clock * runs
+            every.append(Row(step.name, runs, seconds, cost.operations * batch, cost.moved * batch))
+            cycles.append(Cycles(step.name, total, cost.turns / max(1, cost.cycles)))
+        seconds = sum(row.seconds for row in every)
+        return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, tuple(cycles))
+
+    def source(self, kind: str = "accel") -> str:
+        """The code at one stage: `accel` is assembly, `placement` says what runs where."""
+        return super().source(kind)
+
+    @property
+    def artefact(self) -> Artefact:
+        """It has several: those of its native parts are `exe.whole.parts`."""
+        raise _several("one artefact of native code")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        archive.write(path, archive.pack(to_members(self.whole)))
+
+    def export(self, path: str | os.PathLike[str], name: str | None = None) -> NoReturn:
+        """Refused: a library cannot hold the device."""
+        raise _several("a shared library")
+
+
+def _several(what: str) -> UnsupportedError:
+    message = f"A model with layers on an accelerator is not {what}."
+    hint = "exe.save writes all of it; exe.whole holds it as data."
+    return UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+
+
+def executable(
+    whole: AccelArtefact,
+    native: Callable[..., Executable],
+    threads: int | None = None,
+    texts: Mapping[str, Callable[[], str]] | None = None,
+) -> AccelExecutable:
+    """The artefact made callable; `native` makes its native parts callable."""
+    return AccelExecutable(whole, partial(native, threads=threads), texts)

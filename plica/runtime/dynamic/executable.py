@@ -1,0 +1,143 @@
+"""Dynamic executables: compiled programs whose inputs and outputs may be values of data types.
+
+A call makes objects of its inputs, runs the native code in a state of its own (so an executable may
+be called from many threads), makes values of the results, and gives the results back: no object is
+alive after a call.  A program that fails gives back all memory of its state.
+
+Not here: how native code is made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from plica.runtime.dynamic.form import Face, flat, ports
+from plica.runtime.dynamic.state import DEEP, FULL, KEEP, RELEASE, RUN, State
+from plica.runtime.dynamic.value import Given, Make, taken
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.executable import Executable
+from plica.runtime.interface import Interface
+from plica.runtime.link import Code
+from plica.runtime.port import Array
+
+_RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a program may end without a result: a code, a sentence, and where."""
+
+    code: str
+    message: str
+    node: str | None = None
+    expected: str | None = None
+
+
+class DynamicExecutable(Executable):
+    """A compiled program over tensors and data: `exe(x, y)` or `exe(name=x)` gives its value."""
+
+    def __init__(
+        self,
+        code: Code,
+        face: Face,
+        *,
+        constants: Sequence[Array] = (),
+        endings: Sequence[Ending] = (),
+        texts: Mapping[str, Callable[[], str]] | None = None,
+        target: str = "cpu",
+        make: Make | None = None,
+    ) -> None:
+        inputs = [each for name, form in face.params for each in ports(name, form, face.data)]
+        params, count = [], 0
+        for name, form in face.params:
+            params.append((name, count))
+            count += len(flat(form))
+        outputs = ports("output", face.result, face.data)
+        single = not isinstance(face.result, tuple)
+        interface = Interface(tuple(params), tuple(inputs), tuple(outputs), single)
+        super().__init__(0, interface, texts=texts, target=target, keep=code)
+        self._face = face
+        self._code = code
+        self._endings = tuple(endings)
+        self._make = make
+        self._run: Callable[[int, int, int], int] = _RUN(code.address(RUN))
+        self._release: Callable[[int, int], None] = _RELEASE(code.address(RELEASE))
+        self._tensors = tuple(constants)
+        table = np.zeros((len(self._tensors) + 1, 3), np.int64)
+        table[:, 0] = -1
+        for number, each in enumerate(self._tensors):
+            table[number, 2] = each.__array_interface__["data"][0]
+        self._table = table
+        self._states: list[State] = []  # those no call is using
+        self._flat = flat(face.result)
+
+    def __call__(self, *args: object, **named: object) -> Any:  # type: ignore[override]  # data, too
+        """Run the program; inputs by position or by name."""
+        block = self._given(args, named).block()
+        roots = array("Q", [*block.roots, 0])
+        results = array("Q", [0] * (len(self._flat) + 1))
+        state = self._state()
+        where = results.buffer_info()[0]
+        code = self._run(state.address, roots.buffer_info()[0], where)
+        if code:
+            state.reset()
+            self._states.append(state)
+            raise self._failed(code)
+        found = list(results)[: len(self._flat)]
+        values = taken(found, self._flat, self._face.data, self._make)
+        for each in found:
+            self._release(state.address, each)
+        if state.live:  # a mistake of the compiler, never of the program
+            raise AssertionError(f"{state.live} objects are alive after a call.")
+        if state.held > KEEP:
+            state.reset()
+        self._states.append(state)
+        return values[0] if self._interface.single else tuple(values)
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs like these: itself."""
+        self._given(args, named)
+        return self
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("<Executable", "<DynamicExecutable", 1)
+
+    def _given(self, args: Sequence[object], named: Mapping[str, object]) -> Given:
+        given = Given(self._face.data)
+        if named or len(args) != len(self._face.params):
+            args = self._in_order(args, named, given.wrong)
+        missing = len(given.wrong)
+        if not missing:
+            for (name, form), value in zip(self._face.params, args, strict=True):
+                given.add(name, form, value)
+        if given.wrong:
+            raise InputError(given.wrong[0], *given.wrong[1:])
+        return given
+
+    def _state(self) -> State:
+        """A state of this call's own; lists pop and append in one step for all threads."""
+        try:
+            return self._states.pop()
+        except IndexError:
+            return State(self._code, self._table.__array_interface__["data"][0])
+
+    def _failed(self, code: int) -> EvaluationError:
+        if code == DEEP:
+            message = "The program recurses deeper than its stack allows."
+            hint = "Let the recursive call be the last thing a function does, or use a smaller input."
+            return EvaluationError(Diagnostic("recursion-depth", message, suggestion=hint))
+        if code == FULL:
+            message = "There is not enough memory for the values of the program."
+            hint = "Run it on smaller inputs."
+            return EvaluationError(Diagnostic("no-memory", message, suggestion=hint))
+        end = self._endings[code - 1]
+        place = None if end.node is None else Place(node=end.node)
+        return EvaluationError(Diagnostic(end.code, end.message, place, end.expected))

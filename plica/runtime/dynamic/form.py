@@ -1,0 +1,160 @@
+"""Forms: what values a dynamic program takes and gives, as data that can be written down.
+
+    Form ::= Port (a tensor) | int (a data type, by number) | tuple of forms
+
+>>> x = Port("x", (2,), "f32", numpy_dtype("f32"))
+>>> pair = DataForm("Pair", (ConstructorForm("Pair", (x, x)),))
+>>> pair.constructors[0].width
+2
+>>> face = Face((("p", 0),), 0, (pair,))
+>>> from_data(to_data(face)) == face
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from plica.runtime.elf import damaged
+from plica.runtime.port import NUMPY, Port, numpy_dtype
+
+Form: TypeAlias = "Port | int | tuple[Form, ...]"
+
+
+@dataclass(frozen=True)
+class ConstructorForm:
+    """One way to build a value: its name, and the forms of its fields."""
+
+    name: str
+    fields: tuple[Form, ...]
+
+    @cached_property
+    def width(self) -> int:
+        """How many fields its objects have: tuples lie in them item by item."""
+        return sum(len(flat(each)) for each in self.fields)
+
+
+@dataclass(frozen=True)
+class DataForm:
+    """A data type: its name, and its constructors in order."""
+
+    name: str
+    constructors: tuple[ConstructorForm, ...]
+
+
+@dataclass(frozen=True)
+class Face:
+    """What a caller sees: parameters by name, the result, and the data types in them."""
+
+    params: tuple[tuple[str, Form], ...]
+    result: Form
+    data: tuple[DataForm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataPort(Port):
+    """An input or output that is a value of a data type."""
+
+    @property
+    def type(self) -> str:
+        """The type as scripts write it."""
+        return self.dtype
+
+
+def flat(form: Form) -> list[Port | int]:
+    """The tensors and data of a form, from left to right."""
+    found: list[Port | int] = []
+    stack = [form]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, tuple):
+            stack.extend(reversed(each))
+        else:
+            found.append(each)
+    return found
+
+
+def ports(name: str, form: Form, data: tuple[DataForm, ...]) -> list[Port]:
+    """The tensors and data of a form, with names."""
+    found: list[Port] = []
+    stack: list[tuple[str, Form]] = [(name, form)]
+    while stack:
+        label, each = stack.pop()
+        if isinstance(each, tuple):
+            stack.extend([(f"{label}[{n}]", item) for n, item in enumerate(each)][::-1])
+        elif isinstance(each, Port):
+            found.append(Port(label, each.shape, each.dtype, each.numpy))
+        else:
+            found.append(DataPort(label, (), data[each].name, numpy_dtype("bool")))
+    return found
+
+
+def to_data(of: Face) -> dict[str, Any]:
+    """The face as JSON holds it."""
+    return {
+        "params": [[name, _written(form)] for name, form in of.params],
+        "result": _written(of.result),
+        "data": [
+            [each.name, [[c.name, [_written(field) for field in c.fields]] for c in each.constructors]]
+            for each in of.data
+        ],
+    }
+
+
+def from_data(given: object) -> Face:
+    """The face that JSON holds; nothing in it is believed."""
+    match given:
+        case {"params": [*params], "result": result, "data": [*data]}:
+            count = len(data)
+            return Face(
+                tuple([_param(each, count) for each in params]),
+                _read(result, count),
+                tuple([_data(each, count) for each in data]),
+            )
+    raise damaged("The interface in the artefact is damaged.")
+
+
+def _written(form: Form) -> Any:
+    match form:
+        case Port():
+            return {"name": form.name, "shape": list(form.shape), "dtype": form.dtype}
+        case tuple():
+            return [_written(each) for each in form]
+        case int():
+            return form
+
+
+def _read(given: object, count: int) -> Form:
+    match given:
+        case {"name": str(name), "shape": [*shape], "dtype": str(dtype)} if dtype in NUMPY:
+            sizes = [each for each in shape if type(each) is int and 0 <= each < 1 << 48]
+            if len(sizes) == len(shape):
+                return Port(name, tuple(sizes), dtype, numpy_dtype(dtype))
+        case [*items]:
+            return tuple([_read(each, count) for each in items])
+        case int() if type(given) is int and 0 <= given < count:
+            return given
+    raise damaged("The interface in the artefact is damaged.", repr(given)[:80])
+
+
+def _param(given: object, count: int) -> tuple[str, Form]:
+    match given:
+        case [str(name), form]:
+            return name, _read(form, count)
+    raise damaged("The interface in the artefact is damaged.", repr(given)[:80])
+
+
+def _data(given: object, count: int) -> DataForm:
+    match given:
+        case [str(name), [*constructors]]:
+            return DataForm(name, tuple([_constructor(each, count) for each in constructors]))
+    raise damaged("The interface in the artefact is damaged.", repr(given)[:80])
+
+
+def _constructor(given: object, count: int) -> ConstructorForm:
+    match given:
+        case [str(name), [*fields]]:
+            return ConstructorForm(name, tuple([_read(each, count) for each in fields]))
+    raise damaged("The interface in the artefact is damaged.", repr(given)[:80])

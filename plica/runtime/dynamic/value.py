@@ -1,0 +1,242 @@
+"""Values: from Python to the objects of native code, and back.
+
+What goes in lies in one block of memory that belongs to the call and is not counted, small tensors
+behind it; large tensors stay where they are.  What comes out is copied.  A value that is shared is
+one object, and neither way is there a depth that is too much.
+
+Values of data types are given as what has an `index`, a `name` and `fields`, as those of the
+interpreter have, and as `Datum` here.
+
+>>> from plica.runtime.port import numpy_dtype
+>>> given = Given(())
+>>> given.add("x", Port("x", (), "i64", numpy_dtype("i64")), 7)
+>>> block = given.block()
+>>> taken([block.roots[0]], [Port("x", (), "i64", numpy_dtype("i64"))], (), None)
+[array(7)]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form, flat
+from plica.runtime.error import Diagnostic, Place
+from plica.runtime.port import Array, Port
+
+NEVER: Final = -1
+"""The count of an object that is not counted."""
+
+SMALL: Final = 1 << 14
+"""Tensors of fewer bytes are copied: finding out where an array lies takes longer."""
+
+LINE: Final = 64
+_WORD: Final = ctypes.c_int64.from_address
+
+Make: TypeAlias = Callable[[int, int, tuple[Any, ...]], Any]
+"""Makes a value of a data type: its number, the constructor's, and the fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """A value of a data type, where no compiler is at hand to say more of it."""
+
+    name: str
+    index: int
+    fields: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({'...' if self.fields else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Objects in memory: their words, where the roots are, and what must stay where it is."""
+
+    words: Array
+    roots: list[int]
+    kept: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """An object whose fields have been seen to."""
+
+    key: tuple[int, int]
+    width: int
+    tag: int
+
+
+class Given:
+    """Values given to a call, as they become objects."""
+
+    def __init__(self, data: Sequence[DataForm]) -> None:
+        self.data = data
+        self.words: list[int] = []
+        self.wrong: list[Diagnostic] = []
+        self._objects: list[int] = []  # which words are offsets of objects
+        self._small: list[int] = []  # which words are offsets of small tensors
+        self._bytes: list[bytes] = []
+        self._size = 0
+        self._kept: list[object] = []
+        self._roots: list[int] = []
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def add(self, name: str, form: Form, value: object) -> None:
+        """The objects of a parameter; what is wrong with it is noted."""
+        found: list[int] = []
+        stack: list[Any] = [(value, form)]
+        while stack:
+            task = stack.pop()
+            if task.__class__ is _Built:
+                found[len(found) - task.width :] = [self._object(task, found)]
+                continue
+            each, of = task
+            if isinstance(of, Port):
+                taken = of.take(each)
+                if isinstance(taken, Diagnostic):
+                    self.wrong.append(_within(name, of, taken))
+                    return
+                found.append(self._tensor(taken))
+            elif isinstance(of, tuple):
+                if not isinstance(each, tuple) or len(each) != len(of):
+                    self._mistaken(name, f"a tuple of {len(of)}", each)
+                    return
+                stack.extend(zip(reversed(each), reversed(of), strict=True))
+            elif (id(each), of) in self._seen:
+                found.append(self._seen[id(each), of])
+            else:
+                way = self._constructor(name, of, each)
+                if way is None:
+                    return
+                stack.append(_Built((id(each), of), way.width, each.index))
+                stack.extend(zip(reversed(each.fields), reversed(way.fields), strict=True))
+        self._roots.extend(found)
+
+    def block(self) -> Block:
+        """The objects in memory."""
+        whole = np.empty(len(self.words) + 1, np.int64)
+        whole[:-1] = self.words
+        whole[self._objects] += _address(whole)
+        data = np.empty(self._size + LINE, np.uint8)
+        start = -_address(data) % LINE
+        data[start : start + self._size] = np.frombuffer(b"".join(self._bytes), np.uint8)
+        whole[self._small] += _address(data) + start
+        base = _address(whole)
+        return Block(whole, [base + each for each in self._roots], (data, *self._kept))
+
+    def _tensor(self, array: Array) -> int:
+        """A tensor: its elements are copied, or stay."""
+        offset = 8 * len(self.words)
+        if array.nbytes < SMALL:
+            self._small.append(len(self.words) + 2)
+            self.words += (NEVER, 0, self._size)
+            data = array.tobytes()
+            padded = data + bytes(-len(data) % LINE)
+            self._bytes.append(padded)
+            self._size += len(padded)
+        else:
+            self._kept.append(array)
+            self.words += (NEVER, 0, _address(array))
+        return offset
+
+    def _object(self, of: _Built, found: list[int]) -> int:
+        """A value of a data type, whose fields were found last."""
+        offset = 8 * len(self.words)
+        first = len(self.words) + 2
+        fields = found[len(found) - of.width :]
+        self.words += (NEVER, of.width << 8 | of.tag << 32, *fields)
+        self._objects += range(first, first + of.width)
+        self._seen[of.key] = offset
+        return offset
+
+    def _constructor(self, name: str, number: int, value: Any) -> ConstructorForm | None:
+        """The constructor a value was made by; None, and a note, where it fits none."""
+        data = self.data[number]
+        index, fields = getattr(value, "index", None), getattr(value, "fields", None)
+        if isinstance(index, int) and 0 <= index < len(data.constructors):
+            of = data.constructors[index]
+            same = str(getattr(value, "name", "")) == of.name
+            if same and isinstance(fields, tuple) and len(fields) == len(of.fields):
+                return of
+        self._mistaken(name, f"a value of the data type {data.name}", value)
+        return None
+
+    def _mistaken(self, name: str, expected: str, value: object) -> None:
+        kind = getattr(value, "name", None) or type(value).__name__
+        message = f"A part of the input {name!r} is not the value it must be."
+        place = Place(node=name)
+        self.wrong.append(Diagnostic("input-type", message, place, expected, str(kind)))
+
+
+def _within(name: str, port: Port, wrong: Diagnostic) -> Diagnostic:
+    """What is wrong with a tensor, said of the input it is a part of."""
+    if port.name == name:
+        return wrong
+    message = wrong.message.replace(f"Input {port.name!r}", f"A tensor in the input {name!r}", 1)
+    place = Place(node=name)
+    return Diagnostic(wrong.code, message, place, wrong.expected, wrong.found, wrong.suggestion)
+
+
+def taken(
+    roots: Sequence[int], forms: Sequence[Form], data: Sequence[DataForm], make: Make | None
+) -> list[Any]:
+    """The values of objects; `make` builds those of data types, `Datum` if nobody does."""
+    results: list[Any] = []
+    seen: dict[tuple[int, int], Any] = {}
+    stack: list[Any] = list(zip(reversed(roots), reversed(forms), strict=True))
+    while stack:
+        task = stack.pop()
+        if task.__class__ is _Built:
+            address, number = task.key
+            of = data[number].constructors[task.tag]
+            rest = results[len(results) - task.width :]
+            parts = iter(rest)
+            fields = tuple([_nested(each, parts) for each in of.fields])
+            if make is None:
+                value = Datum(of.name, task.tag, fields)
+            else:
+                value = make(number, task.tag, fields)
+            results[len(results) - task.width :] = [value]
+            seen[task.key] = value
+            continue
+        address, form = task
+        if isinstance(form, Port):
+            results.append(_array(_WORD(address + 16).value, form))
+        elif (address, form) in seen:
+            results.append(seen[address, form])
+        else:
+            tag = _WORD(address + 8).value >> 32
+            of = data[form].constructors[tag]
+            width = of.width
+            stack.append(_Built((address, form), width, tag))
+            inside = struct.unpack(f"{width}q", ctypes.string_at(address + 16, 8 * width))
+            forms_ = [each for field in of.fields for each in flat(field)]
+            stack.extend(zip(reversed(inside), reversed(forms_), strict=True))
+    return results
+
+
+def _nested(form: Form, leaves: Any) -> Any:  # Any: an iterator over values
+    """The value of a form whose tensors and data are given from left to right."""
+    if isinstance(form, tuple):
+        return tuple([_nested(each, leaves) for each in form])
+    return next(leaves)
+
+
+def _array(address: int, port: Port) -> Array:
+    """A copy of a tensor."""
+    made = port.empty()
+    if made.nbytes:
+        ctypes.memmove(_address(made), address, made.nbytes)
+    return made
+
+
+def _address(array: Array) -> int:
+    """Where the elements of an array begin."""
+    found: int = array.__array_interface__["data"][0]
+    return found
