@@ -1,28 +1,39 @@
 """Convolutions of ResNet-18 on an accelerator: utilisation without and with virtual threads.
 
-    python benchmarks/accel.py [--trials N] [--layers C2,C9] [--trace FOLDER] [--mutants N]
+    python benchmarks/accel.py [--trials N] [--layers C2,C9] [--page FOLDER]
+    python benchmarks/accel.py --search [--trials 64] [--layers C2,C9]
+    python benchmarks/accel.py --model [--image 224]
+    python benchmarks/accel.py --mutants 50
 
 Streams are generated from tile sizes and thread counts; the best of the trials on the cycle
 simulator counts.  Each is checked (the checker is a proof), run on the functional simulator, and
 compared bit by bit with a convolution of whole numbers.  Utilisation is the share of cycles in
 which the matrix unit takes a turn.  Times of the simulators are milliseconds of processor time for
 the best stream of two threads, the least of three; `exact` and `faults` speak of both streams.
+`--page` writes a Chrome trace of each and a page with their roofline.
+
+`--search` lets the search room find the schedules on the cycle simulator, in at most so many trials
+a layer, and compares them with figures of a prototype for two threads.  `--model` quantises
+ResNet-18, compiles it for the accelerator, and compares it with the same model on the processor.
 `--mutants` deletes every token of small programs, one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
-from time import process_time
+from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import plica
 from plica.codegen.accel.check import check
 from plica.codegen.accel.conv import (
     Convolution,
@@ -42,6 +53,11 @@ from plica.codegen.accel.tiling import ranked
 from plica.codegen.accel.trace import chrome_trace, roofline
 from plica.codegen.accel.vta import osdi
 from plica.codegen.accel.witness import without, witness
+from plica.frontend.zoo import resnet
+from plica.runtime.accel.executable import AccelProfile
+from plica.runtime.executable import Executable
+from plica.search.accel.cycles import searched, simulated
+from plica.search.accel.space import LayerTask, tiling_of
 
 MACHINE = osdi()
 
@@ -53,6 +69,15 @@ LAYERS = {
     "C8":  Convolution(128, 28, 28, 256, 1, 2, 0), "C9":  Convolution(256, 14, 14, 256, 3, 1, 1),
     "C10": Convolution(256, 14, 14, 512, 3, 2, 1), "C11": Convolution(256, 14, 14, 512, 1, 2, 0),
     "C12": Convolution(512,  7,  7, 512, 3, 1, 1),
+}
+# fmt: on
+
+
+# Two threads, in percent of the cycles: a prototype with hand-made schedules.
+# fmt: off
+TWO_THREADS = {
+    "C2": 88.1, "C3": 44.9, "C4": 85.1, "C5": 36.2, "C6": 93.4, "C7": 92.0, "C8": 45.8, "C9": 96.1,
+    "C10": 89.4, "C11": 53.2, "C12": 96.3,
 }
 # fmt: on
 
@@ -122,18 +147,98 @@ def is_exact(of: Convolution, stream: Stream) -> tuple[bool, float]:
     return np.array_equal(unpack_output(MACHINE, of, found), reference(of, x, w)), spent
 
 
+def search(layers: list[str], trials: int) -> None:
+    """What the search room finds for each layer, beside the figures of the prototype."""
+    table = Table(title=f"{MACHINE.name}: search, at most {trials} trials", header_style="bold")
+    for word in ("layer", "points", "trials", "guess", "found", "figure", "share", "exact"):
+        table.add_column(word, justify="right")
+    table.add_column("s", justify="right")
+    table.add_column("tiling")
+    for name in layers:
+        task = LayerTask(MACHINE, LAYERS[name], name)
+        start = process_time()
+        course = searched(task, trials)
+        spent = process_time() - start
+        assert course.best is not None
+        tiling = tiling_of(course.subject.space, course.best.point)
+        stream, timed = simulated(task, tiling)
+        exact = is_exact(task.of, stream)[0] and not check(MACHINE, stream)
+        first = course.observations[0].cost or float("inf")
+        guess = timed.turns / (first * MACHINE.timing.megahertz * 1e6)
+        figure = TWO_THREADS[name] / 100
+        table.add_row(
+            name, str(course.subject.space.size), str(course.trials), f"{guess:.1%}",
+            f"{timed.utilisation:.1%}", f"{figure:.1%}", f"{timed.utilisation / figure:.3f}",
+            "yes" if exact else "NO", f"{spent:.1f}",
+            f"{tiling.height}x{tiling.width} o{tiling.outputs} i{tiling.inputs}"
+            f" {tiling.threads} {tiling.across}{' keep' if tiling.keep else ''}",
+        )  # fmt: skip
+    Console(width=140).print(table)
+
+
+def model(image: int, target: str) -> None:
+    """ResNet-18 of int8: its layers on the accelerator, the rest on the processor."""
+    random = np.random.default_rng(0)
+    network = resnet(18, image=image)
+    given = [random.standard_normal((1, 3, image, image)).astype(np.float32) for _ in range(3)]
+    start = process_time()
+    small = plica.quantise(network, given[:2], power_of_two=True)
+    quantised = process_time()
+    alone = plica.compile(small)
+    compiled = process_time()
+    both = plica.compile(small, target=target)
+    assembled = process_time()
+    print(both.source("placement"))
+    print(f"{quantised - start:.1f} s to quantise, {compiled - quantised:.1f} s to compile for the "
+          f"processor, {assembled - compiled:.1f} s for {target}")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet18.plica"
+        both.save(path)
+        again = plica.load(path)
+        print(f"artefact: {path.stat().st_size / 1e6:.1f} MB")
+    for number, each in enumerate(given):
+        wanted, found, reread = (np.asarray(exe(each)) for exe in (alone, both, again))
+        same = np.array_equal(wanted, found) and np.array_equal(found, reread)
+        agree = int(np.argmax(wanted)) == int(np.argmax(found))
+        print(f"image {number}: bit-exact {'yes' if same else 'NO'}, top-1 agrees {agree}")
+    profile = both.profile(given[0], runs=3)
+    print(profile)
+    assert isinstance(profile, AccelProfile)
+    clock = osdi().timing.megahertz if target.endswith("osdi") else 100
+    alone_ms = min(_seconds(alone, given[0]) for _ in range(5)) * 1e3
+    print(f"accelerator {profile.cycles} cycles = {profile.cycles / clock / 1e3:.1f} ms at {clock} "
+          f"MHz; the processor alone takes {alone_ms:.1f} ms for the whole model")  # fmt: skip
+
+
+def _seconds(exe: Executable, given: np.ndarray[Any, Any]) -> float:
+    start = perf_counter()
+    exe(given)
+    return perf_counter() - start
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--layers", default=",".join(LAYERS))
-    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--page", type=Path, metavar="FOLDER")
+    parser.add_argument("--search", action="store_true")
+    parser.add_argument("--model", action="store_true")
+    parser.add_argument("--image", type=int, default=224)
+    parser.add_argument("--target", default="accel:osdi")
     parser.add_argument("--mutants", type=int, default=0, metavar="PROGRAMS")
     options = parser.parse_args()
     if options.mutants:
         deleted, refused, shown = mutants(options.mutants)
         print(f"{deleted} tokens deleted: {refused} refused, {shown} with an order that goes wrong")
         return
+    if options.search:
+        search(options.layers.split(","), options.trials or 64)
+        return
+    if options.model:
+        model(options.image, options.target)
+        return
+    trials = options.trials or 24
     table = Table(title=f"{MACHINE.name}, {MACHINE.timing.megahertz} MHz", header_style="bold")
     for word in ("layer", "1 thread", "2 threads", "saved", "exact", "faults", "code"):
         table.add_column(word, justify="right")
@@ -143,8 +248,8 @@ def main() -> None:
     points: list[tuple[str, Timed]] = []
     for name in options.layers.split(","):
         of = LAYERS[name]
-        _, serial, alone = best(of, 1, options.trials)
-        tiling, stream, both = best(of, 2, options.trials)
+        _, serial, alone = best(of, 1, trials)
+        tiling, stream, both = best(of, 2, trials)
         exact, ran = is_exact(of, stream)
         exact &= is_exact(of, serial)[0]
         faults = check(MACHINE, serial) + check(MACHINE, stream)
@@ -159,16 +264,16 @@ def main() -> None:
             str(len(stream.code)), f"{ran:.0f}", f"{cycled:.0f}", f"{checked:.0f}",
             f"{shape} {tiling.across}{' keep' if tiling.keep else ''}",
         )  # fmt: skip
-        if options.trace:
-            options.trace.mkdir(parents=True, exist_ok=True)
+        if options.page:
+            options.page.mkdir(parents=True, exist_ok=True)
             text = chrome_trace(MACHINE, stream, both)
-            (options.trace / f"{name}.json").write_text(text, encoding="utf-8")
+            (options.page / f"{name}.json").write_text(text, encoding="utf-8")
     turns, alone_cycles, both_cycles = sums
     saved = f"{1 - both_cycles / alone_cycles:.1%}"
     table.add_row("all", f"{turns / alone_cycles:.1%}", f"{turns / both_cycles:.1%}", saved)
-    if options.trace:
+    if options.page:
         page = roofline(MACHINE, points)
-        (options.trace / "roofline.html").write_text(page, encoding="utf-8")
+        (options.page / "roofline.html").write_text(page, encoding="utf-8")
     Console(width=140).print(table)
 
 

@@ -1,6 +1,6 @@
 """Kernels on a GPU beside torch (cuBLAS, cuDNN), in one run; every result is checked first.
 
-    python benchmarks/gpu.py [f32 f16 conv depthwise softmax layer_norm gelu transpose sum] [--sizes 2048,4096,8192] [--tune]
+    python benchmarks/gpu.py [f32 f16 conv depthwise softmax layer_norm gelu transpose sum] [--sizes 2048,4096,8192] [--tune N]
                              [--json FILE]
 
 Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convolutions of ResNet-18
@@ -9,7 +9,8 @@ rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f
 poisoned, results are compared with float64.  Times are medians of CUDA events: of launches for
 products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
 
-Products are made as they are without tuning; with --tune all tiles are tried, and each is told.
+Products are made as they are without tuning; with --tune N schedules are searched for those of f32
+with so many trials, and of f16 all tiles are tried, and each is told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import importlib.util
 import json
 import math
 import statistics
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -231,14 +233,32 @@ def timed(gpu: Device, code: Code, memories: list[Memory]) -> tuple[float, str]:
     return statistics.median(times[3:]), uses
 
 
-def products(gpu: Device, sizes: list[int], dtype: DType, tune: bool) -> Iterator[Row]:
+def searched(n: int, trials: int, a: Array, b: Array) -> tuple[str, float, Array]:
+    """The schedule that was found, its median seconds, and its result."""
+    x, y = (Var(Name(name), tensor((n, n), "f32")) for name in "xy")
+    main = Var(Name("main"), None)
+    model = module({main: Function((), (), (x, y), None, Apply("matmul", (x, y)))}, main)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "tune.db")
+        found = plica.tune(model, "cuda", trials, path, progress=False)
+        exe = plica.compile(model, "cuda", database=path, cache=False)
+    assert isinstance(exe, CudaExecutable)
+    worked = [each for each in found.courses[0].observations if each.cost is not None]
+    for each in sorted(worked, key=lambda each: each.cost or 0.0)[:5]:
+        name = found.courses[0].subject.space.sketches[each.point.sketch].name
+        print(f"    {1e3 * (each.cost or 0.0):.4f} ms {name}", flush=True)
+    print(f"    {found.trials} trials, failed: {found.courses[0].errors}", flush=True)
+    how = exe.tuning.splitlines()[1].split(" as ")[-1]
+    return how, statistics.median(exe.seconds(a, b, runs=RUNS)), exe(a, b)
+
+
+def products(gpu: Device, sizes: list[int], dtype: DType, tune: int) -> Iterator[Row]:
     import torch
 
     kind = np.float32 if dtype is f32 else np.float16
     ways: list[tuple[str, Callable[[int], Code]]] = []
     if dtype is f32:
         ways.append(("untuned", untuned))
-        ways += [(str(t), lambda n, t=t: tiled(n, t)) for t in TILES if tune]  # type: ignore[misc]  # a default binds t
     else:
         ways.append(("untuned", untuned_on_tensor_cores))
         ways += [(str(t), lambda n, t=t: on_tensor_cores(n, t)) for t in WARPS if tune]  # type: ignore[misc]  # likewise
@@ -267,6 +287,11 @@ def products(gpu: Device, sizes: list[int], dtype: DType, tune: bool) -> Iterato
             stream.wait()
             error = float(np.abs(got[rows] - exact).max() / np.abs(exact).max())
             yield Row(f"gemm {dtype}", str(n), f"{how} ({uses})", seconds, theirs, 2 * n**3, error)
+        if tune and dtype is f32:
+            how, seconds, got = searched(n, tune, a, b)
+            theirs = torch_seconds(lambda ta=ta, tb=tb: ta @ tb)  # type: ignore[misc]  # likewise
+            error = float(np.abs(got[rows] - exact).max() / np.abs(exact).max())
+            yield Row("gemm f32", str(n), f"tuned {how}", seconds, theirs, 2 * n**3, error)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -414,7 +439,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kinds", nargs="*", default=["f32", "f16", "conv", "depthwise"])
     parser.add_argument("--sizes", default="2048,4096,8192")
-    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--tune", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     gpu = device()

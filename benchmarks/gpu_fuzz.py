@@ -17,13 +17,10 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from plica.codegen.cuda.fuzz import Case, built, on_gpu, report, safely
+from plica.codegen.cuda.fuzz import TRIES, Case, built, on_gpu, report, safely
 from plica.runtime.cuda.driver import device
 from plica.runtime.error import PlicaError
 from plica.runtime.host import cores
-
-TRIES = 3
-"""How many cases are drawn for each that runs, at most."""
 
 
 def made(number: int, seed: int, architecture: str) -> tuple[Case | str, bytes]:

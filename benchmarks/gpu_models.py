@@ -1,20 +1,33 @@
-"""Whole networks on a GPU: right beside the processor's code, and how long the device works.
+"""Whole networks on a GPU beside torch in a CUDA graph, in one run: right, and how long they take.
 
-python benchmarks/gpu_models.py --models resnet18,mobilenet_v2 --profile
+    python benchmarks/gpu_models.py [--models resnet18,mobilenet_v2] [--profile] [--json FILE]
+
+A network of convolutions is the same in torch (cuDNN, TF32 off): its operators one by one with the
+same weights, captured in a CUDA graph.  Both are compared with torch's result in float64 on fresh
+inputs; times are medians of CUDA events.  Other networks are compared with the processor's code.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import plica
+from plica.core.fold import post_order
 from plica.frontend.zoo import NETWORKS
+from plica.ir.graph import Apply, Const, Var
+from plica.ir.module import Module
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.port import Port
+
+RUNS = 50
 
 
 def drawn(port: Port, random: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
@@ -23,32 +36,146 @@ def drawn(port: Port, random: np.random.Generator) -> np.ndarray:  # type: ignor
     return random.standard_normal(port.shape).astype(port.numpy)
 
 
+# --- torch ----------------------------------------------------------------------------------------
+
+
+def _operators() -> dict[str, Callable[..., Any]]:
+    import torch
+    from torch.nn import functional as of
+
+    return {
+        "nn.conv": lambda x, w, a: of.conv2d(
+            x, w, None, a["strides"], a["padding"], a["dilation"], a["groups"]
+        ),
+        "nn.batch_norm": lambda x, g, b, m, v, a: of.batch_norm(
+            x, m, v, g, b, False, 0.0, a["epsilon"]
+        ),
+        "nn.relu": lambda x, a: torch.relu_(x),
+        "nn.relu6": lambda x, a: of.hardtanh_(x, 0.0, 6.0),
+        "nn.max_pool": lambda x, a: of.max_pool2d(
+            x, a["kernel"], a["strides"], a["padding"], a["dilation"], a["ceil_mode"]
+        ),
+        "nn.global_avg_pool": lambda x, a: x.mean((2, 3), keepdim=True),
+        "nn.flatten": lambda x, a: torch.flatten(x, a["axis"]),
+        "nn.dense": lambda x, w, a: of.linear(x, w),
+        "add": lambda x, y, a: x + y,
+    }
+
+
+def in_torch(module: Module, dtype: Any) -> Callable[[Any], Any] | None:
+    """The network in torch, on the GPU, in some precision; None where an operator is not known."""
+    import torch
+
+    known = _operators()
+    body = module.main_function().body
+    steps = [each for each in post_order(body) if isinstance(each, Apply | Const)]
+    if any(isinstance(each, Apply) and each.op not in known for each in steps):
+        return None
+    weights = {
+        each: torch.from_numpy(np.array(each.numpy())).to("cuda", dtype)
+        for each in steps
+        if isinstance(each, Const)
+    }
+
+    def network(x: Any) -> Any:
+        made: dict[Any, Any] = {**weights}
+        for each in steps:
+            if isinstance(each, Apply):
+                args = [x if isinstance(arg, Var) else made[arg] for arg in each.args]
+                made[each] = known[each.op](*args, dict(each.attrs))
+        return made[body]
+
+    return network
+
+
+def graph_seconds(network: Callable[[Any], Any], x: Any) -> float:
+    """Median seconds of a network in a CUDA graph."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            network(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        network(x)
+    found = []
+    for _ in range(RUNS + 3):
+        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        one.record()
+        graph.replay()
+        two.record()
+        torch.cuda.synchronize()
+        found.append(float(one.elapsed_time(two)) / 1e3)
+    return statistics.median(found[3:])
+
+
+def beside_torch(module: Module, x: Any) -> tuple[float, Any] | None:
+    """Seconds of torch, and its result in float64; None where torch has no such network here."""
+    import torch
+
+    single, double = (in_torch(module, of) for of in (torch.float32, torch.float64))
+    if single is None or double is None:
+        return None
+    with torch.inference_mode():
+        seconds = graph_seconds(single, torch.from_numpy(x).cuda())
+        exact = double(torch.from_numpy(x).cuda().double()).cpu().numpy()
+    return seconds, exact
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def difference(got: Any, want: Any) -> float:
+    pairs = zip(*[x if isinstance(x, tuple) else (x,) for x in (got, want)], strict=True)
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
+
+
+def measured(name: str, profile: bool) -> dict[str, Any]:
+    """One network: a line of the table is printed, and given."""
+    module = NETWORKS[name]()
+    begin = time.perf_counter()
+    exe = plica.compile(module, target="cuda", cache=False)
+    made = time.perf_counter() - begin
+    assert isinstance(exe, CudaExecutable)
+    random = np.random.default_rng()
+    inputs, fresh = ([drawn(port, random) for port in exe.inputs] for _ in range(2))
+    ours = statistics.median(exe.seconds(*inputs, runs=RUNS))
+    got = exe(*fresh)
+    theirs = beside_torch(module, fresh[0]) if len(fresh) == 1 else None
+    if theirs is None:
+        error, said = difference(got, plica.compile(module)(*fresh)), "beside the processor's code"
+    else:
+        error = difference(got, theirs[1])
+        said = f"torch's graph {theirs[0] * 1e3:.3f} ms, {theirs[0] / ours:.2f}x"
+    wrong = "" if error <= 1e-4 else "  WRONG"
+    print(
+        f"{name:14} {ours * 1e3:9.3f} ms | {said} | made in {made:.1f} s | error {error:.1e}{wrong}",
+        flush=True,
+    )
+    if profile:
+        print(exe.profile(*inputs), flush=True)
+    return {
+        "name": name, "seconds": ours, "torch": theirs and theirs[0], "made": made, "error": error
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default=",".join(NETWORKS))
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    for name in options.models.split(","):
-        module = NETWORKS[name]()
-        begin = time.perf_counter()
-        exe = plica.compile(module, target="cuda")
-        made = time.perf_counter() - begin
-        assert isinstance(exe, CudaExecutable)
-        random = np.random.default_rng(0)
-        inputs = [drawn(port, random) for port in exe.inputs]
-        got = exe(*inputs)
-        want = plica.compile(module)(*inputs)
-        pairs = zip(*[x if isinstance(x, tuple) else (x,) for x in (got, want)], strict=True)
-        print("   ", np.ravel(got if not isinstance(got, tuple) else got[0])[:4])
-        error = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
-        seconds = exe.seconds(*inputs)
-        print(
-            f"{name:14} {statistics.median(seconds) * 1e3:9.3f} ms (min {min(seconds) * 1e3:.3f}), "
-            f"made in {made:.1f} s, difference {error:.1e}",
-            flush=True,
-        )
-        if options.profile:
-            print(exe.profile(*inputs))
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    rows = [measured(name, options.profile) for name in options.models.split(",")]
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """What searches are compared on: the work, measurements that are shared, and a last comparison.
 
-    WORK, ALONE          three convolutions of ResNet-18 and a product; a product for some tables
-    Sharing              a measurer that measures no point twice, whoever asks
-    Kept                 parts of a result in a file, each made once: what was interrupted goes on
-    judged(courses, …)   the courses with the times of a last comparison in place of single ones
+WORK, ALONE          three convolutions of ResNet-18 and a product; a product for some tables
+Sharing              a measurer that measures no point twice, whoever asks
+Kept                 parts of a result in a file, each made once: what was interrupted goes on
+judged(courses, …)   the courses with the times of a last comparison in place of single ones
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ _FACE: Final[dict[str, str]] = {
     "UnsupportedError": "plica.runtime.error:UnsupportedError",
     "alpha_equal": "plica.core.digest:alpha_equal",
     "check": "plica.rewrite.check.run:check",
+    "checkpoint": "plica.rewrite.gradient:checkpoint",
     "compile": "plica.pipeline:compile",
     "connect": "plica.search.pool.remote:connect",
     "data": "plica.ir.script:data",
@@ -34,12 +35,17 @@ _FACE: Final[dict[str, str]] = {
     "from_text": "plica.ir.script:from_text",
     "from_torch": "plica.frontend.torch:from_torch",
     "function": "plica.ir.script:function",
+    "grad": "plica.rewrite.gradient:grad",
     "interpret": "plica.ir.interpret:interpret",
+    "jvp": "plica.rewrite.gradient:jvp",
     "kernel": "plica.ir.script:kernel",
     "load": "plica.runtime.load:load",
     "op": "plica.op",
+    "quantise": "plica.quantising:quantise",
     "script": "plica.script",
     "tune": "plica.tuning:tune",
+    "value_and_grad": "plica.rewrite.gradient:value_and_grad",
+    "vjp": "plica.rewrite.gradient:vjp",
 }
 
 __all__ = [
@@ -51,6 +57,7 @@ __all__ = [
     "__version__",
     "alpha_equal",
     "check",
+    "checkpoint",
     "compile",
     "connect",
     "data",
@@ -61,12 +68,17 @@ __all__ = [
     "from_text",
     "from_torch",
     "function",
+    "grad",
     "interpret",
+    "jvp",
     "kernel",
     "load",
     "op",
+    "quantise",
     "script",
     "tune",
+    "value_and_grad",
+    "vjp",
 ]
 
 if TYPE_CHECKING:
@@ -78,7 +90,9 @@ if TYPE_CHECKING:
     from plica.ir.module import Module
     from plica.ir.script import data, extern, from_text, function, kernel
     from plica.pipeline import compile
+    from plica.quantising import quantise
     from plica.rewrite.check.run import check
+    from plica.rewrite.gradient import checkpoint, grad, jvp, value_and_grad, vjp
     from plica.runtime.error import ArtefactError, InputError, PlicaError, UnsupportedError
     from plica.runtime.load import load
     from plica.search.pool.remote import connect

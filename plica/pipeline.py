@@ -36,6 +36,8 @@ from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import cubin, unit
+from plica.codegen.dynamic import build as dynamic
+from plica.codegen.dynamic.decide import static_form
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import AnyPlan, fold, kernel_name, launches
 from plica.codegen.llvm.processor import known
@@ -87,6 +89,7 @@ from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.host import cores
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
+from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Launched
@@ -137,8 +140,9 @@ def compile(  # noqa: PLR0917  # the public surface says so
 ) -> Executable:
     """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
 
-    Where a size is open, or a shape depends on the values of inputs, the code is made when it is
-    called, once for each choice of them, and kept (`plica.frontend.specialised`).
+    Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
+    shape depends on the values of inputs, the code is made when it is called, once for each choice
+    of them, and kept (`plica.frontend.specialised`).
     The code runs on so many `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
@@ -166,7 +170,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
         whole = module.whole
         if whole is None or not isinstance(machine, Target) or not can_link():
             return module
-        module = whole
+        count = cores() if threads is None else threads
+        try:
+            opened = _compiled_for_cpu(whole, machine, count, kept, chosen, wanted, database, cache)
+        except UnsupportedError:
+            return module  # some operator of it must know its sizes
+        assert isinstance(opened, OpenExecutable)
+        return opened.beside(module)
     if isinstance(machine, AccelTarget):
         key = (module, machine, kept, chosen, threads, database)
         same = _compiled.get(key) if cache else None
@@ -180,6 +190,25 @@ def compile(  # noqa: PLR0917  # the public surface says so
         known_ = None if database is None else read_records(database, machine)
         return _compiled_for_gpu(module, machine, kept, chosen, wanted, known_, cache)
     count = cores() if threads is None else threads
+    machine_ = evolve(machine, cores=count)
+    static = static_form(module)
+    if static is None:
+        return _compiled_with_objects(module, machine_, kept, chosen, database, cache)
+    module = static
+    return _compiled_for_cpu(module, machine, count, kept, chosen, wanted, database, cache)
+
+
+def _compiled_for_cpu(  # noqa: PLR0917  # all that decides what the code will be
+    module: Module,
+    machine: Target,
+    count: int,
+    kept: Contract,
+    chosen: tuple[Pack, ...],
+    wanted: tuple[str | Pack, ...],
+    database: Database | str | PathLike[str] | None,
+    cache: bool,
+) -> Executable:
+    """Native code for a module without objects, whose sizes may be open."""
     machine_ = evolve(machine, cores=count)
     records = None if database is None else read_records(database, machine_)
     found = "" if records is None else records.digest
@@ -238,6 +267,31 @@ def _compiled_for_gpu(  # noqa: PLR0917  # as above
             if store is not None and entry:
                 store.put(entry, archive.pack(to_members(artefact, with_record=False)))
     made = executable(artefact, texts=_gpu_texts(later, artefact, tuned=records is not None))
+    if cache:
+        _compiled[key] = made
+    return made
+
+
+def _compiled_with_objects(  # noqa: PLR0917  # as `compile`
+    module: Module,
+    machine: Target,
+    contract: Contract,
+    chosen: tuple[Pack, ...],
+    database: object,
+    cache: bool,
+) -> Executable:
+    """Native code of a program that is no graph: with data, recursion, functions as values."""
+    if database is not None:
+        message = "Schedules are tuned for programs without data and recursion only."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
+    key = ("objects", module, machine, contract, chosen)
+    same = _compiled.get(key) if cache else None
+    if same is not None:
+        return same
+    store = user_store() if cache and can_link() else None
+    with paused():
+        lowered = dynamic.lower(infer(module), contract, chosen, machine)
+        made = dynamic.build(lowered, machine, machine.cores, store)
     if cache:
         _compiled[key] = made
     return made
@@ -447,9 +501,7 @@ def on_gpu(lowered: Lowered, target: GpuTarget) -> CudaExecutable:
     return CudaExecutable(artefact, texts=texts)
 
 
-def assemble_for_gpu(
-    lowered: Lowered, target: GpuTarget, store: Store | None = None
-) -> Artefact:
+def assemble_for_gpu(lowered: Lowered, target: GpuTarget, store: Store | None = None) -> Artefact:
     """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
     program, plan = lowered.program, lowered.plan
     assert isinstance(plan, Plan)  # sizes are known on a GPU
@@ -577,9 +629,7 @@ def _bytes(of: Const) -> Array:
     return copy
 
 
-def read_records(
-    database: Database | str | PathLike[str], target: Target | GpuTarget
-) -> Records:
+def read_records(database: Database | str | PathLike[str], target: Target | GpuTarget) -> Records:
     """What a tuning database knows of a machine."""
     name = machine_name(target)
     if isinstance(database, Database):

@@ -1,11 +1,12 @@
 """The face of quantisation: `plica.quantise(model, samples)`.
 
 The model runs on the samples, the numbers at some points of it are looked at, and the result is a
-module of the same inputs and outputs whose layers work on bytes.
+module of the same inputs and outputs whose layers work on bytes.  A model that says itself where
+numbers are quantised (QuantizeLinear and DequantizeLinear in ONNX) needs no samples.
 
 >>> import numpy as np
 >>> from plica.frontend.zoo import mlp
->>> net = mlp(batch=1, inputs=16, hidden=(8,), classes=4)
+>>> net = mlp((16, 8, 4))
 >>> samples = np.random.default_rng(0).standard_normal((4, 1, 16), np.float32)
 >>> found = quantised(net, samples)
 >>> [row.form for row in found.report.rows if row.op == "nn.dense"]
@@ -23,13 +24,14 @@ from attrs import frozen
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph import Expr
+from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.script import Scripted, as_module
 from plica.pipeline import compile
 from plica.rewrite.history import History
 from plica.rewrite.quantise.annotate import LAYERS, Annotated, annotate, prepare, tapped
 from plica.rewrite.quantise.calibrate import Method, Point, Seen, Spec, chosen
-from plica.rewrite.quantise.integer import float_layers, to_integers
+from plica.rewrite.quantise.integer import float_layers, is_marked, said, to_integers
 from plica.rewrite.quantise.report import Report
 from plica.rewrite.quantise.simulate import simulate
 from plica.runtime.error import Diagnostic, InputError
@@ -57,7 +59,7 @@ class Quantised:
 
 def quantise(
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    samples: Iterable[Sample],
+    samples: Iterable[Sample] | None = None,
     *,
     per_channel: bool | None = None,
     symmetric: bool = True,
@@ -68,6 +70,7 @@ def quantise(
 ) -> Module:
     """The model with its layers in integers of 8 bits, calibrated on samples.
 
+    Without samples the model must say itself what is quantised, and the options say nothing.
     A sample is an array, a tuple of arrays, or arrays by the names of inputs; an array of one more
     axis than the input is as many samples.  Activations are signed bytes around zero, or, not
     `symmetric`, unsigned ones with a zero point; weights are signed, with a scale for each output
@@ -90,7 +93,7 @@ def quantise(
 
 def quantised(
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    samples: Iterable[Sample],
+    samples: Iterable[Sample] | None = None,
     *,
     per_channel: bool | None = None,
     symmetric: bool = True,
@@ -102,6 +105,8 @@ def quantised(
     """As `quantise`, with all that is known on the way; its report says what stayed in floats."""
     apart = not power_of_two if per_channel is None else per_channel
     spec = Spec(symmetric, power_of_two, apart, method, percentile)
+    if samples is None:
+        return _as_said(_read(mod))
     annotated = annotate(prepare(_read(mod)), (keep,) if isinstance(keep, str) else keep)
     points = {
         point: chosen(seen, spec)
@@ -112,6 +117,21 @@ def quantised(
     report = Report(annotated.rows)
     _check(history.module, report)
     return Quantised(history.module, simulated, history, tuple(points.values()), report)
+
+
+def _as_said(mod: Module) -> Quantised:
+    """A model that says itself where numbers are quantised, in integers."""
+    history = to_integers(mod)
+    if not is_marked(history):
+        raise _no_samples()
+    before = infer(mod)
+    return Quantised(history.module, before, history, (), Report(said(history.module)))
+
+
+def _no_samples() -> InputError:
+    message = "Quantisation needs samples of what the model will be given."
+    hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …])."
+    return InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
 
 
 def _check(done: Module, report: Report) -> None:
@@ -136,9 +156,7 @@ def _observed(of: Annotated, samples: Iterable[Sample], spec: Spec) -> list[Seen
         return []
     every = list(_samples(of.module, samples))
     if not every:
-        message = "Quantisation needs samples of what the model will be given."
-        hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …])."
-        raise InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
+        raise _no_samples()
     exe = compile(tapped(of))
     names = [_name(number, each) for number, each in enumerate(of.points)]
     seen = [Seen() for _ in of.points]

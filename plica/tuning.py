@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import evolve
 
+from plica.codegen.accel.target import AccelTarget
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
@@ -35,6 +36,9 @@ from plica.search.tune import USUAL, How, Tuned, tuned_kernel, tuned_module
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+
+AnyTarget: TypeAlias = Target | GpuTarget | AccelTarget
 
 
 def tune(  # noqa: PLR0917  # the public surface says so
@@ -60,8 +64,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
     candidates are measured there.
     """
-    machine = target_of(target)
-    _check(machine, trials, pool)
+    machine = _machine(target_of(target), trials, pool)
     if pool is None:
         _check_here(machine)
     kept = contract_of(contract)
@@ -113,9 +116,13 @@ def _check_here(machine: Target | GpuTarget) -> None:
         toolchain.check_host(machine)
 
 
-def _check(machine: Target | GpuTarget, trials: int, pool: str | None) -> None:
+def _machine(machine: AnyTarget, trials: int, pool: str | None) -> Target | GpuTarget:
+    """The machine, if schedules are searched for such, and so many trials."""
     wrong = []
-    if pool is not None and not isinstance(machine, Target):
+    if not isinstance(machine, Target | GpuTarget):
+        message = "Schedules are searched for processors and for GPUs."
+        wrong.append(Diagnostic("unsupported", message, None, "cpu or cuda", str(machine)))
+    elif pool is not None and not isinstance(machine, Target):
         message = "The devices of a pool are processors."
         hint = "Tune on the machine with the GPU: leave the pool out."
         wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
@@ -124,3 +131,5 @@ def _check(machine: Target | GpuTarget, trials: int, pool: str | None) -> None:
         wrong.append(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])
+    assert isinstance(machine, Target | GpuTarget)
+    return machine

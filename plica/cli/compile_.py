@@ -16,7 +16,10 @@ from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
+    from plica.codegen.cuda.target import GpuTarget
     from plica.codegen.target import Target
+    from plica.ir.module import Module
+    from plica.runtime.artefact import Artefact
 
 
 USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
@@ -54,15 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Compile, and write what was asked for."""
     from attrs import evolve
 
+    from plica.codegen.cuda.target import GpuTarget
     from plica.codegen.llvm import toolchain
     from plica.codegen.target import Target
     from plica.pipeline import (
         assemble,
         compile,
         contract_of,
-        find_target,
         lower,
         read_records,
+        target_of,
     )
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
@@ -72,13 +76,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     archive.destination(arguments.output)  # before the work rather than after it
     module = read_model(arguments.model, arguments.dim, arguments.input)
-    machine = find_target(find_machine(arguments))
+    machine = target_of(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
     database: Path | None = arguments.db
-    if not isinstance(machine, Target):
-        message = "Artefacts are written for processors."
+    if isinstance(machine, GpuTarget):
+        artefact = for_gpu(module, machine, arguments)
+    elif not isinstance(machine, Target):
+        message = "Artefacts are written for processors and GPUs."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
-    if machine.triple == toolchain.host().triple and not lacking(
+    elif machine.triple == toolchain.host().triple and not lacking(
         machine.architecture, machine.features, features()
     ):
         if arguments.tune is not None:
@@ -112,6 +118,28 @@ def run(arguments: argparse.Namespace) -> int:
     size = arguments.output.stat().st_size
     print(f"{arguments.output}: {size} bytes for {artefact.machine}")
     return 0
+
+
+def for_gpu(module: Module, target: GpuTarget, arguments: argparse.Namespace) -> Artefact:
+    """The artefact for a GPU, which need not be here unless schedules are searched for on it."""
+    from plica.pipeline import assemble_for_gpu, contract_of, lower, read_records
+    from plica.runtime.store import user_store
+    from plica.search.choice import table
+    from plica.tuning import tune
+
+    if arguments.output.suffix == ".so":
+        message = "Libraries for C are made for processors."
+        hint = "Give a name that ends with .plica."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target), hint))
+    database: Path | None = arguments.db
+    if arguments.tune is not None:
+        database = database or Path("tune.db")
+        print(tune(module, target, arguments.tune, database, contract=arguments.contract))
+    records = None if database is None else read_records(database, target)
+    lowered = lower(module, contract_of(arguments.contract), (), target, records)
+    if records is not None:
+        print(table(lowered.tuning))
+    return assemble_for_gpu(lowered, target, user_store())
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -179,10 +179,24 @@ def _try_cuda() -> Target:
 
 
 def _try_accel() -> Target:
-    """Accelerators are declared as data, and run in simulators."""
-    return Target(
-        "accel", False, "Streams are made and simulated (plica.codegen.accel); models are not yet."
+    """Accelerators are declared as data and run in simulators: one instruction is executed."""
+    import numpy as np
+
+    from plica.codegen.accel.assembly import read_stream
+    from plica.codegen.accel.functional import run
+    from plica.codegen.accel.target import MACHINES
+    from plica.codegen.accel.vta import vta
+
+    code = "gemm uop_end=1 iter_out=1 iter_in=1\nstore.out dram=64 y_size=1 x_size=1\nfinish\n"
+    loads = "load.inp y_size=1 x_size=1\nload.wgt dram=1 y_size=1 x_size=1\n"
+    rooms = ".tensor x inp 0 1\n.tensor w wgt 1 1\n.tensor y out 64 1\n"
+    stream = read_stream(vta(), rooms + loads + code)
+    one, all_ = np.ones((1, 1, 16), np.int8), np.ones((1, 16, 16), np.int8)
+    works = bool((run(vta(), stream, {"x": one, "w": all_})["y"] == 16).all())
+    found = "Integer layers are offloaded to simulators of " + ", ".join(
+        f"accel:{name}" for name in MACHINES
     )
+    return Target("accel", works, f"{found}." if works else "The simulator miscalculates.")
 
 
 def _try_artefacts() -> Tool:

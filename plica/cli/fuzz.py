@@ -91,6 +91,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "first its end, then its start")  # fmt: skip
     kernel.add_argument("--plant", choices=("bound", "order"),
                         help="plant a mistake in lowering: it must be found")  # fmt: skip
+    kernel.add_argument("--target", choices=("cpu", "cuda"), default="cpu",
+                        help="where they run: natively, or on the GPU of this machine")  # fmt: skip
     kernel.add_argument("--json", action="store_true", help="print JSON")
     kernel.set_defaults(verb=fuzz_kernel)
     configure_onnx(verbs)
@@ -157,6 +159,8 @@ def fuzz_schedule(arguments: argparse.Namespace) -> int:
 
 def fuzz_kernel(arguments: argparse.Namespace) -> int:
     """Exit code 1 where native code gives another result, leaves an array, or dies."""
+    if arguments.target == "cuda":
+        return _fuzz_on_gpu(arguments)
     from plica.codegen.fuzz import PLANTS, fuzz
     from plica.codegen.lower.passes import lower
 
@@ -172,6 +176,27 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
     else:
         _print_kernel(report)
     return 0 if report.finding is None else 1
+
+
+def _fuzz_on_gpu(arguments: argparse.Namespace) -> int:
+    """The same on a GPU, where every array has an edge that is looked at."""
+    from plica.codegen.cuda.fuzz import fuzz
+    from plica.runtime.error import Diagnostic, UnsupportedError
+
+    if arguments.plant or arguments.guard:
+        message = "Mistakes are planted, and arrays guarded by pages, on processors."
+        found = "--plant" if arguments.plant else "--guard"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "--target cpu", found))
+    report = fuzz(arguments.examples, arguments.seed, length=arguments.length)
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+        return 1 if report.findings else 0
+    ran = ", ".join(f"{count} {kind}" for kind, count in report.kinds.items())
+    print(f"{report.examples} kernels, seed {report.seed}, run on the GPU: {ran}.")
+    for reason, times in report.skipped.items():
+        print(f"Not run: {reason} ({times}).")
+    print("\n".join(report.findings) or "All compute what they mean.")
+    return 1 if report.findings else 0
 
 
 def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:

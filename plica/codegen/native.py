@@ -68,11 +68,11 @@ class Ready:
         """What the kernel writes; raises `EvaluationError` where an index is outside."""
         if side is None:
             given = [np.ascontiguousarray(each) for each in arrays]
-            made = [np.zeros(each.shape, each.dtype.numpy) for each in self._written]
+            made = [np.zeros(each.fixed, each.dtype.numpy) for each in self._written]
             self._run([*given, *made])
             return tuple(made)
         rooms = [
-            Guarded(slot.shape, slot.dtype.numpy, side, buffer.align)
+            Guarded(slot.fixed, slot.dtype.numpy, side, buffer.align)
             for slot, buffer in zip(self._slots, self.kernel.params, strict=True)
         ]
         for room, array in zip(rooms, arrays, strict=False):

@@ -7,7 +7,8 @@ How large the rooms are, and so where each begins, is computed when the program 
 >>> from plica.ir.dim import dim_var
 >>> from plica.ir.dtype import f32
 >>> n = dim_var("n")
->>> made = place_open(Program((), (), (Slot("temporary", 0, (n, 3), f32),), ((),), 0, (), dims=(n,)))
+>>> slots = (Slot("temporary", 0, (n, 3), f32),)
+>>> made = place_open(Program((), (), slots, ((),), 0, (), dims=(n,)))
 >>> len(made.rooms), made.where
 (1, {0: 0})
 """
@@ -44,9 +45,7 @@ class OpenPlan:
 def place_open(program: Program) -> OpenPlan:
     """The temporaries of a program in rooms."""
     steps, lives = lives_of(program)
-    over = written_over(
-        program, steps, lives, lambda new, old: _sort(new.size) == _sort(old.size)
-    )
+    over = written_over(program, steps, lives, lambda new, old: _sort(new.size) == _sort(old.size))
     rooms: list[Scalar] = []
     ends: list[int] = []  # when the last that lives in a room is done with
     alike: dict[frozenset[tuple[Key, int]], list[int]] = {}
@@ -71,5 +70,3 @@ def place_open(program: Program) -> OpenPlan:
 def _sort(of: Scalar) -> frozenset[tuple[Key, int]]:
     """A size, whatever the order it is written in."""
     return frozenset((key, count) for key, (_, count) in polynomial(of).items() if count)
-
-

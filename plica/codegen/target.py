@@ -31,8 +31,6 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 NAMES: Final = ("cpu",)
 """The targets Plica makes code for."""
 
-PLANNED: Final = ("accel",)
-
 CACHES: Final = (32 * 1024, 512 * 1024, 4 * 1024 * 1024)
 """Bytes of the caches of a machine nothing is known of, from the nearest on."""
 
@@ -186,9 +184,9 @@ def unknown_target(given: object) -> UnsupportedError:
     if isinstance(given, str) and given.partition(":")[0] == "cuda":
         message = "This is done for processors; a GPU is not one."
         hint = "Use target='cpu'; plica.compile(model, target='cuda') runs a model on a GPU."
-    if given in PLANNED:
-        message = f"Plica makes no code for the target {given!r} yet."
-        hint = "Use target='cpu'."
+    if isinstance(given, str) and given.partition(":")[0] == "accel":
+        message = "This is done for processors; an accelerator is not one."
+        hint = "Use target='cpu'; plica.compile(model, target='accel') offloads integer layers."
     return UnsupportedError(
         Diagnostic("unsupported", message, None, " or ".join(NAMES), repr(given), hint)
     )

@@ -83,6 +83,7 @@ CODES: Final[dict[str, str]] = {
     "input-type": "An input is not the kind of value its type asks for.",
     "input-missing": "An input was not given.",
     "input-unknown": "A value was given for an input that does not exist.",
+    "not-finite": "A number that must be finite is infinite or nan.",
     # rules
     "bad-rule": "A rule's sides are not what a rule can be made of.",
     "unbound-hole": "The right side of a rule uses a hole that its left side does not bind.",
@@ -101,12 +102,17 @@ CODES: Final[dict[str, str]] = {
     "unknown-policy": "No search policy has this name.",
     "insecure-pool": "A device pool would be reached over a network without encryption.",
     "pool-failed": "A device pool cannot be reached, has no such device, or lost the work.",
+    # derivatives
+    "no-gradient": "An operator or function that a derivative needs has none.",
+    "not-scalar": "A gradient is asked for of what is not one number.",
+    "not-differentiable": "A derivative is asked for of, or by, what has no floats in it.",
     # placing
     "device-conflict": "A value is bound to two devices at once.",
     # running and compiling
     "no-main": "A module is run or compiled that has no main function.",
     "no-memory": "There is not enough memory for what a model is asked to compute.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
+    "input-device": "An input lies on another device than the model.",
     "no-cuda": "What CUDA needs is not on this machine: a driver, a GPU, or the compiler NVRTC.",
     "cuda-compile": "NVRTC refused CUDA C++ that Plica made.",
     "device-memory": "A GPU has not enough memory.",

@@ -40,7 +40,17 @@ from plica.ir.module import Module
 from plica.ir.scalar import Scalar, ScalarVar
 from plica.ir.script import Scripted, as_module
 from plica.ir.show.type import show_dim
-from plica.ir.sized import check_ranges, has_open_dims, open_dims, sized, sizes_of, tensors
+from plica.ir.sized import (
+    apart,
+    check_ranges,
+    has_open_dims,
+    named,
+    open_dims,
+    sized,
+    sizes_of,
+    tensors,
+    with_least,
+)
 from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
@@ -217,14 +227,16 @@ class Sizes:
     """A module with symbolic dims as a source: its parameters say what the dims are."""
 
     needed: tuple[int, ...] = ()
+    whole: Module | None
 
     def __init__(self, of: Module) -> None:
-        self._module = self.whole = infer(of)
+        self._module = infer(of)
         wrong = [*unsupported(self._module, sizes_come=True), *self._hidden()]
         if wrong:
             every = [*unsupported(self._module), *self._hidden()]
             raise UnsupportedError(every[0], *every[1:])
         self.interface = _interface(self._module)
+        self.whole = apart(with_least(self._module))
 
     def _hidden(self) -> list[Diagnostic]:
         """Dims that no shape says: it must stand alone on some axis."""
@@ -315,12 +327,17 @@ def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
 
 def _size(of: Scalar) -> int | str:
     number = known(of)
-    return size_text(of) if number is None else number
+    return show_dim(of, _named) if number is None else number
 
 
 def size_text(of: Scalar) -> str:
     """An open size as a caller reads it."""
-    return show_dim(of, _named)
+    return show_dim(of, _written)
+
+
+def _written(of: Term) -> str:
+    assert isinstance(of, ScalarVar)
+    return named(of)
 
 
 def _named(of: Term) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug, EvaluationError
@@ -34,7 +34,7 @@ from plica.ir.op import find
 from plica.ir.operator import Mismatch
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import TensorType, TupleType, Type, static_shape
-from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:
@@ -104,19 +104,89 @@ def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
     """The module at some sizes; dims that are not given stay."""
     main = of.main_function()
     assert of.main is not None
-    numbers = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
-    dims = tuple(each for each in main.dims if each not in numbers)
-    # What is said of the result held for every size; it is found anew for these.
-    loose = Function(dims, main.types, main.params, None, main.body, main.attrs)
-    made = map_bottom_up(_settled, substitute(loose, numbers))
-    if not isinstance(made, Function):
-        raise CompilerBug("A function with sizes in place of dims is no function.")
+    made = function_at(main, sizes)
     rest = {each: value for each, value in of.items() if each is not of.main}
     if any(of.main in free_vars(value) for value in of.values):
         rest[of.main] = main  # whoever calls it has other sizes in mind, and is refused later
     taken = {each.name for each in rest}
     name = Var(next(each for each in _names(of.main.name) if each not in taken), None)
     return infer(module({**rest, name: made}, name))
+
+
+def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
+    """A function at some sizes of its dims, its result to be inferred."""
+    numbers = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
+    dims = tuple(each for each in function.dims if each not in numbers)
+    # What is said of the result held for every size; it is found anew for these.
+    loose = Function(dims, function.types, function.params, None, function.body, function.attrs)
+    made = map_bottom_up(_settled, substitute(loose, numbers))
+    if not isinstance(made, Function):
+        raise CompilerBug("A function with sizes in place of dims is no function.")
+    return made
+
+
+FAR: Final = 16
+"""Sizes less than this are tried, to find the least a program makes sense for."""
+
+
+def with_least(of: Module) -> Module:
+    """The module saying of its dims which sizes are too small for some operator of it."""
+    main = of.main_function()
+    assert of.main is not None
+    told = {name for name, _, _ in attr(main, "dim_ranges", ())}
+    dims = [each for each in open_dims(of) if str(each.name) not in told]
+    least = [(str(each.name), _least(of, each), None) for each in dims]
+    found = [each for each in least if each[1]]
+    if not found:
+        return of
+    ranges = (*attr(main, "dim_ranges", ()), *found)
+    attrs = {**dict(main.attrs), "dim_ranges": ranges}
+    new = Function(
+        main.dims, main.types, main.params, main.ret, main.body, tuple(sorted(attrs.items()))
+    )
+    return infer(module({**dict(of.items()), of.main: new}, of.main))
+
+
+def _least(of: Module, dim: ScalarVar) -> int:
+    """The least size of a dim that every operator accepts."""
+    others = dict.fromkeys(open_dims(of), FAR)
+    for size in range(FAR):
+        try:
+            sized(of, {**others, dim: size})
+        except PlicaError:
+            continue
+        return size
+    return 0  # it is not this size that is wrong
+
+
+OPEN: Final = "open_"
+"""What the names of dims begin with that must not be taken for the variables of loops."""
+
+
+def apart(of: Module) -> Module:
+    """The module with names for its open dims that no loop has."""
+    main = of.main_function()
+    assert of.main is not None
+    new = {each: _apart(each) for each in main.dims}
+    if not new:
+        return of
+    named = substitute(
+        Function((), main.types, main.params, main.ret, main.body, main.attrs), dict(new)
+    )
+    assert isinstance(named, Function)
+    whole = Function(
+        tuple(new.values()), named.types, named.params, named.ret, named.body, named.attrs
+    )
+    return infer(module({**dict(of.items()), of.main: whole}, of.main))
+
+
+def _apart(of: ScalarVar) -> ScalarVar:
+    return ScalarVar(Name(f"{OPEN}{of.name.hint}", of.name.index), of.dtype)
+
+
+def named(of: ScalarVar) -> str:
+    """The name of a dim as it was written."""
+    return str(of.name).removeprefix(OPEN)
 
 
 def _settled(node: Term) -> Term:

@@ -19,6 +19,7 @@ from attrs import asdict, evolve, frozen
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
 from plica.codegen.llvm.fold import kernel_name, launches
+from plica.codegen.place import Plan
 from plica.codegen.target import Target
 from plica.codegen.work import operations
 from plica.frontend.onnx.origin import Reading
@@ -138,8 +139,8 @@ def examine(
     progress("tracing the stages")
     through = stages(lowered.derivation)
     before = [each for each in through if each.name != "fuse"][-1]
-    plan = lowered.plan.memory
-    program = lowered.program
+    whole, program = lowered.plan, lowered.program
+    assert isinstance(whole, Plan)  # a report is of sizes that are known
     return Study(
         name=of.name,
         target=str(of.target),
@@ -151,10 +152,10 @@ def examine(
         stages=through,
         decisions=explain(before.module),
         rows=rows,
-        plan=plan,
+        plan=whole.memory,
         steps=tuple([each.source for each in launches(program)]),
         constants=sum(slot.bytes for slot in program.space("constant")),
-        workspace=lowered.plan.size,
+        workspace=whole.size,
         roof=roof,
         nodes=of.nodes,
     )
@@ -179,7 +180,7 @@ def measured(
                 number=number,
                 kernel=kernel_name(launch.kernel, program),
                 source=launch.source,
-                shape=program.slots[launch.args[-1]].shape,
+                shape=program.slots[launch.args[-1]].fixed,
                 nodes=origin.nodes,
                 operators=tuple(dict.fromkeys(map(_operator, origin.operators))),
                 rules=origin.rules,

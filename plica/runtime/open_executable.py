@@ -14,10 +14,11 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import aligned_array
-from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array, Port
@@ -31,6 +32,9 @@ SIZES: Final = "plica_sizes"
 
 KEPT: Final = 256
 """For so many different sizes it is remembered what they lead to."""
+
+SPECIAL: Final = 16
+"""For so many sizes code of their own is kept."""
 
 MOST: Final = 1 << 46
 """Bytes that no machine has."""
@@ -82,6 +86,30 @@ class OpenExecutable(Executable):
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         self._known: OrderedDict[Shapes, _Sized] = OrderedDict()
         self._rooms: list[Array] = []  # workspaces that no call is using
+        self._others: Executable | None = None
+        self._special: OrderedDict[Shapes, Executable] = OrderedDict()
+
+    def beside(self, others: Executable) -> OpenExecutable:
+        """This executable, which asks another for code that is made for one size only."""
+        self._others = others
+        return self
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs of these sizes; calls with such are left to it from now on.
+
+        It can be saved by itself, and it may be faster: whatever can be known of sizes is.
+        """
+        if self._others is None:
+            message = "The compiler is not at hand to make code for these sizes."
+            hint = "Compile the model again: plica.load brings no compiler."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        arrays = self._arrays(args, named)
+        shapes = tuple([each.shape for each in arrays])
+        made = self._others.at(*args, **named)
+        self._special[shapes] = made
+        while len(self._special) > SPECIAL:
+            self._special.popitem(last=False)
+        return made
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -92,6 +120,10 @@ class OpenExecutable(Executable):
         """Run the model; inputs by position or by name."""
         arrays = self._arrays(args, named)
         shapes = tuple([each.shape for each in arrays])
+        if self._special:
+            special = self._special.get(shapes)
+            if special is not None:
+                return special(*args, **named)
         sized = self._known.get(shapes)
         if sized is None:
             sized = self._sized(shapes)
@@ -136,9 +168,7 @@ class OpenExecutable(Executable):
             if any(size < 0 for size in shape):
                 message = f"The output {port.name!r} would have a negative size."
                 place = Place(node=port.name)
-                wrong.append(
-                    Diagnostic("input-shape", message, place, port.type, self._said(dims))
-                )
+                wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
@@ -174,6 +204,17 @@ class OpenExecutable(Executable):
         except IndexError:
             return aligned_array(size)
         return found if found.size >= size else aligned_array(size)
+
+    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
+        """Refuse: a function of C has arrays of sizes that are known."""
+        message = f"The sizes {', '.join(self.dims)} are open, and a function of C has none such."
+        hint = "Export the code for some sizes: exe.at(…).export(path)."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+
+    @property
+    def workspace(self) -> int:
+        """Bytes a call needs beside its inputs, outputs and constants: the most so far."""
+        return max([each.workspace for each in self._known.values()], default=0)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<Executable", f"<Open {', '.join(self.dims)}", 1)

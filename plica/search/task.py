@@ -117,9 +117,8 @@ def task_of(step: Expr, machine: Machine | Gpu, contract: Contract) -> Task:
     assert isinstance(function, Function)
     whole = fused(function)
     reads = [args[each] for each in whole.reads]
-    if isinstance(machine, Gpu):
-        constant, bytes_ = tuple([isinstance(each, Const) for each in reads]), ()
-    else:
+    constant, bytes_ = tuple([isinstance(each, Const) for each in reads]), tuple[int, ...]()
+    if isinstance(machine, Machine):
         constant, bytes_ = facts(reads, machine)
     free, loose = contract >= reassociates, contract > reassociates
     return Task(function, constant, free, 1, whole.source, bytes_, loose)

@@ -30,8 +30,8 @@ from plica.search.policy.taught import lessons_of, taught
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
-from plica.search.space import Point
 from plica.search.sketch.gpu import gpu_space_of, gpu_space_of_kernel
+from plica.search.space import Point
 from plica.search.space_of import asked_of, space_of, space_of_kernel
 from plica.search.task import KernelTask, tasks
 from plica.search.tune_loop import Course, Run, Subject, tuned

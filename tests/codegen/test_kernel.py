@@ -341,11 +341,12 @@ def test_a_store_that_may_be_outside_is_our_bug() -> None:
         emit(Kernel((), (x,), 0, body), "k")
 
 
-def test_symbolic_kernels_are_not_for_this_fold() -> None:
+def test_a_buffer_of_open_size_needs_its_dim() -> None:
     n = dim_var("n")
-    x = Buffer(Name("x"), (n,), f32)
-    with pytest.raises(CompilerBug, match="symbolic dims"):
-        emit(Kernel((n,), (x,), 1, Store(x, (Lit(0, i64),), Lit(0, f32))), "k")
+    x = Buffer(Name("x"), (n, n), f32)
+    place = (Lit(0, i64), Lit(0, i64))
+    with pytest.raises(CompilerBug, match="bound"):
+        emit(Kernel((), (x,), 1, Store(x, place, Lit(0, f32))), "k")
 
 
 def test_small_integers_wrap() -> None:

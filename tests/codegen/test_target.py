@@ -32,7 +32,11 @@ def test_a_target_in_full_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "message", "suggestion"),
     [
-        ("accel", "Plica makes no code for the target 'accel' yet.", "Use target='cpu'."),
+        (
+            "accel",
+            "This is done for processors; an accelerator is not one.",
+            "Use target='cpu'; plica.compile(model, target='accel') offloads integer layers.",
+        ),
         ("cpi", "There is no target 'cpi'.", "Did you mean 'cpu'?"),
         (3, "There is no target 3.", None),
     ],

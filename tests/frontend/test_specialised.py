@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import plica
 from plica.cli import main as command
 from plica.core.name import Name
-from plica.frontend.specialised import MOST, Specialised
+from plica.frontend.specialised import MOST, Specialised, at_call
 from plica.ir.dim import dim_var
 from plica.ir.dtype import f32
 from plica.ir.graph import Function, Var
@@ -60,6 +60,13 @@ def hidden() -> Module:
     return module({main: Function((n,), (), (x,), None, x + x)}, main)
 
 
+def specialised(of: Module) -> Specialised:
+    """What compiles a model for the sizes of each call."""
+    found = at_call(of, plica.compile)
+    assert isinstance(found, Specialised)
+    return found
+
+
 def f32s(*shape: int) -> Array:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
@@ -75,8 +82,7 @@ def test_every_size_gives_what_the_interpreter_gives(n: int, m: int) -> None:
 
 
 def test_a_size_is_compiled_once() -> None:
-    exe = plica.compile(DENSE, cache=False)
-    assert isinstance(exe, Specialised)
+    exe = specialised(DENSE)
     first, again, other = (exe.at(f32s(n, 2), f32s(2, 3)) for n in (1, 1, 2))
     assert first is again
     assert other is not first
@@ -84,14 +90,14 @@ def test_a_size_is_compiled_once() -> None:
 
 
 def test_the_table_stays_small() -> None:
-    exe = plica.compile(FOLDED, cache=False)
+    exe = specialised(FOLDED)
     for n in range(1, MOST + 4):
         assert exe(f32s(n, 4)).shape == (2 * n, 2)  # type: ignore[union-attr]  # one output
     assert f"{MOST} compiled" in repr(exe)
 
 
 def test_what_was_used_last_is_kept() -> None:
-    exe = plica.compile(FOLDED)
+    exe = specialised(FOLDED)
     first = np.ones((1, 4), np.float32)
     kept = exe.at(first)
     for n in range(2, MOST + 3):
@@ -155,7 +161,7 @@ def test_many_threads_share_it() -> None:
 
 
 def test_arrays_that_do_not_fit_are_refused_before_anything_is_compiled() -> None:
-    exe = plica.compile(DENSE, cache=False)
+    exe = specialised(DENSE)
     with pytest.raises(InputError, match="w"):
         exe(f32s(2, 3), f32s(2, 3))
     with pytest.raises(InputError, match="x"):
@@ -168,7 +174,7 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_compiled() -> Non
 
 
 def test_what_has_no_sizes_has_no_code() -> None:
-    exe = plica.compile(DENSE, cache=False)
+    exe = specialised(DENSE)
     with pytest.raises(UnsupportedError, match="at"):
         _ = exe.artefact
     with pytest.raises(UnsupportedError, match="at"):

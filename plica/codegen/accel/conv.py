@@ -187,6 +187,7 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     # for its last store only when it has its turn, while others multiply.
     once = Max(1 - k, ZERO)
     clear = Work("gemm.reset", (os * once, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
+
     def with_each(name: str, tile: Tile, memory: Memory) -> tuple[Stmt, ...]:
         """An operation of every sum with the number of its output."""
         touches = Touch(acc, ZERO, (area, vs, index(1))), Touch(tile, ZERO, (index(1), ZERO, ZERO))

@@ -53,7 +53,10 @@ class Tile(Term):
 
 @frozen(eq=False)
 class Transfer(Term):
-    """Rows of a tensor to a tile, or back, as the operation says."""
+    """Rows of a tensor to a tile, or back, as the operation says.
+
+    `filled` says that its pads matter even where there is nothing to copy: no move does that.
+    """
 
     operation: str
     tile: Tile
@@ -64,6 +67,7 @@ class Transfer(Term):
     width: Scalar
     stride: Scalar
     pads: tuple[Scalar, ...] = NO_PADS
+    filled: bool = False
 
 
 @frozen(eq=False)

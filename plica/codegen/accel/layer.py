@@ -129,11 +129,12 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
         return Stays(of, "its sizes are not known, or nothing")
     if machine.scope("inp").shape[0] != 1:
         return Stays(of, "the machine computes several rows at once")
-    outputs, channels = of.weight.shape[:2]
+    channels = of.weight.shape[1]
     if of.kind == "dense":
         if len(numbers) != 2:
             return Stays(of, "what it reads is no matrix")
-        return _if_fits(machine, Layer(of, _sized(of, n, channels, 1, numbers[0], outputs), 1, n))
+        found = _sized(of, n, (1, numbers[0]))
+        return _if_fits(machine, Layer(of, found, 1, n))
     if len(numbers) != 4 or of.weight.ndim != 4:
         return Stays(of, "it has not two spatial axes")
     if of.groups != 1:
@@ -150,26 +151,19 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
     if share < LEAST:
         return Stays(of, f"{channels} channels fill {share:.0%} of a block of {n}")
     batch, _, height, width = numbers
-    found = _sized(of, n, channels, height, width, outputs, kernel, of.strides[0], pad)
+    found = _sized(of, n, (height, width), kernel, pad)
     return _if_fits(machine, Layer(of, found, batch, n))
 
 
 def _sized(
-    of: IntegerConvolution,
-    n: int,
-    channels: int,
-    height: int,
-    width: int,
-    outputs: int,
-    kernel: int = 1,
-    stride: int = 1,
-    pad: int = 0,
+    of: IntegerConvolution, n: int, plane: tuple[int, int], kernel: int = 1, pad: int = 0
 ) -> Convolution:
-    shift = of.shift
-    each = shift is None
+    """The layer as the machine sees it, channels filled up to whole blocks of n."""
+    outputs, channels = (-(-size // n) * n for size in of.weight.shape[:2])
+    stride = of.strides[0] if of.strides else 1
     return Convolution(
-        -(-channels // n) * n, height, width, -(-outputs // n) * n, kernel, stride, pad,
-        shift or 0, of.bias is not None, of.low, of.high, each,
+        channels, *plane, outputs, kernel, stride, pad, of.shift or 0, of.bias is not None,
+        of.low, of.high, of.shift is None,
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from plica.runtime.interface import Interface
 
 Array = np.ndarray[Any, Any]
 
+
 @frozen
 class Offloaded:
     """A model split in two: what the processor does in stages, what is launched, what stays."""
@@ -134,9 +135,7 @@ class _Assembly:
     def __init__(self, of: Offloaded, trials: int) -> None:
         self.machine, self.trials = of.target.machine, trials
         self.steps: list[Step] = []
-        self.values: dict[Expr, int] = {
-            each: at for at, each in enumerate(flat_inputs(of.graph))
-        }
+        self.values: dict[Expr, int] = {each: at for at, each in enumerate(flat_inputs(of.graph))}
         self.count = len(self.values)
         self.results: dict[Expr, int] = {}
         """What stages give: an output that is an input too is another array."""

@@ -1,9 +1,10 @@
 """From scheduled kernels: loops, copies into scopes and invoked intrinsics, read as a flow.
 
 A kernel is for a machine when its buffers live in memory or in the machine's scopes (`vta.inp`),
-when loops that copy move whole elements between the two, and when all else is done by its
-intrinsics (`vta.gemm`).  A nest of loops around a copy becomes a transfer, around an intrinsic it
-becomes work; a virtual loop becomes threads.  Anything else is refused.
+when loops that copy move whole elements between the two, with zeros around them where a guard says
+so, and when all else is done by its intrinsics (`vta.gemm`).  A nest of loops around a copy becomes
+a transfer, around an intrinsic it becomes work; a virtual loop becomes threads.  Anything else is
+refused.
 
 >>> from plica.codegen.accel.intrinsic import declare
 >>> from plica.codegen.accel.vta import vta
@@ -28,8 +29,8 @@ from attrs import evolve, frozen
 
 from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
 from plica.codegen.accel.declaration import Scope as Held
-from plica.codegen.accel.flow import Block as Together
 from plica.codegen.accel.flow import (
+    ZERO,
     Flow,
     Loop,
     Memory,
@@ -40,7 +41,9 @@ from plica.codegen.accel.flow import (
     Transfer,
     Work,
 )
+from plica.codegen.accel.flow import Block as Together
 from plica.codegen.accel.intrinsic import kernel_of
+from plica.codegen.accel.padding import Margin, margins, unguarded
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -64,12 +67,13 @@ class _Nest:
 
 @frozen
 class _Line:
-    """A loop of a copy: its variable, extent, and strides in the scope and in memory."""
+    """A loop of a copy: its variable, extent, strides in the scope and in memory, its margins."""
 
     var: ScalarVar
     extent: int
     near: int
     far: int
+    margin: Margin | None = None
 
 
 def flow_of(machine: Machine, kernel: Kernel) -> Flow:
@@ -187,7 +191,8 @@ class _Reading:
 
     def transfer(self, store: Store, loops: tuple[tuple[ScalarVar, int], ...]) -> Stmt:
         """A copy in loops."""
-        value = store.value.value if isinstance(store.value, Cast) else store.value
+        guard, copied = unguarded(store.value)
+        value = copied.value if isinstance(copied, Cast) else copied
         if not isinstance(value, Load):
             raise _refused(
                 store.buffer, "A store copies; the rest is intrinsics.", type(value).__name__
@@ -210,8 +215,11 @@ class _Reading:
             raise _refused(far, "A tensor has elements of one kind.", kind.name)
         near_base, near_strides = self._split(near, near_at, loops, 1)
         far_base, far_strides = self._split(far, far_at, loops, 1)
+        cut = margins(guard, loops)
+        if cut and operation.does.way == "out":
+            raise _refused(near, "Nothing is padded on the way out.", operation.name)
         lines = [
-            _Line(var, extent, a, b)
+            _Line(var, extent, a, b, cut.get(var))
             for (var, extent), a, b in zip(loops, near_strides, far_strides, strict=True)
         ]
         outer = _whole(near, lines, size, self.used)
@@ -273,6 +281,8 @@ def _whole(buffer: Buffer, lines: list[_Line], size: int, used: set[Name]) -> li
         line = next(
             (each for each in left if each.near == each.far == done and each.extent > 1), None
         )
+        if line is not None and line.margin is not None:
+            raise _refused(buffer, "Whole elements are padded.", "a guard inside an element")
         if line is None or (done * line.extent > size and done * line.extent % size):
             raise _refused(buffer, "A copy moves whole elements.", f"{done} of {size} numbers")
         left.remove(line)
@@ -285,23 +295,42 @@ def _whole(buffer: Buffer, lines: list[_Line], size: int, used: set[Name]) -> li
         done *= line.extent
     if any(each.near % size or each.far % size for each in left):
         raise _refused(buffer, "A copy moves whole elements.", "strides inside an element")
-    return [_Line(e.var, e.extent, e.near // size, e.far // size) for e in left if e.extent > 1]
+    return [
+        _Line(e.var, e.extent, e.near // size, e.far // size, e.margin)
+        for e in left
+        if e.extent > 1 or e.margin is not None
+    ]
 
 
 def _rows(start: Transfer, lines: list[_Line]) -> Stmt:
     """Loops from an element on as rows, as long as can be, and loops around them."""
     left, width = sorted(lines, key=lambda each: each.near), 1
-    while left and left[0].near == left[0].far == width:
+    across: Margin | None = None
+    while left and left[0].near == left[0].far == width and across is None:
+        if left[0].margin is not None and width > 1:
+            break  # what is padded is a loop of its own
+        across = left[0].margin
         width *= left.pop(0).extent
     rows, stride = 1, width
+    down: Margin | None = None
     if left and left[0].near == width:
-        rows, stride = left[0].extent, left[0].far
+        rows, stride, down = left[0].extent, left[0].far, left[0].margin
         left.pop(0)
+    if any(each.margin is not None for each in left):
+        raise _refused(None, "Rows and columns are padded.", "a guard of another loop")
     near, far = start.sram, start.dram
     for each in left:
         near, far = near + each.var * each.near, far + each.var * each.far
+    (top, bottom), (before, after) = down or (ZERO, ZERO), across or (ZERO, ZERO)
     found: Stmt = evolve(
-        start, sram=near, dram=far, rows=index(rows), width=index(width), stride=index(stride)
+        start,
+        sram=near,
+        dram=far + top * stride + before if down or across else far,
+        rows=rows - top - bottom if down else index(rows),
+        width=width - before - after if across else index(width),
+        stride=index(stride),
+        pads=(top, bottom, before, after),
+        filled=down is not None or across is not None,
     )
     for each in left:
         found = Loop(each.var, each.extent, found)

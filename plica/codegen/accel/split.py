@@ -1,9 +1,11 @@
 """Splitting: what the processor does between launches, in stages.
 
-    level(launch)  =  1 + level of what it reads        level(value)  =  the most of its parts
+    level(launch)  =  1 + the most of the launches that what it reads depends on
+    level(value)   =  the least of its users; a launch needs what it reads one level earlier
 
 All values of one level are computed together, in a stage: after the launches of that level, before
-those of the next.  So there are as few stages as the longest chain of launches has links.
+those of the next.  So there are no more stages than the longest chain of launches has links, and a
+copy that somebody needs later is made then.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -48,18 +50,33 @@ def flat_inputs(of: Packed) -> tuple[Expr, ...]:
 
 
 def levels(of: Packed) -> dict[Expr, int]:
-    """The level of every value, those of the launches among them."""
+    """The level of every value: launches as early as can be, all else as late as it is needed."""
     found: dict[Expr, int] = {}
-    by_result = {each.result: each for each in of.launches}
+    results = {each.result for each in of.launches}
     for launch in of.launches:  # in order: what one reads, earlier ones give
-        for node in expressions(launch.data):
-            if node not in found and node not in by_result:
-                found[node] = max((found[part] for part in operands(node)), default=0)
+        _rise(launch.data, found, results)
         found[launch.result] = found[launch.data] + 1
-    for node in expressions(*of.outputs):
-        if node not in found:
+    last = max((found[each.result] for each in of.launches), default=0)
+    late = {each.result: found[each.result] for each in of.launches}
+    for each in of.outputs:
+        late[each] = min(last, late.get(each, last))
+    for launch in of.launches:
+        if launch.data not in results:
+            before = late[launch.result] - 1
+            late[launch.data] = min(before, late.get(launch.data, before))
+    roots = (*(each.data for each in of.launches), *of.outputs)
+    for node in reversed(expressions(*roots)):  # wholes before parts
+        for part in operands(node):
+            if part not in results:
+                late[part] = min(late[node], late.get(part, last))
+    return late
+
+
+def _rise(root: Expr, found: dict[Expr, int], results: set[Var]) -> None:
+    """Find the earliest level of all that is below a term."""
+    for node in expressions(root):
+        if node not in found and node not in results:
             found[node] = max((found[part] for part in operands(node)), default=0)
-    return found
 
 
 def stages(of: Packed) -> tuple[Stage, ...]:

@@ -133,6 +133,12 @@ def _transfer(
     """The moves of a transfer: rows that follow each other in memory are one row."""
     sram, dram, rows, width, stride, *pads = numbers
     if rows <= 0 or width <= 0:
+        if leaf.filled:
+            message = "No move fills a tile with nothing but zeros."
+            place, hint = Place(node=leaf.operation), "Use larger tiles."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place, "something to copy", "pads", hint)
+            )
         return []
     operation = find(machine, leaf.operation)
     does = operation.does

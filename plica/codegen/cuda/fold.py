@@ -22,6 +22,7 @@ from plica.codegen.cuda.bulk import ATOM, SWIZZLED, copied, is_tile
 from plica.codegen.cuda.group import has_products, is_product, sums_of
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
 from plica.codegen.cuda.intrinsic import text as intrinsics
+from plica.codegen.cuda.lent import lent
 from plica.codegen.cuda.lines import Lines
 from plica.codegen.cuda.patience import flat, groups, leisure, patience
 from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
@@ -60,6 +61,9 @@ Extents: TypeAlias = tuple[int, int, int]
 
 WARPS: Final = "threadIdx.y"
 """The warps of a block, where threads across it are those of one."""
+
+WORD: Final = 4
+"""Bytes that a copy moves at least, if nobody is to wait for it."""
 
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
@@ -141,6 +145,13 @@ def _launches(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
             case Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
                 scratch.append(buffer)
                 stack.append(inside)
+            case Alloc(buffer, inside) if _has_threads(inside) and len(_parts(inside)) > 1:
+                raise refused(
+                    "Launches that follow one another share memory that only threads reach.",
+                    buffer.name,
+                    "memory of the scope global, or one launch",
+                    f"{buffer.scope} around {len(_parts(inside))} launches",
+                )
             case For(kind=kind) if kind not in THREADS and _has_threads(stmt):
                 raise refused(
                     "A loop that is not over threads has launches inside.",
@@ -152,6 +163,21 @@ def _launches(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
                 yield stmt
 
 
+def _parts(root: Stmt) -> list[Stmt]:
+    """What follows one another, inside of allocations."""
+    found: list[Stmt] = []
+    stack = [root]
+    while stack:
+        match stack.pop():
+            case Seq(stmts):
+                stack.extend(reversed(stmts))
+            case Alloc(_, inside):
+                stack.append(inside)
+            case stmt:
+                found.append(stmt)
+    return found
+
+
 def _has_threads(stmt: Stmt) -> bool:
     return any(isinstance(each, For) and each.kind in THREADS for each in statements(stmt))
 
@@ -161,7 +187,8 @@ def _count(buffer: Buffer) -> int:
     for size in buffer.shape:
         number = known(size)
         if number is None:
-            raise CompilerBug(f"The size of {buffer.name} is not known.")
+            message = "The size of a buffer is not known before its kernel is launched."
+            raise refused(message, buffer.name, "a number", str(size))
         count *= number
     return max(1, count)
 
@@ -210,7 +237,7 @@ class _Function:
                 self.extents[stmt.kind] = max(size, self.extents.get(stmt.kind, 1))
         self.inner = _chooses_registers(nest)
         come_together(nest)
-        self.handed = handed(nest)
+        self.handed = handed(nest) | lent(nest)
         self.copies = groups(nest, self.handed)
         self.multiplies, self.sums = has_products(nest), tuple(sums_of(nest))
         self._tiles(nest)
@@ -466,7 +493,7 @@ class _Function:
 
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
-        if self._copied(store, var, count):
+        if self._copied(store, var, count) or self._scattered(store, var, count):
             return
         word = self.names.fresh("v")
         kind = in_memory(store.buffer.dtype)
@@ -498,6 +525,21 @@ class _Function:
             self.lines.do(f"{values.help('p_copy_async')}(&{to}, &{source});")
         else:
             self._move(to, source, buffer, count)
+        return True
+
+    def _scattered(self, store: Store, var: ScalarVar, count: int) -> bool:
+        """Write a store that moves neighbours to far places, one by one, and nobody waits for it."""
+        value, buffer = store.value, store.buffer
+        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
+            return False
+        outside = scope(value.buffer.scope).reach == "all"
+        if not outside or buffer not in self.handed or buffer.dtype.bytes != WORD:
+            return False
+        values = self.values
+        for lane in range(count):
+            values.vars[var] = literal(lane, dtype_of(var))
+            to, source = values.place(buffer, store.indices), values.place(*_of(value))
+            self.lines.do(f"{values.help('p_copy_word_async')}(&{to}, &{source});")
         return True
 
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
@@ -557,6 +599,10 @@ def _waits(loop: For, copies: frozenset[Stmt]) -> bool:
     """Whether copies begin in a loop that has no barrier."""
     every = [*statements(loop.body)]
     return any(each in copies for each in every) and not any(isinstance(e, Barrier) for e in every)
+
+
+def _of(load: Load) -> tuple[Buffer, tuple[Scalar, ...]]:
+    return load.buffer, load.indices
 
 
 def _kind(var: ScalarVar) -> str:

@@ -16,9 +16,9 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import numpy as np
@@ -39,7 +39,7 @@ from plica.ir.specialise import specialise
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.ir.value import Array
 from plica.ir.verify import well_formed
-from plica.runtime.cuda.driver import Device, DeviceError
+from plica.runtime.cuda.driver import Device, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu, gpu_schedule
@@ -67,6 +67,9 @@ TILES: Final = (
     Tile(16, 32, 8, 4, 4, ahead=True), Tile(32, 32, 4, 4, 4), Tile(32, 32, 16, 4, 4, ahead=True),
 )  # fmt: skip
 """Tiles for small matrices."""
+
+TRIES: Final = 3
+"""How many cases are drawn for each that runs, at most."""
 
 BINDS: Final = 16
 """How often a loop is tried to be bound to threads, after other steps."""
@@ -191,7 +194,7 @@ def _chain(random: Random) -> Compute:
     y = buffer("y", tuple([size if kept else 1 for size, kept in zip(shape, keeps, strict=True)]),
                f32)  # fmt: skip
     scale = random.choice((2.0, -1.0, 0.5))
-    word = random.choice(("sum", "max"))
+    word: Literal["sum", "max"] = "sum" if random.random() < 0.5 else "max"
 
     def element(*at: Any) -> Any:  # the scalars of `compute`
         here = y[tuple([i if kept else 0 for i, kept in zip(at, keeps, strict=True)])]
@@ -302,7 +305,7 @@ def on_gpu(gpu: Device, of: Case, cubin: bytes) -> list[Array] | str:
     addresses = [each.address for each in rooms]
     for each in of.code.launches:
         function = module.function(each.function, each.shared)
-        stream.launch(function, each.grid, each.block, each.shared, addresses)
+        stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
     stream.wait()
     edge = np.empty(EDGE, np.uint8)
     for number, (room, size) in enumerate(zip(rooms, sizes, strict=True)):
@@ -340,8 +343,23 @@ def report(cases: Iterable[Case | str], seed: int, runner: Runner) -> Report:
         wrong = found if isinstance(found, str) else differs(each, found)
         if wrong:
             findings.append(_told(each, wrong))
-    counts = [dict(sorted(of.items())) for of in (ran, steps, skipped)]
-    return Report(sum(ran.values()), seed, *counts, tuple(findings))
+    kinds_, steps_, skipped_ = (dict(sorted(of.items())) for of in (ran, steps, skipped))
+    return Report(sum(ran.values()), seed, kinds_, steps_, skipped_, tuple(findings))
+
+
+def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> Report:
+    """So many cases on the GPU of this machine, one after another."""
+    gpu = device()
+
+    def cases() -> Iterator[Case | str]:
+        ran = number = 0
+        while ran < examples and number < TRIES * examples:
+            drawn = case(seed, number, length)
+            ran += isinstance(drawn, Case)
+            number += 1
+            yield drawn
+
+    return report(cases(), seed, lambda of: on_gpu(gpu, of, built(of, gpu.architecture)))
 
 
 def _told(of: Case, wrong: str) -> str:

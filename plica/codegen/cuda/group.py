@@ -81,7 +81,7 @@ template <int HIGH, int AT, int BT, int AS, int BS>
 """
 
 
-_KINDS: Final = ("f16", "bf16")
+KINDS: Final = ("f16", "bf16")
 
 # Rows of 128 bytes, eight of them 1024 bytes from the next eight; where rows or columns are
 # neighbours, 64 of them 8192 bytes from the next 64.
@@ -106,13 +106,13 @@ template <int N>
   for (int n = 0; n < N; ++n) asm volatile("" : "+f"(c[n]) :: "memory");
 }}
 """,
-    **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in _KINDS for width in WIDTHS},
-    **{f"p_products_{kind}_{width}": _products(kind, width) for kind in _KINDS for width in WIDTHS},
+    **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in KINDS for width in WIDTHS},
+    **{f"p_products_{kind}_{width}": _products(kind, width) for kind in KINDS for width in WIDTHS},
 }
 
 NEEDS: Final = {
     f"p_products_{kind}_{width}": ("p_described", f"p_multiply_{kind}_{width}")
-    for kind in _KINDS
+    for kind in KINDS
     for width in WIDTHS
 }
 

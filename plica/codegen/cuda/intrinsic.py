@@ -42,6 +42,12 @@ _TEXTS: Final[dict[str, str]] = {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
 }}
 """,
+    "p_copy_word_async": f"""\
+{_HEAD} void p_copy_word_async(void* to, const void* from) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(at), "l"(from) : "memory");
+}}
+""",
     "p_copies_begun": f"""\
 {_HEAD} void p_copies_begun() {{
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -65,20 +71,24 @@ template <bool T>
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }}
 """,
-    "p_multiply_squares": f"""\
-{_HEAD} void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
+    **{
+        f"p_multiply_squares_{kind}": f"""\
+{_HEAD} void p_multiply_squares_{kind}(float& w, float& x, float& y, float& z, const unsigned int* a,
                                 const unsigned int* b) {{
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : "+f"(w), "+f"(x), "+f"(y), "+f"(z)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }}
-""",
+"""
+        for kind in group.KINDS
+    },
     # Squares of 8 x 8 elements: of `a` rows, rows + 8, then the same of the next 8 terms; of `b`
     # terms, terms + 8, then the same of the next 8 columns.
-    "p_mma_f16": f"""\
+    **{
+        f"p_mma_{kind}": f"""\
 template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int BJ, int BK>
-{_HEAD} void p_mma_f16(float* c, const unsigned short* a, const unsigned short* b) {{
+{_HEAD} void p_mma_{kind}(float* c, const unsigned short* a, const unsigned short* b) {{
   const int lane = threadIdx.x, row = lane % 8 * 8, second = lane / 8 % 2, third = lane / 16;
   unsigned int fa[HIGH][4], fb[WIDE][2];
 #pragma unroll
@@ -93,15 +103,20 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     for (int j = 0; j < WIDE; ++j) {{
       float* upper = c + (2 * i * WIDE + j) * 2;
       float* lower = upper + 2 * WIDE;
-      p_multiply_squares(upper[0], upper[1], lower[0], lower[1], fa[i], fb[j]);
+      p_multiply_squares_{kind}(upper[0], upper[1], lower[0], lower[1], fa[i], fb[j]);
     }}
 }}
-""",
+"""
+        for kind in group.KINDS
+    },
 }
 
 _ALL: Final = {**_TEXTS, **bulk.TEXTS, **group.TEXTS}
 
-_NEEDS: Final = {"p_mma_f16": ("p_load_squares", "p_multiply_squares"), **group.NEEDS}
+_NEEDS: Final = {
+    **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
+    **group.NEEDS,
+}
 
 
 def text(used: Iterable[str]) -> str:
@@ -148,7 +163,7 @@ def invocation(
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
-    function = values.help("p_mma_f16")
+    function = values.help(f"p_mma_{a.buffer.dtype.name}")
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"

@@ -12,7 +12,7 @@ lately, and does not read before the next barrier.
 
 >>> from plica.ir.tensor import axis
 >>> q = axis("q")
->>> [sorted(_numbers([(q + 2) % 3, q % 3], q, turn)) for turn in (0, 1)]
+>>> [sorted(numbers([(q + 2) % 3, q % 3], q, turn)) for turn in (0, 1)]
 [[0, 2], [0, 1]]
 """
 
@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from plica.codegen.cuda.place import valued
+from plica.core.fold import post_order
 from plica.ir.dim import known
 from plica.ir.loop import Barrier, For, Invoke, Region, Seq, Stmt, Store, statements, substatements
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
 
 MOST: Final = 3
 """Turns that copies may be behind, at most."""
@@ -47,7 +48,7 @@ def groups(nest: Stmt, handed: frozenset[Buffer]) -> frozenset[Stmt]:
     stack = [nest]
     while stack:
         stmt = stack.pop()
-        if not isinstance(stmt, Seq) and _copied(stmt) and _copied(stmt) <= handed:
+        if not isinstance(stmt, Seq) and copied(stmt) and copied(stmt) <= handed:
             found.add(stmt)
         else:
             stack.extend(substatements(stmt))
@@ -72,20 +73,20 @@ def patience(before: Sequence[Stmt], loop: For, copies: frozenset[Stmt]) -> int:
     buffers = [_one(each) for each in mine]
     if None in buffers or len({*buffers}) != len(buffers):
         return 0
-    reads = [_places(rest, each, written=False) for each in buffers]
+    reads = [places(rest, each, written=False) for each in buffers]
     found = 0
     for late in range(1, MOST + 1):
         for number, (buffer, read) in enumerate(zip(buffers, reads, strict=True)):
-            written = _places([mine[number]], buffer, written=True)
+            written = places([mine[number]], buffer, written=True)
             for turn in range(count):
                 if turn >= late:
-                    last = _numbers(written, loop.var, turn - late)
+                    last = numbers(written, loop.var, turn - late)
                 else:
                     at = (late - turn) * len(mine) - 1 - number
                     if at >= len(earlier) or _one(earlier[at]) is not buffer:
                         return found * len(mine)
-                    last = _numbers(_places([earlier[at]], buffer, written=True), loop.var, 0)
-                now = _numbers(read, loop.var, turn)
+                    last = numbers(places([earlier[at]], buffer, written=True), loop.var, 0)
+                now = numbers(read, loop.var, turn)
                 if last is None or now is None or not last.isdisjoint(now):
                     return found * len(mine)
         found = late
@@ -108,14 +109,14 @@ def leisure(loop: For, copies: frozenset[Stmt], is_product: Callable[[Stmt], boo
     for each in mine:
         buffer = _one(each)
         for turn in range(1, count):
-            now = _numbers(_places([each], buffer, written=True), loop.var, turn)
-            last = _numbers(_places(others, buffer, written=False), loop.var, turn - 1)
+            now = numbers(places([each], buffer, written=True), loop.var, turn)
+            last = numbers(places(others, buffer, written=False), loop.var, turn - 1)
             if buffer is None or now is None or last is None or not now.isdisjoint(last):
                 return 0
     return 1
 
 
-def _copied(stmt: Stmt) -> frozenset[Buffer]:
+def copied(stmt: Stmt) -> frozenset[Buffer]:
     """What a statement writes that neither waits nor multiplies; nothing for one that does."""
     every = [*statements(stmt)]
     if any(isinstance(each, Barrier | Invoke) for each in every):
@@ -124,17 +125,22 @@ def _copied(stmt: Stmt) -> frozenset[Buffer]:
 
 
 def _one(stmt: Stmt) -> Buffer | None:
-    found = _copied(stmt)
+    found = copied(stmt)
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _places(stmts: Sequence[Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:
-    """The first indices at which statements write a buffer, or intrinsics read it."""
+def places(stmts: Sequence[Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:
+    """The first indices at which statements write a buffer, or read it."""
     found: dict[Scalar, None] = {}
     for stmt in stmts:
         for each in statements(stmt):
             if written and isinstance(each, Store) and each.buffer is buffer:
                 found[each.indices[0]] = None
+            elif not written and buffer is not None and not isinstance(each, Invoke):
+                own = [part for part in each._children if isinstance(part, Scalar)]
+                for node in post_order(*own):
+                    if isinstance(node, Load) and node.buffer is buffer:
+                        found[node.indices[0]] = None
             elif not written and isinstance(each, Invoke):
                 for region in each.operands:
                     if isinstance(region, Region) and region.buffer is buffer:
@@ -143,7 +149,7 @@ def _places(stmts: Sequence[Stmt], buffer: Buffer | None, *, written: bool) -> l
     return [*found]
 
 
-def _numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[int] | None:
+def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[int] | None:
     """What places are in a turn of a loop; None where that depends on more."""
     found = []
     for each in places:

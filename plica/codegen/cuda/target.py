@@ -24,6 +24,12 @@ DEFAULT: Final = "sm_90"
 PROCESSORS: Final = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_90a": 132}
 """How many blocks the largest machines of an architecture run at once."""
 
+GROUPS: Final = frozenset({"sm_90a"})
+"""Where warps multiply together."""
+
+OWN: Final = {"sm_90": "sm_90a"}
+"""What a GPU has beyond what all of its generation will have."""
+
 
 @frozen
 class GpuTarget:
@@ -34,7 +40,7 @@ class GpuTarget:
     @property
     def gpu(self) -> Gpu:
         """What schedules ask for."""
-        return Gpu(PROCESSORS[self.architecture])
+        return Gpu(PROCESSORS[self.architecture], groups=self.architecture in GROUPS)
 
     def describe(self) -> str:
         """A line that `parse_gpu` reads."""
@@ -52,7 +58,7 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
         return None
     if not architecture:
         found = None if here is None else here()
-        return GpuTarget(found if found in ARCHITECTURES else DEFAULT)
+        return GpuTarget(OWN.get(found, found) if found in ARCHITECTURES else DEFAULT)
     if architecture not in ARCHITECTURES:
         message = f"There is no architecture {architecture!r} among the targets."
         expected = f"one of {', '.join(ARCHITECTURES)}"

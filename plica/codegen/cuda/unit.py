@@ -53,7 +53,9 @@ def unit(program: Program) -> Unit:
         for number, size in enumerate(code.scratch):  # launches follow one another: they share it
             most[number : number + 1] = [max(size, *most[number : number + 1], 0)]
         steps += [
-            DeviceLaunch(e.function, e.grid, e.block, e.shared, step.args, len(code.scratch))
+            DeviceLaunch(
+                e.function, e.grid, e.block, e.shared, step.args, len(code.scratch), e.maps
+            )
             for e in code.launches
         ]
         done = operations(program.kernels[step.kernel])
@@ -83,7 +85,7 @@ def _check_choices(program: Program) -> None:
 
 
 def cubin(of: Unit, architecture: str, *, fused: bool, store: Store | None = None) -> bytes:
-    """The code of a unit; what was compiled before is in the store, under the digest of its text."""
+    """The code of a unit; what was compiled before is in the store, by the digest of its text."""
     key = key_of("cubin", of.text, architecture, str(fused), str(version()))
     found = None if store is None else store.get(key)
     if found is None:

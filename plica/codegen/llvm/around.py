@@ -140,9 +140,7 @@ class Around:
         low, high = self.interval(term)
         return low > -FAR and high < FAR and all(abs(each.plus) < FAR for each in found)
 
-    def is_inside(
-        self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()
-    ) -> bool:
+    def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
         """Whether the conditions that hold here, and some more, show an index to be below a count.
 
         An index whose interval is inside needs no condition.

@@ -30,9 +30,7 @@ APART: Final = 64
 class OpenRegions(Regions):
     """The functions that launch kernels of a program with dims."""
 
-    def __init__(
-        self, program: Program, plan: OpenPlan, kernels: Mapping[Variant, Callee]
-    ) -> None:
+    def __init__(self, program: Program, plan: OpenPlan, kernels: Mapping[Variant, Callee]) -> None:
         super().__init__(program, plan, kernels)
         self.rooms = plan.rooms
         copied = [

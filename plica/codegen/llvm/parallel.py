@@ -45,8 +45,8 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.
 
-    `many` is how often it runs, and the least and the most that may be; `fill` writes the body of the loop into the function it is given the values of, and says what
-    LLVM is to be told of that function.
+    `many` is how often it runs, and the least and the most that may be; `fill` writes the body of
+    the loop into the function it is given the values of, and says what LLVM is to be told of that.
     """
     pointers, scalars = _captured(loop, outer)
     inner = Values(Writer(signless=outer.w.signless), outer.fused)

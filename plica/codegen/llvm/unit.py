@@ -18,7 +18,15 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm import peak, pool, toolchain
-from plica.codegen.llvm.fold import AnyPlan, Callee, alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.fold import (
+    AnyPlan,
+    Callee,
+    alone,
+    fold,
+    kernel_text,
+    regions_text,
+    variants,
+)
 from plica.codegen.llvm.kernel import Text
 from plica.codegen.program import Program
 from plica.codegen.target import Target

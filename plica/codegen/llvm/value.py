@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from plica.codegen.llvm.access import Access, Size, nothing
 from plica.codegen.llvm.around import Around, Loop, within
 from plica.codegen.llvm.easy import easy, is_natural, summed
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, wrapped
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, wrapped
 from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
 from plica.codegen.llvm.scope import Scope, find, outside, value_of
@@ -372,9 +372,9 @@ class Values:
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             self.around.close(loop)
-        told = [each for pair in zip(node.axes, node.extents, strict=True) for each in within(*pair)]
-        if told:
-            del self.around.facts[-len(told) :]
+        for var, extent in zip(node.axes, node.extents, strict=True):
+            told = within(var, extent)
+            del self.around.facts[len(self.around.facts) - len(told) :]
         scopes.pop()
         scope = scopes[-1]
         scope.values[node] = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)

@@ -45,11 +45,12 @@ from plica.ir.loop import (
     Kernel,
     Seq,
     Stmt,
+    Store,
     statements,
     substatements,
 )
 from plica.ir.memory import scope
-from plica.ir.scalar import Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Scalar, ScalarVar
 from plica.rewrite.index import Context
 from plica.schedule.site import distinct
 
@@ -68,7 +69,7 @@ def barriers(kernel: Kernel) -> Kernel:
         return kernel
     body, variables = _named(distinct(kernel).body)
     here = _Here(outermost(kernel), (), (), len(lanes))
-    new, _ = _run(_Inserting(variables).walk(body, (), here))
+    new, _ = _run(_Inserting(variables, _busy(body)).walk(body, (), here))
     if new is body:
         return kernel
     for each in launches(body):
@@ -83,34 +84,42 @@ def _shares(kernel: Kernel) -> bool:
     )
 
 
+def _busy(body: Stmt) -> frozenset[Stmt]:
+    """The statements that touch what threads share, or wait for one another."""
+    found: set[Stmt] = set()
+    for stmt in reversed(list(statements(body))):  # what is inside comes after what is around it
+        inside = substatements(stmt)
+        if isinstance(stmt, Barrier) or any(each in found for each in inside):
+            found.add(stmt)
+            continue
+        buffers = [
+            each for part in stmt._children if part not in inside for each in free_vars(part)
+        ]
+        if isinstance(stmt, Store):
+            buffers.append(stmt.buffer)
+        for each in buffers:
+            if isinstance(each, Buffer) and scope(each.scope).reach == "block":
+                found.add(stmt)
+    return frozenset(found)
+
+
 def _named(body: Stmt) -> tuple[Stmt, dict[str, ScalarVar]]:
     """One variable for all loops over the same threads: they are the same threads."""
     used = {each.var.name for each in statements(body) if isinstance(each, For | Bind)}
     variables: dict[str, ScalarVar] = {}
-    while True:
-        loop = next(
-            (
-                each
-                for each in statements(body)
-                if isinstance(each, For)
-                and each.kind in THREADS
-                and each.var is not variables.get(each.kind)
-            ),
-            None,
-        )
-        if loop is None:
-            return body, variables
-        if loop.kind not in variables:
-            name = fresh(Name(loop.kind.replace("Idx.", "_")), used)
-            variables[loop.kind] = ScalarVar(name, loop.var.dtype)
-        var = variables[loop.kind]
-        inside = substitute(loop.body, {loop.var: var})
-        one = For(var, loop.extent, loop.kind, inside, loop.annotations)  # type: ignore[arg-type]  # a term keeps its sort
-        body = _exchanged(body, loop, one)
+    for each in statements(body):
+        if isinstance(each, For) and each.kind in THREADS and each.kind not in variables:
+            name = fresh(Name(each.kind.replace("Idx.", "_")), used)
+            variables[each.kind] = ScalarVar(name, each.var.dtype)
 
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind not in variables:
+            return stmt
+        var = variables[stmt.kind]
+        inside = substitute(stmt.body, {stmt.var: var})
+        return For(var, stmt.extent, stmt.kind, inside, stmt.annotations)  # type: ignore[arg-type]  # a term keeps its sort
 
-def _exchanged(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    return mapped(body, lambda each: new if each is old else each)
+    return mapped(body, change), variables
 
 
 @frozen(eq=False)
@@ -144,10 +153,15 @@ def _run(walk: Walk) -> tuple[Stmt, Pending]:
 class _Inserting:
     """A walk that inserts barriers."""
 
-    def __init__(self, variables: dict[str, ScalarVar]) -> None:
+    def __init__(self, variables: dict[str, ScalarVar], busy: frozenset[Stmt]) -> None:
+        self.busy = busy
+        self.found: dict[tuple[Stmt, Context], Pending] = {}
+        self.met: dict[tuple[object, ...], bool] = {}
         self.lanes = [var for tag, var in variables.items() if tag.startswith("threadIdx")]
 
     def walk(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
+        if stmt not in self.busy:
+            return stmt, pending
         match stmt:
             case Seq(stmts):
                 parts = []
@@ -187,10 +201,17 @@ class _Inserting:
     def loop(self, stmt: For, pending: Pending, here: _Here) -> Walk:
         """A loop that all threads go through together."""
         inner = evolve(here, context=contexts(stmt, here.context)[0], same=(*here.same, stmt.var))
-        _, once = yield self.walk(stmt.body, (), inner)
+        first, once = yield self.walk(stmt.body, (), inner)
         left = tuple([_before(each, stmt.var) for each in once])
+        still = here.is_whole and first is stmt.body  # else it is not known here who meets
+        if still and not any(
+            self.meet(old, each, inner) for old in (*left, *pending) for each in once
+        ):  # nobody waits in it; to go through it again at each depth would take very long
+            return stmt, tuple(dict.fromkeys((*pending, *left, *once)))
         new, after = yield self.walk(stmt.body, left, inner)
-        both, since = yield self.walk(stmt.body, (*left, *pending), inner)
+        both, since = new, after
+        if pending:
+            both, since = yield self.walk(stmt.body, (*left, *pending), inner)
         after = tuple(dict.fromkeys((*after, *once)))
         if both is not new and here.is_whole:  # what came before the loop meets what is in it
             return Seq((Barrier(SHARED), with_substatements(stmt, (new,)))), after
@@ -200,13 +221,11 @@ class _Inserting:
 
     def whole(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
         """A statement that no barrier may stand inside of."""
-        found = tuple(
-            [
-                each
-                for each in accesses(stmt, here.context)
-                if scope(each.buffer.scope).reach == "block"
-            ]
-        )
+        found = self.found.get((stmt, here.context))
+        if found is None:  # loops are gone through more than once
+            every = accesses(stmt, here.context)
+            found = tuple([each for each in every if scope(each.buffer.scope).reach == "block"])
+            self.found[stmt, here.context] = found
         for each, context in zip(substatements(stmt), contexts(stmt, here.context), strict=True):
             new, _ = yield self.walk(each, (), evolve(here, context=context))
             if new is not each:
@@ -225,7 +244,10 @@ class _Inserting:
         """Whether two threads may touch one element, one of them writing."""
         if old.buffer is not new.buffer or not (old.written or new.written):
             return False
-        return not all(never_meet(old, new, lane, here.same) for lane in here.threads)
+        key = old, new, here.same, here.threads
+        if key not in self.met:
+            self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in here.threads)
+        return self.met[key]
 
 
 def _before(access: Access, var: ScalarVar) -> Access:

@@ -165,5 +165,3 @@ def chunk(function: Function, rows: Rows, size: int) -> Function:
 def row_bytes(of: Buffer, rows: Rows) -> int:
     """The bytes of one row of a buffer."""
     return of.dtype.bytes * prod([known(size) or 0 for size in of.shape[rows.axes :]])
-
-

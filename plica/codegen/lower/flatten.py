@@ -4,7 +4,8 @@
         T[i, j] = T[i, j - 1]         -->           T[i * 8 + j] = T[i * 8 + j - 1]
 
 Strides become part of the places.  Parameters stay as they are unless asked for: their shapes are
-the kernel's interface.  A buffer that an intrinsic is given a region of stays, too.
+the kernel's interface.  A buffer that an intrinsic is given a region of stays, too.  Versions of a
+buffer that a block of threads shares stay apart: who waits for whom is told by them.
 
 Law: the kernel means the same (parameters that were flattened are given flat).
 """
@@ -17,7 +18,8 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.dim import known, product
 from plica.ir.loop import Alloc, Kernel, Region, Store
-from plica.ir.scalar import Add, Buffer, Load, Scalar, index
+from plica.ir.memory import scope
+from plica.ir.scalar import Add, Buffer, FloorMod, Load, Scalar, index
 
 
 def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
@@ -25,20 +27,26 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
     kept = set() if params else set(kernel.params)
     kept |= {node.buffer for node in post_order(kernel.body) if isinstance(node, Region)}
     made: dict[Buffer, Buffer | None] = dict.fromkeys(kept)
+    versions = _versioned(kernel)
 
     def flat(buffer: Buffer) -> Buffer | None:
         if buffer not in made:
-            made[buffer] = flat_buffer(buffer)
+            made[buffer] = _flat_versions(buffer) if buffer in versions else flat_buffer(buffer)
         return made[buffer]
+
+    def place(buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        if buffer in versions:
+            return indices[0], address(_one(buffer), indices[1:])
+        return (address(buffer, indices),)
 
     def change(node: Term) -> Term:
         match node:
             case Load(buffer, indices):
                 new = flat(buffer)
-                return node if new is None else Load(new, (address(buffer, indices),))
+                return node if new is None else Load(new, place(buffer, indices))
             case Store(buffer, indices, value):
                 new = flat(buffer)
-                return node if new is None else Store(new, (address(buffer, indices),), value)
+                return node if new is None else Store(new, place(buffer, indices), value)
             case Alloc(buffer, body):
                 new = flat(buffer)
                 return node if new is None else Alloc(new, body)
@@ -48,6 +56,38 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
     body = map_bottom_up(change, kernel.body)
     own = tuple([flat(each) or each for each in kernel.params])
     return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)  # type: ignore[arg-type]  # a term keeps its sort
+
+
+def _versioned(kernel: Kernel) -> frozenset[Buffer]:
+    """The buffers of blocks that are held several times, and used in turn."""
+    first: dict[Buffer, list[Scalar]] = {}
+    for node in post_order(kernel.body):
+        if isinstance(node, Load | Store) and len(node.indices) > 2:
+            first.setdefault(node.buffer, []).append(node.indices[0])
+    return frozenset(
+        [
+            buffer
+            for buffer, places in first.items()
+            if scope(buffer.scope).reach == "block"
+            and not buffer.strides
+            and any(isinstance(each, FloorMod) for each in places)
+            and all(known(e) is not None or _in_turn(e, buffer) for e in places)
+        ]
+    )
+
+
+def _in_turn(place: Scalar, buffer: Buffer) -> bool:
+    return isinstance(place, FloorMod) and place.right is buffer.shape[0]
+
+
+def _one(buffer: Buffer) -> Buffer:
+    """A version of a buffer."""
+    return Buffer(buffer.name, buffer.shape[1:], buffer.dtype, buffer.scope, (), buffer.align)
+
+
+def _flat_versions(buffer: Buffer) -> Buffer:
+    shape = (buffer.shape[0], product(buffer.shape[1:]))
+    return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
 
 
 def flat_buffer(buffer: Buffer) -> Buffer | None:

@@ -263,7 +263,7 @@ class _Maker:
             self.need(read, region)
         self.steps[region].append((index, launch))
 
-    def chunks(  # noqa: PLR0917  # as a launch
+    def chunks(  # as a launch
         self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: Rows
     ) -> _Chunks:
         """A launch for every size of a chunk."""
@@ -284,9 +284,7 @@ class _Maker:
             rows=rows.count, pieces=tuple(pieces),
         )  # fmt: skip
 
-    def made_of(
-        self, function: Function, args: Sequence[Expr], target: int, step: Expr
-    ) -> _Launch:
+    def made_of(self, function: Function, args: Sequence[Expr], target: int, step: Expr) -> _Launch:
         """The launch of the kernel of a function."""
         found = fused(function)
         reads = [args[read] for read in found.reads]
@@ -297,7 +295,9 @@ class _Maker:
             known_now = tuple([isinstance(each, Const) for each in args])
             told = tuple([known_now[read] for read in found.reads])
             free, loose = self.reassociates, self.approximates
-            tuned = self.chosen.get(workload(function, told, free, (), loose)) if self.chosen else None
+            tuned: Chosen | None = None
+            if self.chosen:
+                tuned = self.chosen.get(workload(function, told, free, (), loose))
             threads = for_threads(function, known_now, self.machine, tuned)
             kernel, key = threads.kernel, threads.digest
             reads = [args[read] for read in threads.reads]
@@ -394,7 +394,7 @@ class _Maker:
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         shape = static_shape(of)
         if shape is None:
-            open_ = tuple([known(size) if known(size) is not None else size for size in of.shape])
+            open_ = tuple([n if (n := known(size)) is not None else size for size in of.shape])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
         if prod(shape) * of.dtype.bytes > MOST_BYTES:
             raise UnsupportedError(too_large(str(of)))

@@ -38,6 +38,9 @@ MOST_NODES: Final = 100_000
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
 
+KEPT: Final = ("DequantizeLinear",)
+"""What is not computed here: whoever works in integers looks for those behind it."""
+
 Scope = ChainMap[str, "Value | None"]  # None: the node that makes it was refused
 Functions = Mapping[tuple[str, str, str], "FunctionProto"]
 
@@ -213,7 +216,7 @@ def _check_size(value: Value, node: Node) -> None:
 
 def _folded(expr: Expr, node: Node) -> Expr:
     """A constant where the node has constant inputs only, and few elements."""
-    if isinstance(expr, Const):
+    if isinstance(expr, Const) or node.proto.op_type in KEPT:
         return expr
     for value in node.inputs:
         if value is not None and not isinstance(value.expr, Const):

@@ -57,7 +57,9 @@ def prepared(module: Module) -> Module:
     if not is_first_order(known):
         known = defunctionalize(known)
     flat = to_dataflow(known)
-    return to_anf(map_functions(flat, lambda _, each: attrs.evolve(each, body=_unpacked(each.body))))
+    return to_anf(
+        map_functions(flat, lambda _, each: attrs.evolve(each, body=_unpacked(each.body)))
+    )
 
 
 def is_kept(function: Function) -> bool:
@@ -150,5 +152,3 @@ def _instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function
     made = infer(module_of({main: Function(dims, (), params, None, body)}, main))
     function = to_dataflow(made).main_function()
     return attrs.evolve(function, body=_unpacked(function.body))
-
-

@@ -70,9 +70,7 @@ class Branch:
         """The block: its value, and the pullback to some variables, of which `first` is known."""
         tangents = self.sweep.tangents
         parts = [
-            tangents.whole(
-                tangents.of(type_of(each)), self.sweep.cotangents.get(each), each
-            )
+            tangents.whole(tangents.of(type_of(each)), self.sweep.cotangents.get(each), each)
             for each in takers
         ]
         if first is not None:
@@ -107,7 +105,6 @@ class Reverse:
         self.supply = Supply(*module.values, *module.names)
         self.tangents = Tangents(module, self.supply)
         self.thunks: dict[Var, tuple[Var, list[Var]]] = {}
-        self.constant: set[Var] = set()
         self.derived: dict[Var, Var] = {}
         self.todo: list[Var] = []
         self.made: dict[Defined, Definition] = {}
@@ -147,10 +144,6 @@ class Reverse:
         value = self.table.get(callee)
         return isinstance(value, Function) and is_kept(value)
 
-    def plain(self, callee: Var) -> Var:
-        """A definition that is only called for its value."""
-        return callee
-
     def derivative(self, callee: Var) -> Var | None:
         """The function that gives the value and the pullback; None where there is none."""
         value = self.table.get(callee)
@@ -172,9 +165,7 @@ class Reverse:
         place = Place(node=self.place)
         message = f"{op} cannot be differentiated, in {self.place}."
         hint = "Mark what needs no derivative with stop_gradient."
-        self.missing[op, self.place] = Diagnostic(
-            "no-gradient", message, place, None, why, hint
-        )
+        self.missing[op, self.place] = Diagnostic("no-gradient", message, place, None, why, hint)
 
     # --- the program -------------------------------------------------------------------------
 
@@ -203,15 +194,7 @@ class Reverse:
         return {**old, **self.tangents.definitions, **self.made}
 
     def _pulling(self, value: Function, name: Var) -> Function:
-        mapping = {each: self.fresh(each.name.hint, type_of(each)) for each in value.params}
-        # Names of the copy differ from those of the function itself only where they must: its
-        # parameters; what it binds inside is apart from all else already.
-        body = substitute(value.body, mapping)
-        assert isinstance(body, Expr)
-        params = tuple(mapping.values())
-        active = [each for each in params if self.is_active(each)]
-        branch = run(self.inner(body, set(active), ()))
+        active = {each for each in value.params if self.is_active(each)}
+        branch = run(self.inner(value.body, active, ()))
         assert isinstance(name.type, FuncType)
-        return Function(value.dims, (), params, name.type.ret, branch.written(params), ())
-
-
+        return Function(value.dims, (), value.params, name.type.ret, branch.written(value.params))

@@ -16,7 +16,7 @@ with their value.  A block of operators alone has none of that: its derivative i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph import (
@@ -141,8 +141,8 @@ class Sweep:
         if local is not None:
             self._pulled(var, Call(local[0], ()), local[1])
             return
-        if not any(arg in self.varying for arg in args) or callee in self.program.constant:
-            self.lets.append((var, Call(self.program.plain(callee), args)))
+        if not any(arg in self.varying for arg in args):
+            self.lets.append((var, value))
             return
         if self.program.is_checkpoint(callee):
             self._again(var, callee, args)
@@ -187,7 +187,7 @@ class Sweep:
             self.back += [(pair, Call(derived, tuple(held))), (pull, Project(pair, 1))]
             self._pull(pull, args, cotangent)
 
-        self._note(var, Call(self.program.plain(callee), args), args, hand_on)
+        self._note(var, Call(callee, args), args, hand_on)
 
     def _first_tensor(self, cotangent: Expr) -> Expr | None:
         stack = [cotangent]
@@ -274,11 +274,11 @@ class Sweep:
 
     def _named(self, pattern: Pattern, of: Type, named: bool) -> Pattern:
         """A pattern in which what has a cotangent has a name, so that its zero can be made."""
+        if named and isinstance(pattern, PAny):
+            return PVar(self.program.fresh("x", of))
         if not named or not self.tangents.is_active(of):
             return pattern
         match pattern, of:
-            case PAny(), _:
-                return PVar(self.program.fresh("x", of))
             case PTuple(items), TupleType(types):
                 pairs = zip(items, types, strict=True)
                 return PTuple(tuple([self._named(item, type, True) for item, type in pairs]))
@@ -300,7 +300,7 @@ class Sweep:
         for var, back in reversed(self.steps):
             part = self.cotangents.pop(var, None)
             if not is_zero(part):
-                back(self._bound(part))
+                back(self._bound(self.tangents.of(type_of(var)), part))
 
     def add(self, taker: Expr, part: Part) -> None:
         """One more contribution to the cotangent of a variable."""
@@ -308,14 +308,14 @@ class Sweep:
             of = self.tangents.of(type_of(taker))
             self.cotangents[taker] = self.tangents.plus(of, self.cotangents.get(taker), part)
 
-    def _bound(self, part: Part) -> Part:
+    def _bound(self, of: Type, part: Part) -> Part:
         """The same cotangent, with names for what is computed."""
         if isinstance(part, tuple):
-            return tuple([self._bound(each) for each in part])
+            assert isinstance(of, TupleType)
+            return tuple([self._bound(*pair) for pair in zip(of.items, part, strict=True)])
         if part is None or is_atom(part):
             return part
-        # The type of a sum is that of its variable, and no literal is left without a neighbour.
-        var = self.program.fresh("d", type_of(part))
+        var = self.program.fresh("d", of)
         self.back.append((var, part))
         return var
 
@@ -341,7 +341,9 @@ class Sweep:
         names = [self.program.fresh("x", field) for field in fields]
         nothing = [self.tangents.zero(f, arg) for f, arg in zip(fields, args, strict=True)]
         found = self.program.fresh("fields", TupleType(fields))
-        there = Clause(PConstructor(way, tuple([PVar(each) for each in names])), Tuple(tuple(names)))
+        there = Clause(
+            PConstructor(way, tuple([PVar(each) for each in names])), Tuple(tuple(names))
+        )
         self.back.append((found, Match(d, (there, Clause(PAny(), Tuple(tuple(nothing)))))))
         for at, (field, arg) in enumerate(zip(fields, args, strict=True)):
             if self.tangents.is_active(type_of(arg)):
@@ -359,5 +361,3 @@ def variables(pattern: Pattern) -> list[Var]:
             case PConstructor(_, items) | PTuple(items):
                 stack.extend(reversed(items))
     return found
-
-

@@ -19,7 +19,7 @@ A cotangent that is still being put together is a `Part`: None is zero, a Python
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, Union
+from typing import Final, TypeAlias
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
@@ -60,7 +60,7 @@ from plica.ir.type import (
 )
 from plica.rewrite.graph.walk import Supply
 
-Part: TypeAlias = Union[None, Expr, tuple["Part", ...]]
+Part: TypeAlias = Expr | tuple["Part", ...] | None
 
 UNIT: Final = TupleType(())
 
@@ -220,9 +220,7 @@ class Tangents:
                 [Var(self.supply.name(hint), field) for field in fields] for hint in "xy"
             )
             every = [
-                self.whole(
-                    field, self.plus(field, self.opened(field, x), self.opened(field, y)), x
-                )
+                self.whole(field, self.plus(field, self.opened(field, x), self.opened(field, y)), x)
                 for field, x, y in zip(fields, left, right, strict=True)
             ]
             both = Call(way, tuple(every), of.args)
@@ -253,5 +251,3 @@ def is_zero(part: Part) -> bool:
     if isinstance(part, tuple):
         return all(map(is_zero, part))
     return part is None
-
-

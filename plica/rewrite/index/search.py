@@ -108,7 +108,7 @@ def _columns(
     columns: dict[Scalar, Values] = {}
     for number, (unknown, options) in enumerate(choices.items()):
         small = [options[(i // 9**number) % min(9, len(options))] for i in range(head)]
-        rest = [source.choice(options) for _ in range(POINTS - head)]
+        rest = source.choices(options, k=POINTS - head)
         kind = np.bool_ if dtype_of(unknown) is bool_ else object
         columns[unknown] = _packed([*small, *rest], kind)
     return columns

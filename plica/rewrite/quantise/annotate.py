@@ -40,7 +40,7 @@ from plica.ir.module import module as build
 from plica.ir.op.activation import bias_add
 from plica.ir.op.window import sides
 from plica.ir.type import TensorType, static_shape
-from plica.rewrite.closed import is_closed
+from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import Supply
 from plica.rewrite.optimise import optimise
@@ -53,7 +53,7 @@ Form: TypeAlias = Literal["i8", "f32"]
 # fmt: off
 LAYERS: Final[dict[str, int]] = {"nn.conv": 0, "nn.dense": 0, "matmul": -1}
 """Layers by name, with the axis of the weight that their results lie along."""
-MEANS: Final = ("mean", "nn.global_avg_pool", "nn.avg_pool")
+MEANS: Final = ("mean", "sum", "nn.global_avg_pool", "nn.avg_pool")
 BENT: Final = ("nn.relu", "clip")
 FARTHEST: Final = 255 * 127
 """The greatest product of a byte less its zero point and a weight."""
@@ -111,7 +111,7 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     points: dict[Expr, None] = {}
     for each in order:
         if each in taken:
-            points.update(dict.fromkeys(map(_origin, _data(each))))
+            points.update(dict.fromkeys(map(origin, _data(each))))
     ordered = [each for each in _dataflow(main) if each in points]
     rows = tuple(_rows(order, taken, points, reasons, demanded))
     return Annotated(
@@ -181,7 +181,7 @@ def _data(of: Expr) -> tuple[Expr, ...]:
     return tuple([each for each in of.args if not is_closed(each)])
 
 
-def _origin(of: Expr) -> Expr:
+def origin(of: Expr) -> Expr:
     """Where numbers come from that were only arranged since."""
     while isinstance(of, Apply) and of.op in CARRIERS and _is_number(of.args[0]):
         of = of.args[0]
@@ -238,10 +238,19 @@ def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None])
             continue
         if reasons[each] is None and each.op not in LAYERS and each not in demanded:
             reasons[each] = "What it gives is used in floats only."
-        passes = each.op in CARRIERS or each.op in BENT or each.op == "add"
+        passes = each.op in CARRIERS or each.op in BENT or _is_along(each)
         if reasons[each] is None or (passes and each in demanded):
             demanded.update(each.args)
     return demanded
+
+
+def _is_along(of: Apply) -> bool:
+    """Whether a constant is added to what a layer gives, or a positive one multiplied with it."""
+    if of.op not in ("add", "multiply") or len(_data(of)) != 1:
+        return False
+    (fixed,) = [each for each in of.args if is_closed(each)]
+    values = value_of(fixed)
+    return values is not None and (of.op == "add" or bool(np.all(values > 0)))
 
 
 def _rows(
@@ -259,9 +268,9 @@ def _rows(
             continue
         behind = [arg for arg in each.args if not is_closed(arg)]
         inside = bool(behind) and all(arg in whole or arg in points for arg in behind)
-        bias = each.op == "add" and len(behind) == 1 and behind[0] in whole
+        bias = _is_along(each) and behind[0] in whole
         bent = each.op in BENT and each in points
-        carried = each.op in CARRIERS and _origin(each) in points
+        carried = each.op in CARRIERS and origin(each) in points
         why = reasons[each]
         if why is None or (inside and (bias or bent or carried)):
             whole.add(each)

@@ -14,7 +14,7 @@ of them.  A method chooses a threshold beyond which numbers are cut off:
 >>> round(point.scale * 127, 3), point.zero, str(point.dtype)
 (2.0, 0, 'i8')
 >>> chosen(seen, Spec(symmetric=False)).zero, chosen(seen, Spec(power_of_two=True)).scale
-(85, 0.015625)
+(85, 0.03125)
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ import numpy as np
 from attrs import frozen
 
 from plica.core.fold import post_order
-from plica.ir.dim import known
 from plica.ir.dtype import i8, i32
 from plica.ir.graph import Apply, Const, Expr, attr, const
 from plica.ir.infer import infer, type_of
@@ -204,7 +203,3 @@ def _repeat(of: tuple[int, ...], weight: Array) -> int:
 def _are_shifts(of: tuple[int, ...]) -> bool:
     return all(0 <= each < BITS for each in of)
 
-
-def is_static(of: TensorType) -> bool:
-    """Whether every size is a number."""
-    return all(known(size) is not None for size in of.shape)

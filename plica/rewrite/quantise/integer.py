@@ -28,14 +28,16 @@ from plica.ir.graph import Apply
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.type import TensorType
+from plica.rewrite.closed import is_closed
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun
-from plica.rewrite.quantise.annotate import LAYERS
+from plica.rewrite.quantise.annotate import LAYERS, Row
 from plica.rewrite.quantise.realise import REALISE
 from plica.rewrite.quantise.recognise import RECOGNISE
 
 BEFORE: Final = ("to-dataflow",)
 AFTER: Final = ("merge-common", "remove-dead")
+QUANTISED: Final = ("quantise", "dequantise")
 
 
 def to_integers(module: Module) -> History:
@@ -50,6 +52,29 @@ def to_integers(module: Module) -> History:
     for name in AFTER:
         history = history.through(find_pass(name))
     return history
+
+
+def is_marked(history: History) -> bool:
+    """Whether something was quantised in the module that a history began with."""
+    main = history.module.main_function()
+    seen = [each.rule.name for each in history.derivation.steps]
+    return any(name.startswith(("see-", "integer-", "rescale-")) for name in seen) or any(
+        isinstance(node, Apply) and node.op in QUANTISED for node in post_order(main.body)
+    )
+
+
+def said(module: Module) -> tuple[Row, ...]:
+    """What is to be said of the operators of a module that is quantised already."""
+    rows = []
+    for node in post_order(infer(module).main_function().body):
+        if not isinstance(node, Apply) or node.op in QUANTISED or is_closed(node):
+            continue
+        kind = type_of(node)
+        if isinstance(kind, TensorType) and kind.dtype is f32:
+            rows.append(Row(node.op, str(kind), "f32", "It is not between bytes."))
+        elif node.op not in ("cast", "clip", "right_shift", "fixed_multiply"):
+            rows.append(Row(node.op, str(kind), "i8"))
+    return tuple(rows)
 
 
 def float_layers(module: Module) -> int:

@@ -52,6 +52,7 @@ from plica.rewrite.quantise.fixed import Array, common_shift, fixed_point, shift
 from plica.rewrite.quantise.form import integer_layer
 from plica.rewrite.rule import Rule
 
+TINY: Final = float(np.finfo(np.float32).tiny)
 ROOM: Final = 1 << 30
 """Sums stay below that, so that a bias and a half still fit beside them."""
 STEP: Final = approx(1 / 64)
@@ -186,11 +187,25 @@ def biased(m: Match) -> Expr | None:
     return dequantise(moved, m.s, m.z)
 
 
+def rescaled_sums(m: Match) -> Expr | None:
+    """Sums times a constant are the same sums in another scale."""
+    scale, factor = number(m.s), number(m.c)
+    if scale is None or factor is None or not np.all(factor > 0):
+        return None
+    after = (scale.astype(np.float64) * factor).astype(np.float32)
+    if not np.all(np.isfinite(after) & (after > TINY)):
+        return None
+    made = dequantise(m.sums, const(after, f32), m.z)
+    return made if tensor(made).shape == tensor(m.sums).shape else None
+
+
 # --- means ---------------------------------------------------------------------------------------
 
 
-def averaged(m: Match, axes: tuple[int, ...] | None, keepdims: bool) -> Expr | None:
-    """A mean as a sum in a finer scale."""
+def averaged(
+    m: Match, axes: tuple[int, ...] | None, keepdims: bool, mean: bool = True
+) -> Expr | None:
+    """A mean as a sum in a finer scale, or a sum."""
     scale, zero = one(m.s), one(m.z)
     shape = static_shape(tensor(m.x))
     if scale is None or zero is None or shape is None:
@@ -200,7 +215,7 @@ def averaged(m: Match, axes: tuple[int, ...] | None, keepdims: bool) -> Expr | N
     if not 0 < count * 256 < ROOM:
         return None
     total = sum_(centred(m.x, np.array(int(zero))), axis=axes, keepdims=keepdims)
-    return restored(total, np.array(scale / count))
+    return restored(total, np.array(scale / count if mean else scale))
 
 
 def windowed(m: Match) -> Expr | None:
@@ -458,6 +473,8 @@ REALISE: Final[Pack] = pack(
     rule("integer-matmul",   matmul(bytes_, weight, *matmul_attributes), layer(matmul, -1, 0),  float=reassociates),
     rule("integer-bias",     either(whole + c, c + whole),               biased,                float=STEP),
     rule("integer-mean",     mean(bytes_, axis, keepdims),               lambda m: averaged(m, m.axis, m.keepdims), float=reassociates),
+    rule("integer-sum",      sum_(bytes_, axis, keepdims),               lambda m: averaged(m, m.axis, m.keepdims, mean=False), float=reassociates),
+    rule("scale-sums",       either(whole * c, c * whole),               rescaled_sums,         float=reassociates),
     rule("integer-global",   global_avg_pool(bytes_),                    lambda m: averaged(m, tuple(range(2, len(tensor(m.x).shape))), True), float=reassociates),
     rule("integer-avg-pool", avg_pool(bytes_, kernel, strides, padding, ceil, counts), windowed, float=reassociates),
     rule("quantise-relu",    into(relu(f)),                              behind_relu),

@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import f32, i8
 from plica.ir.graph import Apply, Expr, const
 from plica.ir.module import Module
 from plica.ir.op.quantise import dequantise, quantise
-from plica.rewrite.closed import value_of
+from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.walk import expressions, operands, with_operands
-from plica.rewrite.quantise.annotate import Annotated, with_body
+from plica.rewrite.quantise.annotate import Annotated, origin, with_body
 from plica.rewrite.quantise.calibrate import Point, Spec, weights
+from plica.rewrite.quantise.realise import along, tensor
 
 ROUNDING: Final = "up"
 
@@ -34,6 +37,8 @@ def simulate(of: Annotated, points: Mapping[Expr, Point], spec: Spec) -> Module:
         if node in of.layers and isinstance(made, Apply):
             data, weight = made.args
             made = Apply(made.op, (data, stored(weight, of.layers[node], spec)), made.attrs)
+        elif isinstance(node, Apply) and node.op == "add":
+            made = _with_bias(node, made, of, points)
         done[node] = rounded(made, points[node]) if node in points else made
     return with_body(of.module, done[body])
 
@@ -45,6 +50,30 @@ def stored(weight: Expr, axis: int, spec: Spec) -> Expr:
         raise CompilerBug("The weight of a layer that was taken cannot be computed.")
     found, scale = weights(values, axis, spec)
     return dequantise(const(found, i8), const(scale, f32), const(0, i8))
+
+
+def _with_bias(node: Apply, made: Expr, of: Annotated, points: Mapping[Expr, Point]) -> Expr:
+    """A sum of a layer and a constant, which is rounded to the steps of the layer's sums."""
+    left, right = node.args
+    layer, bias = (left, right) if left in of.layers else (right, left)
+    if layer not in of.layers or not is_closed(bias) or not isinstance(made, Apply):
+        return made
+    whole, place = made.args[node.args.index(layer)], node.args.index(bias)
+    assert isinstance(layer, Apply)
+    assert isinstance(whole, Apply)
+    assert isinstance(whole.args[1], Apply)
+    step, values = value_of(whole.args[1].args[1]), value_of(bias)
+    at = points.get(origin(layer.args[0]))
+    if step is None or values is None or at is None:
+        raise CompilerBug("The scales of a layer that was taken are not known.")
+    rank = len(tensor(layer.args[1]).shape)
+    scale = along(step, of.layers[layer] % rank, rank, rank - 2 if layer.op == "nn.conv" else 0)
+    if scale is None:
+        raise CompilerBug("The scales of a weight do not lie along its outputs.")
+    size = (scale.astype(np.float64) * at.scale).astype(np.float32)
+    steps = np.rint(values.astype(np.float64) / size)
+    new = const((steps.astype(np.float32) * size).astype(np.float32), f32)
+    return Apply("add", (whole, new) if place == 1 else (new, whole), made.attrs)
 
 
 def rounded(value: Expr, at: Point) -> Expr:

@@ -290,8 +290,8 @@ class _Reader:
 
     def constant(self, given: object, program: Coded) -> tuple[str, int]:
         match given:
-            case [str(room), int(number)] if (
-                0 <= number < len(self.constants) and room in [each.name for each in program.rooms]
-            ):
+            case [str(room), int(number)] if 0 <= number < len(self.constants) and room in [
+                each.name for each in program.rooms
+            ]:
                 return room, number
         raise damaged("A constant of a launch is damaged.", repr(given))

@@ -150,17 +150,22 @@ def decoded(device: Device, data: bytes) -> list[tuple[int, tuple[int, ...]]]:
         word = int.from_bytes(data[at : at + size], "little")
         one = known.get(word)
         if one is None:
-            for number, kind in enumerate(device.kinds):
-                if all(bits.read(word) == value for bits, value in kind.fixed):
-                    break
-            else:
-                raise _bad(device, "The word is no operation of the machine.", f"{word:#x}")
+            number = _number(device, word)
+            kind = device.kinds[number]
             if word & ~used[number]:
                 extra = f"{word & ~used[number]:#x}"
                 raise _bad(device, f"Bits that {kind.name} does not use are set.", extra)
             one = known[word] = number, tuple([bits.read(word) for _, bits in kind.operands])
         found.append(one)
     return found
+
+
+def _number(device: Device, word: int) -> int:
+    """The kind that a word is of."""
+    for number, kind in enumerate(device.kinds):
+        if all(bits.read(word) == value for bits, value in kind.fixed):
+            return number
+    raise _bad(device, "The word is no operation of the machine.", f"{word:#x}")
 
 
 def _bad(device: Device, message: str, found: str) -> ArtefactError:
@@ -299,10 +304,12 @@ class _Reader:
                 memory in self.held and len(places) == 5 and len(pads) in (0, 4)
             ):
                 sram, dram, width = self.operands(places[:3])
-                rows, stride = (-1 if each == -1 else self.operands([each])[0] for each in places[3:])
+                rows, stride = (
+                    -1 if each == -1 else self.operands([each])[0] for each in places[3:]
+                )
                 return Copy(memory, out, sram, dram, width, rows, stride, self.operands(pads))
-            case ["sweep", [*loops], [*micro], [writes, *reads], meaning] if (
-                len(micro) in ((0, 2) if self.parts else (0,))
+            case ["sweep", [*loops], [*micro], [writes, *reads], meaning] if len(micro) in (
+                (0, 2) if self.parts else (0,)
             ):
                 bases = len(self.parts) if micro else len(self.words)
                 target = self.reach(writes, bases, len(loops))

@@ -83,9 +83,7 @@ class AccelExecutable(Executable):
         self._parts = [native(each) for each in whole.parts]
         self._simulators = [
             Simulator(
-                Program(
-                    whole.device, decoded(whole.device, each.words), each.micro, each.rooms
-                )
+                Program(whole.device, decoded(whole.device, each.words), each.micro, each.rooms)
             )
             for each in whole.programs
         ]
@@ -134,9 +132,7 @@ class AccelExecutable(Executable):
         """What a layer gives: one run of its program for each image of the batch."""
         simulator = self._simulators[of.program]
         found = np.empty(of.shape, np.int8)
-        for into, one in zip(
-            found.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True
-        ):
+        for into, one in zip(found.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True):
             into[:] = simulator.run({INPUT: one, **held})[OUTPUT].reshape(-1)
         return found
 

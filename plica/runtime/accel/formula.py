@@ -158,9 +158,7 @@ def from_data(given: object, inputs: Sequence[Sequence[int]], words: Sequence[st
             sizes = _sizes([*shape, *inner])
         case _:
             raise damaged("A formula in the artefact is damaged.", repr(given)[:80])
-    read = [
-        _step(step, at, len(sizes), inputs, words) for at, step in enumerate(steps)
-    ]
+    read = [_step(step, at, len(sizes), inputs, words) for at, step in enumerate(steps)]
     return Formula(
         tuple(sizes[: len(shape)]),
         tuple(sizes[len(shape) :]),

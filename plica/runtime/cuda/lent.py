@@ -96,6 +96,7 @@ class Lent:
         shape: tuple[int, ...],
         steps: tuple[int, ...],
         size: int,
+        *,
         keep: object,
         deleter: Any = None,  # a C function
     ) -> None:
@@ -153,7 +154,7 @@ def _from_capsule(port: Port, capsule: object, stream: Stream) -> Lent | Diagnos
     else:
         steps = dense_steps(shape, size)
     begin = int(of.data or 0) + int(of.offset)
-    lent = Lent(begin, shape, steps, size, address, release)
+    lent = Lent(begin, shape, steps, size, keep=address, deleter=release)
     number = int(of.device.number)
     if number != stream.device.number:
         return _elsewhere(port, number, stream)
@@ -182,7 +183,7 @@ def _from_words(
     steps = dense_steps(shape, size) if given is None else tuple([int(each) for each in given])
     # Without a word about it, what is under way is in the stream everybody shares.
     stream.after(words.get("stream") or LEGACY)
-    return _fitting(port, Lent(address, shape, steps, size, value))
+    return _fitting(port, Lent(address, shape, steps, size, keep=value))
 
 
 def _fitting(port: Port, of: Lent) -> Lent | Diagnostic:
@@ -248,12 +249,14 @@ def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
     return _new(at, _NAME, ctypes.cast(_never_taken, c_void_p))
 
 
-@_DELETER
-def _given_back(address: int) -> None:
+def _give_back(address: int) -> None:
     _given.pop(address, None)
 
 
-@_DESTRUCTOR
-def _never_taken(capsule: int) -> None:
+def _give_up(capsule: int) -> None:
     if _dying_valid(capsule, _NAME):
         _given.pop(_dying_pointer(capsule, _NAME), None)
+
+
+_given_back: Final = _DELETER(_give_back)
+_never_taken: Final = _DESTRUCTOR(_give_up)

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p
 from functools import partial
+from os import PathLike
 from statistics import median
 from typing import Any, Final, TypeAlias
 
@@ -118,6 +119,11 @@ class CudaExecutable(Executable):
     def source(self, kind: str = "cuda") -> str:
         """The code at one stage: the kernels, or CUDA C++."""
         return super().source(kind)
+
+    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
+        """Refuse: a library for C is code of a processor."""
+        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
 
     def seconds(self, *args: object, runs: int = 20, **named: object) -> list[float]:
         """How long the device works on a call, without copies to and from it, run by run."""
@@ -252,7 +258,7 @@ class CudaExecutable(Executable):
         addresses = [places[slot] for slot in step.slots]
         addresses += [self._memory.address + at for at in scratch]
         function = self._functions[step.function]
-        self._stream.launch(function, step.grid, step.block, step.shared, addresses)
+        self._stream.launch(function, step.grid, step.block, step.shared, addresses, step.maps)
 
     @staticmethod
     def _uploaded(gpu: Device, array: Array) -> Memory:

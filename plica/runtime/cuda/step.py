@@ -1,6 +1,6 @@
 """Steps on a GPU: what a compiled model launches on which memory, as data.
 
-    Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch)
+    Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch, maps)
              | DeviceCopy(source, target, size)
     Layout ::= Layout(size, places, constants, inputs, outputs, scratch)
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
 from plica.runtime.elf import damaged
 
 ALIGNMENT: Final = 256
@@ -34,7 +35,8 @@ Three: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeviceLaunch:
-    """A function over the tensors of some slots, then over so many scratch buffers."""
+    """A function over the tensors of some slots, then so many scratch buffers, then maps of
+    tensors whose tiles it fetches."""
 
     function: str
     grid: Three
@@ -42,6 +44,7 @@ class DeviceLaunch:
     shared: int
     slots: tuple[int, ...]
     scratch: int = 0
+    maps: tuple[TileMap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ def _step_data(of: DeviceStep) -> list[Any]:
     if isinstance(of, DeviceCopy):
         return [of.source, of.target, of.size]
     extents = [list(of.grid), list(of.block)]
-    return [of.function, *extents, of.shared, list(of.slots), of.scratch]
+    maps = [tile_data(each) for each in of.maps]
+    return [of.function, *extents, of.shared, list(of.slots), of.scratch, maps]
 
 
 def _step(given: object, slots: int, scratch: int) -> DeviceStep:
@@ -180,19 +184,21 @@ def _step(given: object, slots: int, scratch: int) -> DeviceStep:
         case [int(source), int(target), int(size)] if 0 <= size < MOST:
             one, two = _numbers([source, target], slots)
             return DeviceCopy(one, two, size)
-        case [str(name), [*grid], [*block], int(shared), [*args], int(count)] if (
+        case [str(name), [*grid], [*block], int(shared), [*args], int(count), [*maps]] if (
             0 <= count <= scratch and 0 <= shared < 1 << 20
         ):
+            given_maps = tuple([tile_from(each, len(args)) for each in maps])
             return DeviceLaunch(
-                name, _extents(grid), _extents(block), shared, _numbers(args, slots), count
-            )
+                name, _extents(grid), _extents(block), shared, _numbers(args, slots), count,
+                given_maps,
+            )  # fmt: skip
         case _:
             raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
 
 
 def _extents(given: list[object]) -> Three:
     match given:
-        case [int(x), int(y), int(z)] if 0 < min(x, y, z) and max(x, y, z) <= LARGEST:
+        case [int(x), int(y), int(z)] if min(x, y, z) > 0 and max(x, y, z) <= LARGEST:
             return x, y, z
         case _:
             raise damaged("A launch in the artefact has impossible sizes.", repr(given)[:200])

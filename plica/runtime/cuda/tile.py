@@ -7,6 +7,8 @@ is known; a kernel is given it by value.
 >>> whole = TileMap(0, 2, (4096, 1024), (8192,), (64, 128))
 >>> whole.bytes
 16384
+>>> tile_from(tile_data(whole), 1) == whole
+True
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Any, Final
+
+from plica.runtime.elf import damaged
 
 SIZE: Final = 128
 """Bytes of a map."""
 
 ALIGNMENT: Final = 64
+
+DEEPEST: Final = 5
+"""Axes of a tensor, at most."""
 
 _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 """Unsigned numbers of so many bytes, as the driver calls them: what they mean is no matter here."""
@@ -64,3 +71,30 @@ class TileMap:
             ctypes.c_int(0),
         )
         return held, at, asked
+
+
+def tile_data(of: TileMap) -> list[Any]:
+    """The map as JSON holds it."""
+    return [of.argument, of.element, list(of.sizes), list(of.strides), list(of.box)]
+
+
+def tile_from(given: object, arguments: int) -> TileMap:
+    """The map that was written down; nothing in it is believed."""
+    match given:
+        case [int(argument), int(element), [*sizes], [*strides], [*box]] if (
+            0 <= argument < arguments and element in _KINDS
+        ):
+            numbers = [_numbers(each, limit) for each, limit in
+                       ((sizes, 1 << 32), (strides, 1 << 40), (box, 256))]  # fmt: skip
+            if 2 <= len(sizes) <= DEEPEST and len(sizes) == len(box) == len(strides) + 1:
+                return TileMap(argument, element, *numbers)
+        case _:
+            pass
+    raise damaged("A map of tiles in the artefact is damaged.", repr(given)[:200])
+
+
+def _numbers(given: list[object], limit: int) -> tuple[int, ...]:
+    found = tuple([each for each in given if type(each) is int and 0 < each <= limit])
+    if len(found) != len(given):
+        raise damaged("A map of tiles in the artefact is damaged.", repr(given)[:200])
+    return found

@@ -31,9 +31,19 @@ class ConstructorForm:
     fields: tuple[Form, ...]
 
     @cached_property
+    def leaves(self) -> tuple[Port | int, ...]:
+        """The fields its objects have: tuples lie in them item by item."""
+        return tuple([each for field in self.fields for each in flat(field)])
+
+    @cached_property
     def width(self) -> int:
-        """How many fields its objects have: tuples lie in them item by item."""
-        return sum(len(flat(each)) for each in self.fields)
+        """How many fields its objects have."""
+        return len(self.leaves)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether no field is a tuple."""
+        return not any(isinstance(each, tuple) for each in self.fields)
 
 
 @dataclass(frozen=True)

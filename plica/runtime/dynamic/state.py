@@ -6,8 +6,8 @@
 
 One call has one state at a time, so nothing in it is locked; states that no call uses are kept for
 the next.  The memory of objects is kept as well, up to `KEEP` bytes, and is given back with the
-state.  The stack is one of its own where the machine is known (`plica.codegen.llvm.dynamic`): deep
-recursion ends with an error long before it ends.
+state.  The stack is one of its own, and recursion that is too deep ends with
+an error before it is used up.
 
 Words of a state are numbered here, for the code that is made and for those who call it.
 """
@@ -39,7 +39,13 @@ FREE                             = 16
 CLASSES: Final = 44
 """Sizes of objects: class `k` has `64 << k` bytes."""
 
-WORDS: Final = FREE + CLASSES
+MORE: Final = FREE + CLASSES
+"""Where arguments are that find no register."""
+
+ARGUMENTS: Final = 4096
+"""How many of those a routine may have."""
+
+WORDS: Final = MORE + ARGUMENTS
 
 DEEP: Final = -1
 FULL: Final = -2
@@ -50,9 +56,6 @@ STACK: Final = 256 << 20
 
 RESERVE: Final = 4 << 20
 """Bytes of it that are left for what routines call: kernels, and the library of C."""
-
-NEAR: Final = 256 << 10
-"""Bytes that may be used of the caller's own stack, where there is no other."""
 
 KEEP: Final = 64 << 20
 """Bytes of objects that a state keeps between calls."""

@@ -18,14 +18,14 @@ interpreter have, and as `Datum` here.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form, flat
+from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.port import Array, Port
 
@@ -184,40 +184,39 @@ def _within(name: str, port: Port, wrong: Diagnostic) -> Diagnostic:
 
 
 def taken(
-    roots: Sequence[int], forms: Sequence[Form], data: Sequence[DataForm], make: Make | None
+    roots: Sequence[int], forms: Sequence[Port | int], data: Sequence[DataForm], make: Make | None
 ) -> list[Any]:
     """The values of objects; `make` builds those of data types, `Datum` if nobody does."""
     results: list[Any] = []
     seen: dict[tuple[int, int], Any] = {}
     stack: list[Any] = list(zip(reversed(roots), reversed(forms), strict=True))
+    pop, push, extend = stack.pop, results.append, stack.extend
     while stack:
-        task = stack.pop()
-        if task.__class__ is _Built:
-            address, number = task.key
-            of = data[number].constructors[task.tag]
-            rest = results[len(results) - task.width :]
-            parts = iter(rest)
-            fields = tuple([_nested(each, parts) for each in of.fields])
-            if make is None:
-                value = Datum(of.name, task.tag, fields)
-            else:
-                value = make(number, task.tag, fields)
-            results[len(results) - task.width :] = [value]
-            seen[task.key] = value
-            continue
-        address, form = task
-        if isinstance(form, Port):
-            results.append(_array(_WORD(address + 16).value, form))
+        address, form = pop()
+        if form.__class__ is tuple:  # an object whose fields are there by now
+            number, tag = form
+            of = data[number].constructors[tag]
+            width = of.width
+            rest = tuple(results[-width:]) if width else ()
+            if not of.is_flat:
+                parts = iter(rest)
+                rest = tuple([_nested(each, parts) for each in of.fields])
+            value: Any = Datum(of.name, tag, rest) if make is None else make(number, tag, rest)
+            if width:
+                del results[-width:]
+            push(value)
+            seen[address, number] = value
+        elif form.__class__ is not int:
+            push(_array(_WORD(address + 16).value, form))
         elif (address, form) in seen:
-            results.append(seen[address, form])
+            push(seen[address, form])
         else:
             tag = _WORD(address + 8).value >> 32
             of = data[form].constructors[tag]
-            width = of.width
-            stack.append(_Built((address, form), width, tag))
-            inside = struct.unpack(f"{width}q", ctypes.string_at(address + 16, 8 * width))
-            forms_ = [each for field in of.fields for each in flat(field)]
-            stack.extend(zip(reversed(inside), reversed(forms_), strict=True))
+            stack.append((address, (form, tag)))
+            if of.width:
+                inside = (ctypes.c_int64 * of.width).from_address(address + 16)
+                extend(zip(inside[::-1], of.leaves[::-1], strict=True))
     return results
 
 
@@ -230,9 +229,13 @@ def _nested(form: Form, leaves: Any) -> Any:  # Any: an iterator over values
 
 def _array(address: int, port: Port) -> Array:
     """A copy of a tensor."""
+    size = prod(port.shape) * port.numpy.itemsize
+    if 0 < size < SMALL:  # asking numpy where an array lies takes longer than copying twice
+        data = bytearray(ctypes.string_at(address, size))
+        return np.ndarray(port.shape, port.numpy, data)
     made = port.empty()
-    if made.nbytes:
-        ctypes.memmove(_address(made), address, made.nbytes)
+    if size:
+        ctypes.memmove(_address(made), address, size)
     return made
 
 

@@ -2,13 +2,14 @@
 
 It needs the compiler of CUDA C++ and no GPU, so candidates are built while others are timed.
 
-    objects = (cubin, launches)          the launches are JSON: function, grid, block, shared
+    objects = (cubin, launches)          the launches are JSON: function, grid, block, shared, maps
 """
 
 from __future__ import annotations
 
 import json
 from time import perf_counter
+from typing import Final
 
 from plica.codegen.cuda.fold import Code, Launch, fold
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
@@ -16,12 +17,14 @@ from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import Kernel
+from plica.runtime.cuda.tile import tile_data, tile_from
 from plica.schedule.replay import scheduled
 from plica.search.measure.build import Built
 from plica.search.measure.job import Job
 
-NAME = "candidate"
+NAME: Final = "candidate"
+
+MOST_ARGUMENTS: Final = 1024
 
 
 def gpu_target_of(job: Job) -> GpuTarget:
@@ -49,7 +52,10 @@ def gpu_built(job: Job) -> Built:
 
 def objects_of(code: Code, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
     """The cubin of some functions, and how they are launched."""
-    launches = [[e.function, e.grid, e.block, e.shared] for e in code.launches]
+    launches = [
+        [e.function, e.grid, e.block, e.shared, [tile_data(each) for each in e.maps]]
+        for e in code.launches
+    ]
     told = json.dumps({"launches": launches, "scratch": code.scratch})
     return compiled(code.text, target.architecture, fused=fused).code, told.encode()
 
@@ -58,12 +64,13 @@ def launches_of(told: bytes) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
     """The launches, and the bytes of each scratch buffer."""
     data = json.loads(told)
     launches = [
-        Launch(function, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared)
-        for function, grid, block, shared in data["launches"]
+        Launch(
+            function,
+            (grid[0], grid[1], grid[2]),
+            (block[0], block[1], block[2]),
+            shared,
+            tuple([tile_from(each, MOST_ARGUMENTS) for each in maps]),
+        )
+        for function, grid, block, shared, maps in data["launches"]
     ]
     return tuple(launches), tuple(data["scratch"])
-
-
-def plain_code(kernel: Kernel) -> Code:
-    """The functions of a kernel that is scheduled already."""
-    return fold(lower(kernel, "gpu"), NAME)

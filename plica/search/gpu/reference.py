@@ -50,7 +50,8 @@ def _reference(job: Job) -> Reference:
         inputs = [
             drawn(random, shape_of(each), each.dtype, draw) for each in plain.params[: plain.inputs]
         ]
-        made = [poisoned(shape_of(each), each.dtype.numpy) for each in kernel.params[plain.inputs :]]
+        outputs = kernel.params[plain.inputs :]
+        made = [poisoned(shape_of(each), each.dtype.numpy) for each in outputs]
         code.run([*_laid_out(inputs, packings), *made])
         share = finite(made[-1])
         if best is None or share > best[0]:

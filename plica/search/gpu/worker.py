@@ -32,7 +32,10 @@ from plica.search.measure.reference import POISON, disagreement, prepared, writt
 from plica.search.measure.timing import Timing, interleaved
 
 TOGETHER: Final = 8
-"""Runs that are one graph: what the processor adds to each is small then."""
+"""Runs that are one graph, at most: what the processor adds to each is small then."""
+
+SHORT: Final = 1e-3
+"""Seconds that a graph takes, about."""
 
 EDGE: Final = 256
 """Bytes behind every array that nobody may write."""
@@ -68,7 +71,7 @@ class Candidate:
         self._result = self._written[len(sizes) - 1]
         self._addresses = [each.address for each in (*self._read, *self._written)]
         self._graph: Graph | None = None
-        self._nanoseconds = 0.0
+        self._nanoseconds, self._together = 0.0, 1
 
     def once(self) -> None:
         """Run it, and wait."""
@@ -94,6 +97,10 @@ class Candidate:
 
     def timing(self, limits: Limits, bar: float = math.inf) -> Timing:
         """Ready to be timed; the clock is that of the GPU."""
+        first = self._stream.mark()
+        self._put()
+        seconds = self._stream.mark().since(first)
+        self._together = max(1, min(TOGETHER, int(SHORT / max(seconds, 1e-9))))
         self._graph = self._stream.noted(self._put_some)
         return Timing(self._repeat, lambda: int(self._nanoseconds), limits, None, bar)
 
@@ -103,15 +110,16 @@ class Candidate:
         for _ in range(count):
             self._graph.run(self._stream)
         last = self._stream.mark()
-        self._nanoseconds += last.since(first) * 1e9 / TOGETHER
+        self._nanoseconds += last.since(first) * 1e9 / self._together
 
     def _put_some(self) -> None:
-        for _ in range(TOGETHER):
+        for _ in range(self._together):
             self._put()
 
     def _put(self) -> None:
         for function, each in self._launches:
-            self._stream.launch(function, each.grid, each.block, each.shared, self._addresses)
+            given, shared = self._addresses, each.shared
+            self._stream.launch(function, each.grid, each.block, shared, given, each.maps)
 
 
 def build(asked: Frame, limits: Limits) -> Frame:

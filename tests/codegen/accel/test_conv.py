@@ -51,6 +51,9 @@ def convolutions(draw: st.DrawFn) -> Convolution:
         draw(st.integers(0, kernel - 1)),
         draw(st.integers(0, 12)),
         draw(st.booleans()),
+        draw(st.sampled_from([-128, -3, 0])),
+        draw(st.sampled_from([127, 5])),
+        draw(st.booleans()),
     )
 
 
@@ -75,8 +78,11 @@ def _right(machine: Machine, of: Convolution, stream: Stream, order: list[int] |
     b = random.integers(-9999, 9999, of.outputs) if of.bias else None
     if b is not None:
         values["b"] = b
+    shifts = random.integers(0, 32, of.outputs) if of.each else None
+    if shifts is not None:
+        values["n"] = shifts
     found = run(machine, stream, values, order)["y"]
-    return np.array_equal(unpack_output(machine, of, found), reference(of, x, w, b))
+    return np.array_equal(unpack_output(machine, of, found), reference(of, x, w, b, shifts))
 
 
 @pytest.mark.parametrize("machine", [osdi(), TINY], ids=["osdi", "tiny"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.accel.assembly import show
 from plica.codegen.accel.functional import run
+from plica.codegen.accel.instruction import operand
 from plica.codegen.accel.intrinsic import declare
 from plica.codegen.accel.order import legal_order
 from plica.codegen.accel.scheduled import flow_of
@@ -23,7 +26,19 @@ from plica.ir.dtype import DType, i8, i32, i64
 from plica.ir.loop import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
 from plica.ir.loop import block as make_block
 from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Le,
+    Lt,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+    lit,
+)
 from plica.ir.tensor import axis, buffer
 from plica.runtime.error import UnsupportedError
 from plica.schedule import (
@@ -194,6 +209,129 @@ def test_a_schedule_becomes_a_stream(tile: int, threads: int) -> None:
         order = None if seed is None else legal_order(osdi(), stream.code, seed)
         found = run(osdi(), stream, {"X": x, "W": w}, order)["Y"]
         assert np.array_equal(found.reshape(expected.shape), expected)
+
+
+def padded(channels: int, size: tuple[int, int], outputs: int, kernel: int, pad: int) -> Kernel:
+    """A convolution in blocks of 16 whose input is padded by a block of its own."""
+    (h, w), n = size, 16
+    tall, wide = h + 2 * pad, w + 2 * pad
+    oh, ow = tall - kernel + 1, wide - kernel + 1
+    x, weight = (
+        buffer("X", (channels, h, w, n), i8),
+        buffer("W", (outputs, channels, kernel, kernel, n, n), i8),
+    )
+    p, a = buffer("P", (channels, tall, wide, n), i8), buffer("A", (outputs, oh, ow, n), i32)
+    y = buffer("Y", (outputs, oh, ow, n), i8)
+
+    def nest(name: str, sizes: tuple[int, ...], kinds: str, body: Any, zero: Any = None) -> Stmt:
+        outer = [axis(f"{name}{at}") for at in range(len(sizes))]
+        inner = [axis(f"v{name}{at}") for at in range(len(sizes))]
+        first = None if zero is None else zero(*inner)
+        made = make_block(name, tuple(inner), sizes, kinds, tuple(outer), body(*inner), first)
+        return _loops(list(zip(outer, sizes, strict=True)), made)
+
+    def within(at: Scalar, size: int) -> Scalar:
+        return And(Le(index(pad), at), Lt(at, index(size + pad)))
+
+    copied = nest(
+        "P",
+        (channels, tall, wide, n),
+        "ssss",
+        lambda c, i, j, b: Store(
+            p,
+            (c, i, j, b),
+            Select(And(within(i, h), within(j, w)), x[c, i - pad, j - pad, b], lit(0, i8)),
+        ),
+    )
+    summed = nest(
+        "A",
+        (outputs, oh, ow, n, channels, kernel, kernel, n),
+        "ssssrrrr",
+        lambda o, i, j, c, k, r, s, d: Store(
+            a,
+            (o, i, j, c),
+            a[o, i, j, c] + Cast(p[k, i + r, j + s, d], i32) * Cast(weight[o, k, r, s, c, d], i32),
+        ),
+        lambda o, i, j, c, *_: Store(a, (o, i, j, c), lit(0, i32)),
+    )
+    cut = nest(
+        "Y",
+        (outputs, oh, ow, n),
+        "ssss",
+        lambda *at: Store(y, at, Cast(a[at], i8)),
+    )
+    return Kernel((), (x, weight, y), 2, Alloc(p, Alloc(a, seq(copied, summed, cut))))
+
+
+@do
+def convolved(tile: int, threads: int) -> Body:
+    """Rows of the result in tiles, padding on the way in, threads across the outputs."""
+    p, a, y = (yield find("P")), (yield find("A")), (yield find("Y"))
+    yield set_scope(p, 0, "vta.inp")
+    yield set_scope(a, 0, "vta.acc")
+    o, i, j, c = yield loops(y)
+    i0, i1 = yield split(i, (None, tile))
+    o0, o1 = yield split(o, (None, threads))
+    yield reorder(i0, o0, o1, i1, j, c)
+    yield compute_at(a, o1)
+    around = yield loops(a)
+    ws = yield cache_read(a, 1, "vta.wgt")
+    yield compute_at(p, o1)
+    yield compute_at(ws, o1)
+    rows, columns, blocks, *depth, inner = around[-7:]
+    yield reorder(*depth, rows, columns, blocks, inner)
+    init = yield decompose_reduction(a, depth[0])
+    yield tensorize(blocks, "vta.gemm")
+    cleared = yield loops(init)
+    yield tensorize(cleared[-1], "vta.gemm.reset")
+    if threads > 1:
+        yield bind(o1, "virtual")
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "pad", "tile", "threads"),
+    [((6, 5), 3, 1, 2, 2), ((6, 6), 3, 1, 3, 1), ((8, 4), 5, 2, 4, 2), ((5, 5), 3, 0, 3, 2)],
+)
+def test_a_schedule_that_pads_becomes_a_stream_that_pads(
+    size: tuple[int, int], kernel: int, pad: int, tile: int, threads: int
+) -> None:
+    whole = padded(2, size, 2, kernel, pad)
+    kept = scheduled(trace_of(convolved(tile, threads), whole), whole)
+    lowered = tidy(compact(blocks_to_loops(place(kept))))
+    stream = build(osdi(), flow_of(osdi(), lowered))
+    pads = [operand(osdi(), e, "x_pad_0") for e in stream.code if e.name == "load.inp"]
+    assert max(pads) == pad
+    x, w = (filled_like(each, 0) for each in whole.params[:2])
+    (expected,) = run_kernel(whole, [x, w])
+    found = run(osdi(), stream, {"X": x, "W": w})["Y"]
+    assert np.array_equal(found.reshape(expected.shape), expected)
+
+
+def test_guards_that_no_move_has_are_refused() -> None:
+    x, y = buffer("x", (8, 16), i8), buffer("y", (8, 16), i8)
+    near, i, j, h = _at("near", (4, 16), i8, "inp"), axis("i"), axis("j"), axis("h")
+
+    def kernel(guard: Scalar, orelse: Scalar | None = None, start: Scalar | None = None) -> Kernel:
+        outside = lit(0, i8) if orelse is None else orelse
+        row = i if start is None else i + start
+        copy = Store(near, (i, j), Select(guard, x[row, j], outside))
+        nest = _loops([(i, 4), (j, 16)], copy)
+        twice = For(h, index(2), "serial", seq(nest, nest))
+        return Kernel((), (x, y), 1, Alloc(near, twice))
+
+    inside = Lt(i, index(3))
+    for made, message in (
+        (kernel(Or(inside, inside)), "made of comparisons"),
+        (kernel(inside, lit(1, i8)), "filled with zeros"),
+        (kernel(Lt(h, index(1))), "one loop of its copy"),
+        (kernel(Lt(i + j, index(9))), "one loop of its copy"),
+        (kernel(Lt(i * 2, index(5))), "one loop of its copy"),
+        (kernel(Lt(j, index(9))), "Whole elements are padded"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            flow_of(osdi(), made)
+    with pytest.raises(UnsupportedError, match="nothing but zeros"):
+        build(osdi(), flow_of(osdi(), kernel(Lt(i + h * 8, index(3)), start=h * 4)))
 
 
 def test_one_loop_over_many_elements_is_a_row() -> None:

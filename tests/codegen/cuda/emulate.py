@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 
 from plica.codegen.cuda.fold import Code
+from plica.runtime.cuda.tile import TileMap
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
 _WORDS = """
 #include <barrier>
 #include <cmath>
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <vector>
 #include <algorithm>
@@ -44,7 +47,10 @@ static std::barrier<>* waiting;
 static void __syncthreads() { waiting->arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
 static double __longlong_as_double(long long a) { double r; std::memcpy(&r, &a, 8); return r; }
-alignas(16) unsigned char shared_memory[1 << 20];
+alignas(1024) unsigned char shared_memory[1 << 18];
+static unsigned long long __cvta_generic_to_shared(const void* at) {
+  return (const unsigned char*)at - shared_memory;
+}
 static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); return (float)r; }
 static unsigned short to_half(float a) {
   _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
@@ -56,8 +62,33 @@ static void copy_first() {
   for (Copy each : under_way.front()) std::memcpy(each.to, each.from, 16);
   under_way.erase(under_way.begin());
 }
+static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }
+// Products under way: what was begun last, and groups of it, done when they are waited for.
+thread_local std::vector<std::function<void()>> multiplied;
+thread_local std::vector<std::vector<std::function<void()>>> multiplying;
+// Tiles under way: each is fetched when the thread that began it waits, so that nobody has it sooner.
+struct Fetch { void* to; const unsigned long long* map; unsigned long long* counted; int at[5]; };
+thread_local std::vector<Fetch> fetching;
+static void fetch(const Fetch& of) {
+  int rank = of.map[1], size = of.map[2], count = 1;
+  for (int n = 0; n < rank; ++n) count *= of.map[3 + n];
+  for (int e = 0; e < count; ++e) {
+    long long from = 0;
+    for (int n = 0, rest = e; n < rank; ++n) {
+      long long place = of.at[n] + rest % (int)of.map[3 + n];
+      from += place * (long long)of.map[8 + n];
+      rest /= (int)of.map[3 + n];
+    }
+    long long to = e * size, row = to / 128 % 8;
+    std::memcpy((char*)of.to + (to ^ row << 4), (const char*)of.map[0] + from, size);
+  }
+}
 struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
 static Warp* warps;
+template <typename A> static A given(void* of) {
+  if constexpr (std::is_reference_v<A>) return *(std::remove_reference_t<A>*)of;
+  else return (A)of;
+}
 """
 
 # What the threads of a warp hold of squares of 8 x 8 elements is as the PTX manual has it.
@@ -75,7 +106,8 @@ template <bool T> void p_load_squares(unsigned int* r, const unsigned short* fro
   }
   warp.all.arrive_and_wait();
 }
-void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
+template <float (*F)(unsigned short)>
+void multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
                         const unsigned int* b) {
   Warp& warp = warps[threadIdx.y];
   int lane = threadIdx.x, g = lane / 4, t = lane % 4;
@@ -87,9 +119,34 @@ void p_multiply_squares(float& w, float& x, float& y, float& z, const unsigned i
     unsigned int left = warp.held[g * 4 + k % 8 / 2][i + k / 8 * 2];
     unsigned int right = warp.held[(2 * t + j) * 4 + k % 8 / 2][4 + k / 8];
     int odd = k % 2 * 16;
-    *result[i][j] += from_half(left >> odd & 0xffff) * from_half(right >> odd & 0xffff);
+    *result[i][j] += F(left >> odd & 0xffff) * F(right >> odd & 0xffff);
   }
   warp.all.arrive_and_wait();
+}
+static auto p_multiply_squares_f16 = multiply_squares<from_half>;
+static auto p_multiply_squares_bf16 = multiply_squares<from_bfloat>;
+"""
+
+# Where descriptions of matrices say that an element is: rows of 128 bytes are swizzled; neighbours
+# are terms, or with `T` rows, 64 of which are then as far from the next 64 as the first step says.
+_GROUP = """
+template <bool T> static float held(unsigned long long of, int row, int term, auto convert) {
+  long long first = (of & 0x3fff) << 4, far = (of >> 16 & 0x3fff) << 4, near = (of >> 32 & 0x3fff) << 4;
+  long long at = first;
+  if (T) at += row / 64 * far + term / 8 * near + term % 8 * 128 + row % 64 * 2;
+  else at += row / 8 * near + row % 8 * 128 + term * 2;
+  at ^= (at >> 7 & 7) << 4;
+  return convert(*(unsigned short*)(shared_memory + at));
+}
+template <int AT, int BT, float (*F)(unsigned short)>
+void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
+  int warp = threadIdx.y % 4, g = threadIdx.x / 4, t = threadIdx.x % 4;
+  multiplied.push_back([=] {
+    for (int half = 0; half < 2; ++half) for (int j = 0; j < width / 8; ++j)
+      for (int pair = 0; pair < 2; ++pair) for (int k = 0; k < 16; ++k)
+        c[half * width / 4 + j * 2 + pair] +=
+            held<AT>(a, 16 * warp + 8 * half + g, k, F) * held<BT>(b, 8 * j + 2 * t + pair, k, F);
+  });
 }
 """
 
@@ -97,8 +154,34 @@ _BODIES = {
     "p_copy_async": "begun.push_back({to, from});",
     "p_copies_begun": "under_way.push_back(begun); begun.clear();",
     "p_copies_done": "while (under_way.size() > N) copy_first();",
+    "p_tiles_ready": "if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many); __syncthreads();",
+    "p_tile_expected": "",
+    "p_tile_copy_2": "fetching.push_back({to, map->words, counted, {a, b}});",
+    "p_tile_copy_3": "fetching.push_back({to, map->words, counted, {a, b, c}});",
+    "p_tile_awaited": """
+  if (!fetching.empty() && fetching.front().counted == counted) {
+    fetch(fetching.front());
+    fetching.erase(fetching.begin());
+    std::atomic_ref<unsigned long long>(*counted)++;
+  }
+  while (std::atomic_ref<unsigned long long>(*counted).load() % 2 == turn) std::this_thread::yield();
+""",
+    "p_products_done": """
+  if (!multiplied.empty()) multiplying.push_back(multiplied);
+  multiplied.clear();
+  while (multiplying.size() > N) {
+    for (auto& each : multiplying.front()) each();
+    multiplying.erase(multiplying.begin());
+  }
+""",
+    "p_products_kept": "",
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
+    **{
+        f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
+        for kind, word in (("f16", "half"), ("bf16", "bfloat"))
+        for width in (64, 128, 192, 256)
+    },
 }
 """What is inline assembly, in C++."""
 
@@ -111,7 +194,7 @@ _EXTREME = {
 def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
     """Run all launches of a kernel over its buffers, in place."""
     assert COMPILER is not None
-    text = code.text.replace("extern __shared__ __align__(16) unsigned char shared_memory[];", "")
+    text = re.sub(r"extern __shared__ __align__.*?;", "", code.text)
     text = text.replace("#pragma unroll", "")
     for word, body in _EXTREME.items():
         pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
@@ -123,24 +206,37 @@ def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
     cut = text.find("template <bool T>\n__device__ __forceinline__ void p_load_squares")
     if cut >= 0:
         text = text[:cut] + _WARP + text[text.index("template <int HIGH", cut) :]
+    text = re.sub(r'\n  asm volatile\("wgmma.fence[^;]*;" ::: "memory"\);', "", text)
+    # Each invocation is a group of products: what comes after it is counted apart.
+    begun = "multiplying.push_back(multiplied); multiplied.clear();"
+    text = re.sub(r'asm volatile\("wgmma.commit[^;]*;" ::: "memory"\);', begun, text)
+    text = text.replace("const __grid_constant__ p_tile ", "const p_tile& ")
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
-        source.write_text(_WORDS + text + "\n".join(map(_runner, code.launches)))
+        source.write_text(_WORDS + _GROUP + text + "\n".join(map(_runner, code.launches)))
         flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread"]
         subprocess.run([COMPILER, *flags, "-o", library, source], check=True)
         loaded = ctypes.CDLL(str(library))
         scratch = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
         addresses = [each.ctypes.data for each in (*arrays, *scratch)]
         for each in code.launches:
+            maps = [_map(one, addresses[one.argument]) for one in each.maps]
+            given = [*addresses, *[ctypes.addressof(one) for one in maps]]
             function = getattr(loaded, f"run_{each.function}")
-            function((ctypes.c_void_p * len(addresses))(*addresses))
+            function((ctypes.c_void_p * len(given))(*given))
+
+
+def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 16 words
+    """Where a tensor is, how many axes, bytes of an element, extents of a tile, and steps."""
+    words = [address, len(of.box), of.element, *of.box, *[0] * (5 - len(of.box))]
+    return (ctypes.c_uint64 * 16)(*words, of.element, *of.strides)
 
 
 def _runner(launch: Any) -> str:  # Any: a launch of the code
     (gx, gy, gz), (bx, by, bz) = launch.grid, launch.block
     return f"""
 template <typename... A> static void call_{launch.function}(void (*f)(A...), void* const* p) {{
-  [&]<std::size_t... N>(std::index_sequence<N...>) {{ f((A)p[N]...); }}(
+  [&]<std::size_t... N>(std::index_sequence<N...>) {{ f(given<A>(p[N])...); }}(
       std::index_sequence_for<A...>());
 }}
 extern "C" void run_{launch.function}(void** p) {{

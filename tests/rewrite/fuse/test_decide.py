@@ -14,13 +14,18 @@ from tests.rewrite.fuse.graph import AT, PARAMS, X, Z, module_of, op
 
 W = Var(Name("w"), tensor((3, 3, 2, 2), "f32"))
 ROW = Var(Name("row"), tensor((4,), "f32"))
+BYTES = Var(Name("bytes"), tensor((3, 4), "i8"))
+WEIGHT = Var(Name("weight"), tensor((2, 4), "i32"))
 
 NEXT = X + 1.0
 TURNED = op("transpose", X, (3, 2, 1, 0))
+WIDE = op("cast", BYTES, "i32")
+PRODUCT = op("nn.dense", WIDE, WEIGHT)
 # fmt: off
 CASES: dict[Reason, tuple[Expr, str, str]] = {
     "inlined":        (op("exp", X + 1.0),                         "add.0",       "exp.1"),
     "epilogue":       (op("exp", op("sum", X)),                    "sum.0",       "exp.1"),
+    "copied":         (Tuple((PRODUCT, op("negative", WIDE))),     "cast.0",      "nn.dense.1"),
     "opaque":         (op("nn.softmax", X + 1.0),                  "add.0",       "nn.softmax.1"),
     "view":           (op("exp", op("reshape", X, (-1,))),         "reshape.0",   "exp.1"),
     "may-fail":       (op("exp", op("take", X, AT, axis=1)),       "take.0",      "exp.1"),
@@ -41,18 +46,30 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
 @pytest.mark.parametrize("reason", CASES)
 def test_reasons(reason: Reason) -> None:
     body, producer, consumer = CASES[reason]
-    edges = explain(module_of(body, *PARAMS, W, ROW))
+    edges = explain(module_of(body, *PARAMS, W, ROW, BYTES, WEIGHT))
     found = {(str(each.producer), str(each.consumer)): each for each in edges}
     assert (producer, consumer) in found, sorted(found)
     edge = found[producer, consumer]
     assert edge.reason == reason
-    assert edge.fused == (reason in ("inlined", "epilogue", "row"))
+    assert edge.fused == (reason in ("inlined", "epilogue", "row", "copied"))
     assert REASONS[reason] in str(edge)
 
 
 def test_every_word_has_a_meaning_and_a_case() -> None:
     limited = {"stopped", "size", "depth"}  # with the limits, in test_group
     assert set(get_args(Reason)) == set(REASONS) == set(CASES) | limited
+
+
+def test_bytes_with_a_zero_point_are_copied_too() -> None:
+    moved = WIDE - 3
+    body = Tuple((op("nn.dense", moved, WEIGHT), op("negative", moved)))
+    edges = explain(module_of(body, BYTES, WEIGHT))
+    assert {each.reason for each in edges} == {"copied"}
+
+
+def test_bytes_that_escape_wider_are_not_copied() -> None:
+    edges = explain(module_of(Tuple((PRODUCT, WIDE)), BYTES, WEIGHT))
+    assert [each.reason for each in edges] == ["escapes"]
 
 
 def test_cheap_work_may_be_done_again() -> None:

@@ -1,6 +1,6 @@
 """The fold of dynamic programs: each routine becomes one LLVM function.
 
-    tailcc ptr routine(ptr state, ptr others, ptr ... args, ptr ... cells)
+    tailcc ptr routine(ptr state, ptr others, ptr ... args and cells)
 
 gives its first result, the others where `others` points; null says that it failed, and the state
 says why.  Registers are variables of the function, which LLVM keeps in registers of the machine.  A
@@ -12,6 +12,7 @@ same text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from plica.codegen.dynamic.program import (
     Build,
@@ -45,9 +46,19 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
 from plica.ir.scalar import Scalar
 from plica.runtime.dynamic import state
+from plica.runtime.error import Diagnostic, UnsupportedError
 
-NEVER = -1
+NEVER: Final = -1
 """The count of what is not counted."""
+
+IN_REGISTERS: Final = 4
+"""So many arguments of a routine are in registers; see Note [Arguments]."""
+
+# Note [Arguments]
+# Every machine has registers for the state, the place of other results, and four more arguments.
+# The rest goes through the state, and is fetched before anything else is done: a call in tail
+# position that has arguments on the stack would have to move the frame of its caller, and LLVM 22
+# forgets to write them.
 
 
 def routines_text(program: Program, callees: Sequence[Callee], target: Target) -> str:
@@ -70,7 +81,7 @@ def routines_text(program: Program, callees: Sequence[Callee], target: Target) -
             *nullary,
             *functions,
             folding.entry(),
-            text(target.triple),
+            text(),
         ]
     )
 
@@ -121,7 +132,7 @@ class _Folding:
         for number in range(main.params):
             at = w.let(f"getelementptr ptr, ptr {args}, i64 {number}")
             given.append(w.let(f"load ptr, ptr {at}, align 8"))
-        listed = ", ".join([f"ptr {each}" for each in ("%state", others, *given)])
+        listed = _passed(w, others, given)
         made = w.let(f"call tailcc ptr @{_name(self.program, self.program.entry)}({listed})")
         if main.results:
             w.do(f"store ptr {made}, ptr {results}, align 8")
@@ -131,8 +142,22 @@ class _Folding:
 
 
 def _name(program: Program, number: int) -> str:
-    plain = "".join(c if c.isalnum() else "_" for c in program.routines[number].name)
+    name = program.routines[number].name
+    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
     return f"f{number}_{plain}"
+
+
+def _passed(w: Writer, others: str, values: Sequence[str]) -> str:
+    """The arguments of a call; those that find no register are in the state."""
+    for number, value in enumerate(values[IN_REGISTERS:]):
+        w.do(f"store ptr {value}, ptr {_at(w, '%state', state.MORE + number)}, align 8")
+    if len(values) - IN_REGISTERS > state.ARGUMENTS:
+        message = "A function needs too many values at once to be compiled."
+        most = str(state.ARGUMENTS + IN_REGISTERS)
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, f"at most {most}", str(len(values)))
+        )
+    return ", ".join([f"ptr {each}" for each in ("%state", others, *values[:IN_REGISTERS])])
 
 
 def _at(w: Writer, base: str, word: int) -> str:
@@ -167,9 +192,9 @@ class _Function:
             w.start(f"r{region}")
             self.region(routine.regions[region], targets, join)
         first = routine.borrowed
-        params = ["ptr %state", "ptr %others"]
-        params += [f"ptr %p{number}" for number in range(routine.params)]
-        params += [f"ptr %c{number}" for number in range(first)]
+        names = [f"%p{number}" for number in range(routine.params)]
+        names += [f"%c{number}" for number in range(first)]
+        params = [f"ptr {each}" for each in ("%state", "%others", *names[:IN_REGISTERS])]
         head = f"define internal tailcc ptr @{_name(self.program, self.number)}"
         lines = [f"{head}({', '.join(params)}) noinline nounwind {{", "entry:"]
         lines += [f"  %r{number}.at = alloca ptr, align 8" for number in range(routine.registers)]
@@ -177,6 +202,10 @@ class _Function:
             lines.append(f"  %more = alloca [{self.most} x ptr], align 8")
         for number, cell in enumerate(routine.cells[first:], first):
             lines.append(f"  %c{number} = alloca [{1 + cell.results} x ptr], align 8")
+        for number, name in enumerate(names[IN_REGISTERS:]):
+            offset = 8 * (state.MORE + number)
+            lines.append(f"  {name}.at = getelementptr i8, ptr %state, i64 {offset}")
+            lines.append(f"  {name} = load ptr, ptr {name}.at, align 8")
         for number in range(routine.params):
             lines.append(f"  store ptr %p{number}, ptr %r{number}.at, align 8")
         lines += self.guard() if self.calls else ["  br label %r0"]
@@ -247,7 +276,7 @@ class _Function:
 
     def region(self, region: Region, targets: tuple[int, ...], join: str) -> None:
         for step in region.steps:
-            self.step(step, region.tail)
+            self.step(step)
         match region.end:
             case Yield(registers):
                 values = [self.get(each) for each in registers]
@@ -262,7 +291,8 @@ class _Function:
             case Fail(failure):
                 self.fail(1 + failure)
             case Nothing():
-                pass
+                if self.w.lines[-1].endswith(":"):  # a match without clauses, of which none fits
+                    self.w.do("unreachable")
 
     def leave(self, values: Sequence[str]) -> None:
         """Return the results; where there are none, anything but null."""
@@ -277,13 +307,13 @@ class _Function:
                 self.put(number, value)
             self.w.do("br label %r0")
             return
-        listed = ", ".join([f"ptr {each}" for each in ("%state", "%others", *values)])
+        listed = _passed(self.w, "%others", values)
         kind = "musttail call" if self.folding.jumps else "call"
         self.calls = self.calls or not self.folding.jumps
         made = self.w.let(f"{kind} tailcc ptr @{_name(self.program, routine)}({listed})")
         self.w.do(f"ret ptr {made}")
 
-    def step(self, step: Step, tail: bool) -> None:
+    def step(self, step: Step) -> None:
         match step:
             case KernelCall():
                 self.launch(step)
@@ -298,9 +328,9 @@ class _Function:
                 given = [self.get(each) for each in args]
                 self.call(routine, given, (), targets)
             case Choose(condition, then, orelse, targets):
-                self.choose(condition, then, orelse, targets, tail)
+                self.choose(condition, then, orelse, targets)
             case Select():
-                self.select(step, tail)
+                self.select(step)
             case Open(cell):
                 self.w.do(f"store ptr null, ptr %c{cell}, align 8")
             case Force(cell, targets):
@@ -366,9 +396,7 @@ class _Function:
         results = self.program.routines[routine].results
         self.most = max(self.most, results - 1)
         others = "%more" if results > 1 else "null"
-        listed = ", ".join(
-            [f"ptr {each}" for each in ("%state", others, *given, *[f"%c{n}" for n in cells])]
-        )
+        listed = _passed(self.w, others, [*given, *[f"%c{n}" for n in cells]])
         made = self.w.let(f"call tailcc ptr @{_name(self.program, routine)}({listed})")
         found = [self.checked(made)]
         for number in range(results - 1):
@@ -378,25 +406,22 @@ class _Function:
             self.put(target, value)
         return found[:results]
 
-    def ways(self, regions: Sequence[int], targets: tuple[int, ...], tail: bool) -> str:
-        """Let regions be written, and say where they come together."""
+    def ways(self, regions: Sequence[int], targets: tuple[int, ...]) -> None:
+        """Let regions be written, and go on where they come together, if they do."""
         (join,) = self.w.labels("join")
         for each in regions:
             self.todo.append((each, targets, join))
-        return "" if tail else join
+        if not regions or not all(self.routine.regions[each].tail for each in regions):
+            self.w.start(join)
 
-    def choose(
-        self, condition: int, then: int, orelse: int, targets: tuple[int, ...], tail: bool
-    ) -> None:
+    def choose(self, condition: int, then: int, orelse: int, targets: tuple[int, ...]) -> None:
         elements = self.field(self.get(condition), 0)
         flag = self.w.let(f"load i8, ptr {elements}, align 1")
         test = self.w.let(f"icmp ne i8 {flag}, 0")
         self.w.do(f"br i1 {test}, label %r{then}, label %r{orelse}")
-        join = self.ways((then, orelse), targets, tail)
-        if join:
-            self.w.start(join)
+        self.ways((then, orelse), targets)
 
-    def select(self, step: Select, tail: bool) -> None:
+    def select(self, step: Select) -> None:
         w = self.w
         labels = w.labels(*[f"n{number}" for number in range(len(step.tree))])
         w.do(f"br label %{labels[0]}")
@@ -416,9 +441,7 @@ class _Function:
                     w.do(f"switch i64 {tag}, label %{labels[last]} [ {listed} ]")
         used = {node.clause for node in step.tree if isinstance(node, Leaf)}
         regions = [each.region for n, each in enumerate(step.clauses) if n in used]
-        join = self.ways(regions, step.targets, tail)
-        if join:
-            w.start(join)
+        self.ways(regions, step.targets)
 
     def force(self, cell: int, targets: tuple[int, ...]) -> None:
         """The values of a cell, whose first word says whether they are there."""

@@ -12,7 +12,8 @@ Note [Freeing]: an object whose last owner goes drops its fields; those that go 
 list through their counts, so that long lists and deep trees take no stack.
 
 Note [Stack]: routines run on a stack of the state, big enough for deep recursion, and look before
-they go deeper.  Changing the stack takes three instructions that no language has.
+they go deeper.  The pointer of the stack is set as if it were being restored; memory of unknown
+size on the stack makes LLVM refer to everything else by the frame, which does not move.
 
 Note [Failing]: a routine that fails notes why and gives back null, and so does whoever called it.
 Nothing is dropped on the way: the caller of the program gives all memory of the state back.
@@ -58,41 +59,19 @@ def tensor_size(elements: int) -> tuple[int, int]:
     return start + elements, start
 
 
-# fmt: off
-_SWITCHES: Final = {
-    "x86_64": (
-        r'call { i64, i64, i64 } asm sideeffect "movq %rsp, %r12\0Amovq %rsi, %rsp\0A'
-        r'callq *%rdx\0Amovq %r12, %rsp", "={rdi},={rsi},={rdx},{rdi},{rsi},{rdx},'
-        + "".join(f"~{{{r}}}," for r in (
-            "r12", "rax", "rcx", "r8", "r9", "r10", "r11",
-            *[f"xmm{n}" for n in range(16)], "memory", "cc", "dirflag", "fpsr"))
-        + r'~{flags}"(ptr %state, ptr %top, ptr @plica.begin)'
-    ),
-    "aarch64": (
-        r'call { i64, i64, i64 } asm sideeffect "mov x20, sp\0Amov sp, x1\0Ablr x2\0A'
-        r'mov sp, x20", "={x0},={x1},={x2},{x0},{x1},{x2},'
-        + "".join(f"~{{x{n}}}," for n in (*range(3, 18), 20, 30))
-        + "".join(f"~{{v{n}}}," for n in range(32))
-        + r'~{memory},~{cc}"(ptr %state, ptr %top, ptr @plica.begin)'
-    ),
-}
-# fmt: on
-"""Call `plica.begin` on another stack, by architecture."""
+_JUMPS: Final = ("x86_64", "aarch64")
+"""Where a call in tail position can be a jump, whatever it is given."""
 
 
 def has_tail_calls(triple: str) -> bool:
     """Whether any call in tail position can be a jump there."""
-    return triple.split("-", maxsplit=1)[0] in _SWITCHES
+    return triple.split("-", maxsplit=1)[0] in _JUMPS
 
 
-def text(triple: str) -> str:
+def text() -> str:
     """Everything but the routines, which `plica.begin` calls."""
-    machine = triple.split("-", maxsplit=1)[0]
-    switch = _SWITCHES.get(machine)
-    found = _TEXT + (_NEAR if switch is None else _APART)
+    found = _TEXT
     words = {
-        "SWITCH": switch or "",
-        "NEAR": state.NEAR,
         "RUN": state.RUN,
         "RELEASE": state.RELEASE,
         "RESET": state.RESET,
@@ -118,6 +97,7 @@ _TEXT: Final = """\
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
 declare ptr @llvm.stacksave.p0()
+declare void @llvm.stackrestore.p0(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define internal void @plica.dup(ptr %object) alwaysinline nounwind {
@@ -346,10 +326,10 @@ define hidden void @<RELEASE>(ptr %state, ptr %object) nounwind {
   call void @plica.drop(ptr %state, ptr %object)
   ret void
 }
-"""
 
-_APART: Final = """\
-define hidden i64 @<RUN>(ptr %state, ptr %args, ptr %results) nounwind {
+; see Note [Stack]: LLVM is told nothing, so all that this function keeps must be found by its frame
+define hidden i64 @<RUN>(ptr %state, ptr %args, ptr %results) optnone noinline nounwind
+    "frame-pointer"="all" {
   %a = getelementptr i8, ptr %state, i64 <AT_ARGS>
   store ptr %args, ptr %a, align 8
   %r = getelementptr i8, ptr %state, i64 <AT_RESULTS>
@@ -358,25 +338,12 @@ define hidden i64 @<RUN>(ptr %state, ptr %args, ptr %results) nounwind {
   store i64 0, ptr %c, align 8
   %t = getelementptr i8, ptr %state, i64 <AT_TOP>
   %top = load ptr, ptr %t, align 8
-  %done = <SWITCH>
-  %code = load i64, ptr %c, align 8
-  ret i64 %code
-}
-"""
-
-_NEAR: Final = """\
-define hidden i64 @<RUN>(ptr %state, ptr %args, ptr %results) nounwind {
-  %a = getelementptr i8, ptr %state, i64 <AT_ARGS>
-  store ptr %args, ptr %a, align 8
-  %r = getelementptr i8, ptr %state, i64 <AT_RESULTS>
-  store ptr %results, ptr %r, align 8
-  %c = getelementptr i8, ptr %state, i64 <AT_CODE>
-  store i64 0, ptr %c, align 8
+  %nothing = load i64, ptr %c, align 8
+  %unknown = alloca i8, i64 %nothing, align 16
   %here = call ptr @llvm.stacksave.p0()
-  %lowest = getelementptr i8, ptr %here, i64 -<NEAR>
-  %l = getelementptr i8, ptr %state, i64 <AT_LOWEST>
-  store ptr %lowest, ptr %l, align 8
+  call void @llvm.stackrestore.p0(ptr %top)
   call void @plica.begin(ptr %state)
+  call void @llvm.stackrestore.p0(ptr %here)
   %code = load i64, ptr %c, align 8
   ret i64 %code
 }

@@ -18,6 +18,8 @@ class Gpu:
     threads: int = 256
     shared: int = 227 * 1024
     registers: int = 65536
+    groups: bool = False
+    """Whether four warps can multiply together, with tiles that a copy engine fetches."""
 
     @property
     def most(self) -> int:

@@ -17,6 +17,8 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.ir.index_map import index_map
+from plica.ir.scalar import Scalar
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
@@ -31,7 +33,10 @@ from plica.schedule.primitive import (
     read_at,
     reorder,
     reverse_compute_at,
+    reverse_compute_inline,
     split,
+    transform_block_layout,
+    unroll,
     vectorize,
 )
 
@@ -47,15 +52,17 @@ LABELS: Final = ("left", "right", "part")
 
 @frozen
 class Tile:
-    """Rows, columns and terms of a tile; threads down and across it; whether slices are fetched
-    one step ahead."""
+    """Rows, columns and terms of a tile; threads down and across it; how many slices are on their
+    way while one is multiplied."""
 
     rows: int = 128
     columns: int = 128
     terms: int = 16
     down: int = 16
     across: int = 16
-    ahead: bool = False
+    ahead: int = 0
+    near: int = 1
+    """Tiles that follow one another down before the next ones across."""
 
     @property
     def steps(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -74,23 +81,31 @@ def product(
     labels: tuple[str, ...] = LABELS,
     along: tuple[bool, bool] = (False, False),
     parts: int = 2,
+    fused: bool = False,
 ) -> Body:
     """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
 
     The blocks `left` and `right` gather what is multiplied; `along` says where neighbours among the
-    terms are neighbours in memory, `parts` how many z there are.
+    terms are neighbours in memory, `parts` how many z there are.  Where what is done to each sum is
+    `fused`, the block after these is done on sums in registers.
     """
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c = yield block(labels[2])
     result = yield cache_write(c, 0, "local")
+    if fused:
+        out = yield block(labels[3])
+        down, across = tile.steps
+        yield transform_block_layout(
+            out, index_map(lambda m, n: (0, *_digits(m, down), *_digits(n, across)))
+        )
+        yield reverse_compute_inline(out)
     z, by, vi, ty, i, bx, vj, tx, j, k = yield loops(c)
     k0, k1 = yield split(k, (None, tile.terms))
     yield reorder(z, by, bx, ty, tx, k0, k1, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
     if parts > 1:  # a thread's number, even the only one, would choose among registers
         yield bind(z, "blockIdx.z")
-    yield bind(by, "blockIdx.y")
-    yield bind(bx, "blockIdx.x")
+    yield tiles(by, bx, tile.near if parts == 1 else 1)
     yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
     for which, given in ((0, left), (1, right)):
@@ -103,6 +118,23 @@ def product(
         yield vectorize((yield loops(near))[-1])
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, k0)
+    yield unroll(k1)
+    if tile.ahead:
+        yield annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
+
+
+@do
+def tiles(by: Handle, bx: Handle, near: int) -> Body:
+    """Tiles in an order in which those that run at once read much of the same."""
+    if near == 1:
+        yield bind(by, "blockIdx.y")
+        yield bind(bx, "blockIdx.x")
+        return
+    far, row = yield split(by, (None, near))
+    yield reorder(far, bx, row)
+    yield bind(far, "blockIdx.z")
+    yield bind(bx, "blockIdx.y")
+    yield bind(row, "blockIdx.x")
 
 
 @do
@@ -123,8 +155,6 @@ def fetched(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
     yield bind(y, "threadIdx.y")
     yield bind(t, "threadIdx.x")
     yield vectorize(lanes)
-    if tile.ahead:
-        yield annotate(copy, "double_buffer", True)
 
 
 @do
@@ -139,8 +169,15 @@ def fetched_along(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body
     yield bind(y, "threadIdx.y")
     yield bind(x, "threadIdx.x")
     yield vectorize(lanes)
-    if tile.ahead:
-        yield annotate(copy, "double_buffer", True)
+
+
+def _digits(of: Scalar, steps: tuple[int, ...]) -> tuple[Scalar, ...]:
+    """The digits of an index."""
+    found: list[Scalar] = []
+    for step in reversed(steps):
+        found.append(of % step)
+        of = of // step
+    return (of, *reversed(found))
 
 
 __all__ = ["WIDE", "Tile", "product"]

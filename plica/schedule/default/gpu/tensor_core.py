@@ -19,8 +19,10 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.ir.dtype import DType, f16
 from plica.ir.index_map import index_map
 from plica.schedule.default.gpu.form import digits
+from plica.schedule.default.gpu.product import tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
     OCTET,
@@ -74,7 +76,7 @@ class Warps:
     ahead: int = 1
     """Slices that are on their way while one is multiplied."""
     together: bool = False
-    rows_near: int = 1
+    near: int = 1
     """Tiles that follow one another down before the next ones across."""
 
     @property
@@ -87,7 +89,9 @@ class Warps:
     @property
     def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The digits of rows, columns and terms but the first."""
-        group, wide = ((GROUP,), (self.wide // OCTET, OCTET)) if self.together else ((), (self.wide,))
+        group, wide = (
+            ((GROUP,), (self.wide // OCTET, OCTET)) if self.together else ((), (self.wide,))
+        )
         rows, columns = (self.down, self.high, *group, 2, OCTET), (self.across, *wide, QUADS, 2)
         return rows, columns, (self.steps, 2, OCTET)
 
@@ -118,7 +122,9 @@ class Warps:
 
 
 @do
-def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Body:
+def tensor_core(
+    of: Warps, along: Along, labels: tuple[str, ...] = LABELS, dtype: DType = f16
+) -> Body:
     """The schedule of a product in the form of `tensor_core_form`."""
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c, out = (yield block(labels[2])), (yield block(labels[3]))
@@ -137,7 +143,7 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
     )  # fmt: skip
     yield reverse_compute_at(result, at["t"])
     warp, lane = (yield fuse(at["wm"], at["wn"], *group)), (yield fuse(at["g"], at["t"]))
-    yield tiles(at["by"], at["bx"], of.rows_near)
+    yield tiles(at["by"], at["bx"], of.near)
     yield bind(warp, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
     for which, given in ((0, left), (1, right)):
@@ -148,28 +154,14 @@ def tensor_core(of: Warps, along: Along, labels: tuple[str, ...] = LABELS) -> Bo
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, at["q"])
     if of.together:
-        yield tensorize(at["s"], group_mma(of.high, of.wide, along).name)
+        yield tensorize(at["s"], group_mma(of.high, of.wide, along, dtype).name)
     else:
-        yield tensorize(at["i"], mma(of.high, of.wide, along).name)
+        yield tensorize(at["i"], mma(of.high, of.wide, along, dtype).name)
         yield unroll(at["s"])
     if of.ahead:
         yield annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
     if of.ahead and of.together:
         yield annotate(at["q"], "software_pipeline_spare", 1)
-
-
-@do
-def tiles(by: Handle, bx: Handle, near: int) -> Body:
-    """Tiles in an order in which those that run at once read much of the same."""
-    if near == 1:
-        yield bind(by, "blockIdx.y")
-        yield bind(bx, "blockIdx.x")
-        return
-    far, row = yield split(by, (None, near))
-    yield reorder(far, bx, row)
-    yield bind(far, "blockIdx.z")
-    yield bind(bx, "blockIdx.y")
-    yield bind(row, "blockIdx.x")
 
 
 @do

@@ -1,4 +1,4 @@
-"""Forms for tensor cores: products of f16 summed in f32, rows, columns and terms in digits.
+"""Forms for tensor cores: products of f16 or bf16, summed in f32, their sizes in digits.
 
     left[by, q, s, wm, i, half, h, g, e]            slices of rows; e are terms, g rows
     right[bx, q, s, wn, j, h, t, pair, e]           slices of columns (t, pair)
@@ -22,6 +22,7 @@ fetched at once.  Only products whose sizes are multiples of the tile's are in t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import evolve
 
@@ -29,7 +30,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.define import define
-from plica.ir.dtype import DType, f16, f32, i64
+from plica.ir.dtype import DType, bf16, f16, f32, i64
 from plica.ir.scalar import (
     Buffer,
     Cast,
@@ -46,6 +47,9 @@ from plica.schedule.default.contraction import Contraction, Work, bared, contrac
 from plica.schedule.default.gpu.form import ProductForm, digits
 from plica.schedule.default.gpu.tensor_core import Warps
 
+NARROW: Final = (f16, bf16)
+"""What tensor cores multiply."""
+
 
 def tensor_core_form(of: Work, warps: Warps) -> ProductForm | None:
     """The form of a product, None for work that is none, or that tiles do not divide."""
@@ -57,6 +61,8 @@ def tensor_core_form(of: Work, warps: Warps) -> ProductForm | None:
     if any(len(axes) != 1 for axes in (found.lanes, found.pixels, found.terms)):
         return None
     if any(side.buffer not in narrow for side in (found.data, found.weight)):
+        return None
+    if len({narrow[side.buffer].dtype for side in (found.data, found.weight)}) > 1:
         return None
     sides = (found.data, found.weight)
     if found.axes[0] in found.lanes:
@@ -70,12 +76,12 @@ def tensor_core_form(of: Work, warps: Warps) -> ProductForm | None:
 
 
 def _widened(of: Work) -> tuple[Contraction | None, dict[Buffer, Buffer]]:
-    """The contraction of the same work on inputs of f32, where f16 is only read to be cast.
+    """The contraction of the same work on inputs of f32, where narrow ones are only read to be cast.
 
     With it, which buffer each of those stands for.
     """
     given = of.compute.inputs
-    twins = {each: Buffer(each.name, each.shape, f32) for each in given if each.dtype is f16}
+    twins = {each: Buffer(each.name, each.shape, f32) for each in given if each.dtype in NARROW}
 
     def change(node: Term) -> Term:
         match node:
@@ -124,8 +130,8 @@ def _formed(
         return Buffer(_name(like, used), tuple([index(extent[each]) for each in axes]), dtype)
 
     left, right, part = (
-        made("left", rows, f16),
-        made("right", columns, f16),
+        made("left", rows, narrow[sides[0].buffer].dtype),
+        made("right", columns, narrow[sides[1].buffer].dtype),
         made("part", both, f32),
     )
     gathered: list[Scalar] = []

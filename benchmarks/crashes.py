@@ -1,0 +1,177 @@
+"""Searches that are killed: what is lost, and what is proposed afterwards.
+
+    python benchmarks/crashes.py
+
+A search of real kernels is killed with SIGKILL in the middle and asked for again.  What it reported
+must be there, and a search that nobody killed, given the same times, must propose the same trials
+in the same order.  Then a search uses a pool of two workers on this machine; one of them is killed
+like that, and every trial must be there once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+from searching import gemm
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.lower.scheduled import machine_of
+from plica.rewrite.contract import reassociates
+from plica.search.measure import Limits, LocalMeasurer, Measured, Measurer, Work
+from plica.search.measure.local import Arrived
+from plica.search.policy.named import guided
+from plica.search.record.database import Database
+from plica.search.record.fingerprint import fingerprint, versions
+from plica.search.space import Point, Space
+from plica.search.space_of import space_of
+from plica.search.task import tasks
+from plica.search.tune_loop import Run, Subject, tuned
+
+TARGET = evolve(toolchain.host(), cores=1)
+LIMITS = Limits(repeats=3, least=1e-3)
+TRIALS = 32
+KILLED = 13
+"""After so many trials somebody is killed."""
+
+
+def subject() -> Subject:
+    """A small product."""
+    (found,) = tasks(gemm(96), reassociates, (), TARGET)
+    return Subject(found, space_of(found, machine_of(TARGET)))
+
+
+def run_of(measurer: Measurer, database: Database) -> Run:
+    """The run that is killed, and the one that is not."""
+    return Run(guided(machine_of(TARGET)), measurer, database, fingerprint(TARGET), 0, versions())
+
+
+def search(path: Path) -> None:
+    """Search, and say how many trials are on the disk after each."""
+    with LocalMeasurer(TARGET, LIMITS) as measurer, Database(path) as database:
+
+        def listener(_: object, __: int, trials: int) -> None:
+            print(trials, flush=True)
+
+        tuned([subject()], run_of(measurer, database), TRIALS, listener=listener, finals=False)
+
+
+class Recorded:
+    """A measurer that answers what records say."""
+
+    def __init__(self, database: Database) -> None:
+        self.known = {(each.form, each.trace_json): each for each in database}
+        self.asked = list[tuple[str, str]]()
+
+    def measure(
+        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+    ) -> tuple[Measured, ...]:
+        """What came of points; a point of which there is no record fails."""
+        found = list[Measured]()
+        for each in points:
+            place = space.sketches[each.sketch].name, space.trace(each).to_json()
+            self.asked.append(place)
+            of = self.known.get(place)
+            status: Any = "build" if of is None else of.error or "ok"
+            found.append(Measured(each, status, () if of is None else of.costs,
+                                  0.0 if of is None else of.noise))  # fmt: skip
+            if arrived is not None:
+                arrived(found[-1])
+        return tuple(found)
+
+
+def killed() -> dict[str, Any]:
+    """Kill a search and ask for it again."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "killed.db"
+        command = [sys.executable, __file__, "--search", str(path)]
+        reported = 0
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                reported = int(line)
+                if reported >= KILLED:
+                    running.send_signal(signal.SIGKILL)
+                    break
+        with Database(path) as database:
+            left = len(database)
+        subprocess.run(command, check=True, timeout=600, stdout=subprocess.DEVNULL)
+        with Database(path) as database, Database() as other:
+            resumed = [(e.form, e.trace_json) for e in sorted(database, key=lambda e: e.trial)]
+            recorded = Recorded(database)
+            tuned([subject()], run_of(recorded, other), TRIALS, finals=False)
+    same = resumed == recorded.asked
+    lost = max(0, reported - left)
+    return {"reported": reported, "left": left, "lost": lost, "trials": len(resumed), "same": same}
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of a pool, and the first line it says."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "plica", "pool", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def pooled() -> dict[str, Any]:
+    """Kill one of two workers of a pool."""
+    from plica.search.pool import PoolMeasurer  # needs an engine that need not be installed
+
+    with (
+        served("start", "--port", "0") as (_, address),
+        served("worker", address) as (one, _),
+        served("worker", address) as _,
+        tempfile.TemporaryDirectory() as folder,
+        Database(Path(folder) / "pool.db") as database,
+        PoolMeasurer(address, TARGET, LIMITS) as measurer,
+    ):
+        over = list[int]()
+
+        def listener(_: object, __: int, trials: int) -> None:
+            if trials >= KILLED and not over:
+                over.append(trials)
+                os.kill(one.pid, signal.SIGKILL)
+
+        run = run_of(measurer, database)
+        (course,) = tuned([subject()], run, TRIALS, listener=listener, finals=False)
+        places = {(each.form, each.trace_json) for each in database}
+        return {
+            "killed after": over[0],
+            "trials": course.trials,
+            "records": len(database),
+            "distinct": len(places),
+            "failed": sum(course.errors.values()),
+        }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Both, or the search that is to be killed."""
+    if arguments[:1] == ["--search"]:
+        search(Path(arguments[1]))
+        return
+    print("killed and asked again:", killed())
+    if find_spec("distributed") is None:
+        print("a pool needs Dask, which is not installed")
+    else:
+        print("one of two workers killed:", pooled())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,100 @@
+"""Padding: what a guarded copy says of the loops around it.
+
+    for r, c:  near[r, c] = far[h + r - 1, c - 1] if 0 < h + r and h + r < 9 and … else 0
+
+A guard is a conjunction of comparisons, each linear in one loop of the copy: so it cuts something
+off the beginning or the end of that loop, and there the copy writes zeros.
+
+>>> import numpy as np
+>>> from plica.ir.scalar import And, Lt
+>>> from plica.ir.tensor import axis
+>>> h, r = axis("h"), axis("r")
+>>> found = margins(And(Lt(index(0), h + r), Lt(h + r, index(9))), ((r, 6),))
+>>> before, after = found[r]
+>>> from plica.codegen.accel.unroll import evaluate
+>>> [[int(each) for each in evaluate((before, after), {h: np.array(at)})] for at in (0, 3, 5)]
+[[1, 0], [0, 0], [0, 2]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from plica.core.fold import post_order
+from plica.ir.scalar import And, Eq, Le, Lit, Load, Lt, Max, Min, Scalar, ScalarVar, Select, index
+from plica.rewrite.index.polynomial import Polynomial, polynomial, to_term
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+Margin = tuple[Scalar, Scalar]
+"""How many turns of a loop are cut off before and after."""
+
+_ZERO: Final = index(0)
+
+
+def unguarded(value: Scalar) -> tuple[Scalar | None, Scalar]:
+    """The guard of a copied value and the value; a guard that leaves anything but 0 is refused."""
+    if not isinstance(value, Select):
+        return None, value
+    if not isinstance(value.orelse, Lit) or value.orelse.value != 0:
+        raise _refused("What is outside is filled with zeros.", str(value.orelse))
+    if not isinstance(value.then, Load):
+        raise _refused("A guarded store copies.", type(value.then).__name__)
+    return value.condition, value.then
+
+
+def margins(
+    guard: Scalar | None, loops: Sequence[tuple[ScalarVar, int]]
+) -> Mapping[ScalarVar, Margin]:
+    """What a guard cuts off each loop; a comparison that is not about one of them is refused."""
+    extents = dict(loops)
+    found: dict[ScalarVar, Margin] = {}
+    stack = [] if guard is None else [guard]
+    while stack:
+        each = stack.pop()
+        match each:
+            case And(left, right):
+                stack += [left, right]
+            case Lt(left, right):
+                _cut(polynomial(right).plus(polynomial(left), -1), -1, extents, found)
+            case Le(left, right):
+                _cut(polynomial(right).plus(polynomial(left), -1), 0, extents, found)
+            case Eq(left, right) if left is right:
+                pass
+            case _:
+                raise _refused("A guard is made of comparisons.", type(each).__name__)
+    return found
+
+
+def _cut(
+    distance: Polynomial,
+    slack: int,
+    extents: Mapping[ScalarVar, int],
+    found: dict[ScalarVar, Margin],
+) -> None:
+    """Take in that a distance, and a little, is not negative."""
+    inside = [key for key in distance.terms if isinstance(key, ScalarVar) and key in extents]
+    rest = {key: value for key, value in distance.terms.items() if key not in inside}
+    hidden = [
+        each
+        for key in rest
+        for atom in Polynomial(0, {key: 1}).atoms()
+        for each in post_order(atom)
+        if each in extents
+    ]
+    if len(inside) != 1 or hidden or abs(distance.terms[inside[0]]) != 1:
+        raise _refused("A guard compares one loop of its copy.", f"{len(inside) + len(hidden)}")
+    (var,) = inside
+    assert isinstance(var, ScalarVar)
+    room = to_term(Polynomial(distance.constant + slack, rest))
+    before, after = found.get(var, (_ZERO, _ZERO))
+    most = index(extents[var])
+    if distance.terms[var] > 0:  # var >= -room
+        before = Max(before, Min(-room, most))
+    else:  # var <= room
+        after = Max(after, Min(extents[var] - 1 - room, most))
+    found[var] = before, after
+
+
+def _refused(message: str, found: str) -> UnsupportedError:
+    return UnsupportedError(Diagnostic("unsupported", message, None, None, found))

@@ -1,0 +1,273 @@
+"""Derivatives of modules: `grad`, `value_and_grad`, `vjp`, `jvp`, `checkpoint`.
+
+    grad            (x, …) -> df/dx, …                      of a main that gives one float
+    value_and_grad  (x, …) -> (f(x), df/dx, …)
+    vjp             (x, …, cotangents) -> (f(x), cotangents of x, …)
+    jvp             (x, …, tangents) -> (f(x), tangents of f(x))
+
+Forward mode is reverse mode twice: a pullback is linear, and the pullback of a linear function is
+its transpose.  Each takes a module or a function marked with `plica.function`, and gives a module,
+which can be interpreted, compiled, and differentiated again.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.interpret import interpret
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((), "f64"))
+>>> cube = Function((), (), (x,), None, x * x * x)
+>>> float(interpret(grad(cube), 2.0)), float(interpret(grad(grad(cube)), 2.0))
+(12.0, 12.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.core.diagnostic import did_you_mean
+from plica.core.name import Name
+from plica.ir.graph import Call, Expr, Function, Project, Tuple, Var, const
+from plica.ir.infer import infer, type_of
+from plica.ir.module import DataDef, Module, constructors
+from plica.ir.module import module as module_of
+from plica.ir.op.create import zeros
+from plica.ir.script import Scripted, as_module
+from plica.ir.type import DataType, TensorType, TupleType, Type
+from plica.rewrite.gradient.form import prepared
+from plica.rewrite.gradient.reverse import Reverse
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.dead import remove_dead
+from plica.rewrite.graph.partial import evaluate_partially
+from plica.rewrite.graph.unfold import wrapped
+from plica.rewrite.graph.walk import Supply
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+
+Program: TypeAlias = Module | Scripted | Function
+Which: TypeAlias = "int | str | Sequence[int | str] | None"
+
+MARK: Final = ("checkpoint", True)
+
+
+def grad(of: Program, wrt: Which = None) -> Module:
+    """The gradient of a main that gives one float, with respect to parameters.
+
+    All parameters of floats, if none are named by number or name; of several a tuple.
+    """
+    return _scalar(of, wrt, with_value=False)
+
+
+def value_and_grad(of: Program, wrt: Which = None) -> Module:
+    """A main that gives one float, and its gradient: a pair."""
+    return _scalar(of, wrt, with_value=True)
+
+
+def vjp(of: Program, wrt: Which = None) -> Module:
+    """The value and the cotangents of parameters, from those of the results as more parameters."""
+    known = _module(of)
+    chosen, alone = _chosen(known, wrt)
+    program = Reverse(prepared(known))
+    sweep, result, function = program.main(_params(program.module, chosen))
+    ret = type_of(function.body)
+    items = ret.items if isinstance(ret, TupleType) else (ret,)
+    given = [program.fresh("d", program.tangents.of(each)) for each in items]
+    whole: Expr = Tuple(tuple(given)) if isinstance(ret, TupleType) else given[0]
+    sweep.backward(result, program.tangents.opened(program.tangents.of(ret), whole))
+    extra = tuple([each for each in given if each.type != TupleType(())])
+    found = _cotangents(program, sweep.cotangents, chosen, alone)
+    return _finished(program, (*function.params, *extra), sweep, Tuple((result, found)))
+
+
+def jvp(of: Program, wrt: Which = None) -> Module:
+    """The value and its tangent, from tangents of parameters as more parameters."""
+    known = _module(of)
+    chosen, _ = _chosen(known, wrt)
+    count = len(known.main_function().params)
+    once = vjp(known, chosen)
+    pulled = once.main_function().params[count:]
+    if not pulled:
+        raise _refused(known, "The result has no derivative: there are no floats in it.")
+    twice = vjp(once, tuple(range(count, count + len(pulled))))
+    main, function = twice.main, twice.main_function()
+    assert main is not None
+    supply = Supply(*twice.values, *twice.names)
+    values, seeds = function.params[:count], function.params[count + len(pulled) :]
+    # The results of the pullback are the value, which has no part in this, and the cotangents.
+    tangents = [Var(supply.name("t"), once_type) for once_type in _items(seeds[-1].type)]
+    nothing = [_zero(each.type, twice) for each in (*pulled, *seeds[:-1])]
+    args = [*values, *nothing, Tuple(tuple(tangents))]
+    call = Call(main, tuple(args))
+    moved = Project(call, 1)
+    several = isinstance(known.main_function().ret, TupleType)
+    body = Tuple((Project(Project(call, 0), 0), moved if several else Project(moved, 0)))
+    outer = Var(supply.name("main"), None)
+    whole = Function(function.dims, (), (*values, *tangents), None, body)
+    return evaluate_partially(infer(module_of({**dict(twice.items()), outer: whole}, outer)))
+
+
+def checkpoint(of: Program) -> Module:
+    """The module with main marked: where it is differentiated, its inside is computed again.
+
+    A function of a script is marked where it is written: `@plica.function(attrs={"checkpoint":
+    True})`.  What it computes on the way to its result is then not kept for the reverse sweep.
+    """
+    known = _module(of)
+    main = known.main
+    values = [
+        attrs.evolve(value, attrs=tuple(sorted({*value.attrs, MARK})))
+        if name is main and isinstance(value, Function)
+        else value
+        for name, value in known.items()
+    ]
+    inner = Module(known.names, tuple(values), main)
+    function = known.main_function()
+    # A main is never called, so a new one calls the old.
+    assert main is not None
+    supply = Supply(*inner.values, *inner.names)
+    params = tuple([Var(each.name, each.type) for each in function.params])
+    outer = Var(supply.name("main"), None)
+    whole = Function(function.dims, (), params, function.ret, Call(main, params))
+    return infer(module_of({**dict(inner.items()), outer: whole}, outer))
+
+
+# --- parameters ------------------------------------------------------------------------------
+
+
+def _module(of: Program) -> Module:
+    if isinstance(of, Function):
+        main = Var(Name("main"), None)
+        return infer(module_of({main: of}, main))
+    return infer(as_module(of))
+
+
+def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:
+    """The numbers of the parameters to differentiate by, and whether one was asked for alone."""
+    params = module.main_function().params
+    if wrt is None:
+        found = tuple(at for at, each in enumerate(params) if _is_float(each.type))
+        if not found:
+            raise _refused(module, "No parameter has floats.")
+        return found, len(found) == 1
+    alone = isinstance(wrt, int | str)
+    # Any: a number or a name.
+    given: Sequence[Any] = (wrt,) if isinstance(wrt, int | str) else tuple(wrt)
+    return tuple([_number(params, each) for each in given]), alone
+
+
+def _number(params: Sequence[Var], which: int | str) -> int:
+    names = [str(each.name) for each in params]
+    if isinstance(which, str) and which in names:
+        at = names.index(which)
+    elif isinstance(which, int) and not isinstance(which, bool) and 0 <= which < len(params):
+        at = which
+    else:
+        hint = did_you_mean(which, names) if isinstance(which, str) else None
+        raise InputError(
+            Diagnostic(
+                "input-unknown",
+                f"There is no parameter {which!r} to differentiate by.",
+                None,
+                ", ".join(names) or "no parameters",
+                repr(which),
+                hint,
+            )
+        )
+    if not _is_float(params[at].type) and not isinstance(params[at].type, DataType):
+        raise InputError(
+            Diagnostic(
+                "not-differentiable",
+                f"The parameter {names[at]} has no derivative.",
+                Place(node=names[at]),
+                "floats",
+                str(params[at].type),
+            )
+        )
+    return at
+
+
+def _is_float(of: Type | None) -> bool:
+    """Whether a type is one of tensors some of which are of floats."""
+    if isinstance(of, TupleType):
+        return any(map(_is_float, of.items))
+    return isinstance(of, TensorType) and of.dtype.is_float
+
+
+def _params(module: Module, chosen: Sequence[int]) -> list[Var]:
+    params = module.main_function().params
+    return [params[at] for at in chosen]
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def _scalar(of: Program, wrt: Which, with_value: bool) -> Module:
+    known = _module(of)
+    chosen, alone = _chosen(known, wrt)
+    ret = known.main_function().ret
+    if not isinstance(ret, TensorType) or ret.shape or not ret.dtype.is_float:
+        raise InputError(
+            Diagnostic(
+                "not-scalar",
+                "A gradient is that of one number.",
+                _place(known),
+                "a float of rank 0",
+                str(ret),
+                "Sum the results up, or use plica.vjp, which takes their cotangents.",
+            )
+        )
+    program = Reverse(prepared(known))
+    sweep, result, function = program.main(_params(program.module, chosen))
+    sweep.backward(result, const(1, ret.dtype))
+    found = _cotangents(program, sweep.cotangents, chosen, alone)
+    body = Tuple((result, found)) if with_value else found
+    return _finished(program, function.params, sweep, body)
+
+
+def _cotangents(
+    program: Reverse, found: dict[Var, Any], chosen: Sequence[int], alone: bool
+) -> Expr:
+    """The cotangents of the parameters, zeros where nothing flows to them."""
+    tangents = program.tangents
+    parts = [
+        tangents.whole(tangents.of(type_of(each)), found.get(each), each)
+        for each in _params(program.module, chosen)
+    ]
+    return parts[0] if alone else Tuple(tuple(parts))
+
+
+def _finished(program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr) -> Module:
+    """The module whose main does what was swept."""
+    main = program.module.main
+    assert main is not None
+    function = program.module.main_function()
+    whole = wrapped([*sweep.lets, *sweep.back], body)
+    made = program.definitions()
+    name = Var(main.name, None)
+    made[name] = Function(function.dims, (), params, None, whole)
+    return remove_dead(to_dataflow(infer(module_of(made, name))))
+
+
+def _zero(of: Type | None, module: Module) -> Expr:
+    """The zero of a type of tangents."""
+    match of:
+        case TupleType(items):
+            return Tuple(tuple([_zero(item, module) for item in items]))
+        case DataType(data, args):
+            made = module.definitions()[data]
+            assert isinstance(made, DataDef)
+            return Call(constructors(data, made)[0], (), args)
+    assert isinstance(of, TensorType)
+    return zeros(of.shape, of.dtype)
+
+
+def _items(of: Type | None) -> tuple[Type, ...]:
+    assert isinstance(of, TupleType)
+    return of.items
+
+
+def _refused(module: Module, message: str) -> UnsupportedError:
+    return UnsupportedError(Diagnostic("not-differentiable", message, _place(module)))
+
+
+def _place(module: Module) -> Place | None:
+    return None if module.main is None else Place(node=str(module.main.name))

@@ -1,0 +1,96 @@
+"""Cycles as a cost: points of a layer's space are built and simulated, never run.
+
+>>> from plica.codegen.accel.conv import Convolution
+>>> from plica.codegen.accel.vta import osdi
+>>> task = LayerTask(osdi(), Convolution(32, 6, 6, 32, kernel=3, pad=1))
+>>> course = searched(task, trials=4)
+>>> course.trials, course.best.cost <= course.observations[0].cost
+(4, True)
+
+A simulation gives the same cycles always, so there is no noise and nothing to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from attrs import frozen
+
+from plica.codegen.accel.conv import Tiling, convolution
+from plica.codegen.accel.cycle import Timed, simulate
+from plica.codegen.accel.instruction import BadInstruction, Stream
+from plica.codegen.accel.stream import build
+from plica.core.diagnostic import CompilerBug
+from plica.core.digest import digest
+from plica.runtime.error import UnsupportedError
+from plica.search.accel.space import LayerTask, layer_space, tiling_of
+from plica.search.measure import Measured, Work
+from plica.search.measure.outcome import Outcome, failed, measured
+from plica.search.policy.fold import Policy
+from plica.search.policy.guided import Guided, Judge, knobs
+from plica.search.policy.ridge import Ridge
+from plica.search.record.database import Database
+from plica.search.space import Point, Space
+from plica.search.tune_loop import Course, Run, Subject, tuned
+
+
+@frozen(eq=False)
+class CycleMeasurer:
+    """A measurer whose clock is the cycle simulator."""
+
+    def measure(
+        self,
+        task: Work,
+        space: Space,
+        points: Sequence[Point],
+        arrived: Callable[[Measured], None] | None = None,
+    ) -> tuple[Measured, ...]:
+        """The seconds that each point takes on the device."""
+        if not isinstance(task, LayerTask):
+            raise CompilerBug(f"a {type(task).__name__} is not a layer of an accelerator")
+        found: list[Measured] = []
+        for each in points:
+            found.append(measured(each, _outcome(task, tiling_of(space, each))))
+            if arrived is not None:
+                arrived(found[-1])
+        return tuple(found)
+
+
+def _outcome(task: LayerTask, tiling: Tiling) -> Outcome:
+    start = perf_counter()
+    try:
+        _, timed = simulated(task, tiling)
+    except (BadInstruction, UnsupportedError) as error:
+        return failed("refused", "lower", str(error.diagnostics[0].message), {})
+    spent = {"time": perf_counter() - start}
+    return Outcome("ok", (timed.cycles / (task.machine.timing.megahertz * 1e6),), 0.0, spent)
+
+
+def simulated(task: LayerTask, tiling: Tiling) -> tuple[Stream, Timed]:
+    """The stream of a tiling, and when its instructions run."""
+    stream = build(task.machine, convolution(task.machine, task.of, tiling), checked=False)
+    return stream, simulate(task.machine, stream)
+
+
+def policy() -> Policy[Any]:  # what an explorer remembers is its own affair
+    """The way to search a layer: guided by a model of the sizes of tiles."""
+    return Policy(Guided(Judge("ridge", Ridge(), knobs)))
+
+
+def searched(
+    task: LayerTask,
+    trials: int,
+    seed: int = 0,
+    database: Database | None = None,
+    by: Policy[Any] | None = None,
+) -> Course:
+    """How a search went; every trial is in the database before it counts."""
+    space = layer_space(task.machine, task.of)
+    # Two configurations of one machine are two machines.
+    target = f"accel:{task.machine.name}/{digest(task.machine)[:16]}"
+    records = Database() if database is None else database
+    run = Run(by or policy(), CycleMeasurer(), records, target, seed)
+    (course,) = tuned([Subject(task, space)], run, trials)
+    return course

@@ -1,0 +1,154 @@
+"""Spaces of an accelerator: the tilings of a layer that fit its machine, as traces.
+
+    Sketch   = a number of threads, the axis they share out, whether weights stay
+    decision = rows, columns, blocks of outputs and blocks of inputs of a tile
+
+The kernel is the layer over blocks, its input already padded; a trace splits its loops into tiles
+and binds one loop to virtual threads.  A point stands for a `Tiling`, of which the stream is made.
+
+>>> from plica.codegen.accel.vta import osdi
+>>> of = Convolution(32, 6, 6, 64, kernel=3, pad=1)
+>>> space = layer_space(osdi(), of)
+>>> [each.name for each in space.sketches]
+['1 height', '1 height keep', '2 outputs', '2 height', '2 height keep']
+>>> tiling_of(space, space.default)
+Tiling(height=6, width=6, outputs=4, inputs=2, threads=1, across='height', keep=False)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+
+from attrs import frozen
+
+from plica.codegen.accel.conv import Across, Convolution, Tiling
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.tiling import estimate, tilings
+from plica.core.digest import digest
+from plica.ir.loop import Kernel
+from plica.ir.script import from_text
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.schedule import bind, block, do, loops, reorder, sample_tuple, split, trace_of
+from plica.schedule.do import Body
+from plica.schedule.instruction import Decision, Sampling
+from plica.search.space import Point, Sketch, Space, sketch
+
+THREADS: Final = (1, 2)
+
+_LAYER: Final = """
+import plica
+from plica.script import Buffer, block, grid, i8, i32, init
+
+@plica.kernel
+def layer(
+    x: Buffer[({ci}, {tall}, {wide}, {n}), i8],
+    w: Buffer[({co}, {ci}, {r}, {r}, {n}, {n}), i8],
+    y: Buffer[({co}, {oh}, {ow}, {n}), i32],
+):
+    for o, h, v, k, i, j, a, b in grid({co}, {oh}, {ow}, {ci}, {r}, {r}, {n}, {n}):
+        with block("y", spatial=(o, h, v, a), reduce=(k, i, j, b)):
+            with init():
+                y[o, h, v, a] = 0
+            y[o, h, v, a] += i32(x[k, h * {s} + i, v * {s} + j, b]) * i32(w[o, k, i, j, a, b])
+"""
+
+
+def layer_kernel(machine: Machine, of: Convolution) -> Kernel:
+    """What is scheduled: the sums of a layer, over blocks."""
+    n = machine.scope("inp").shape[-1]
+    text = _LAYER.format(
+        n=n, ci=-(-of.channels // n), co=-(-of.outputs // n), r=of.kernel, s=of.stride,
+        oh=of.out_height, ow=of.out_width,
+        tall=(of.out_height - 1) * of.stride + of.kernel,
+        wide=(of.out_width - 1) * of.stride + of.kernel,
+    )  # fmt: skip
+    kernel = from_text(text).values[0]
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+@do
+def tiled(tiles: tuple[Decision, ...], threads: int, across: Across) -> Body:
+    """Loops over tiles outside, over what is in a tile inside; one of the outer ones is shared."""
+    o, h, v, k, i, j, a, b = yield loops((yield block("y")))
+    height, width, outputs, inputs = yield sample_tuple(tiles)
+    o0, o1 = yield split(o, (None, outputs))
+    h0, h1 = yield split(h, (None, height))
+    v0, v1 = yield split(v, (None, width))
+    k0, k1 = yield split(k, (None, inputs))
+    shared: tuple[Any, ...] = ()  # Any: a handle
+    if threads > 1 and across == "outputs":
+        o0, *shared = yield split(o0, (None, threads))
+    elif threads > 1:
+        h0, *shared = yield split(h0, (None, threads))
+    yield reorder(o0, h0, v0, *shared, k0, o1, k1, i, j, h1, v1, a, b)
+    for each in shared:
+        yield bind(each, "virtual")
+
+
+def layer_space(machine: Machine, of: Convolution) -> Space:
+    """The tilings of a layer, sketches and decisions by the guess of what each costs."""
+    kernel = layer_kernel(machine, of)
+    kinds: dict[tuple[int, Across, bool], list[Tiling]] = {}
+    for threads in THREADS:
+        for each in tilings(machine, of, threads):
+            kinds.setdefault((threads, each.across, each.keep), []).append(each)
+    if not kinds:
+        message = f"Not even the smallest tile of this layer fits into {machine.name}."
+        place = Place(node="convolution")
+        raise UnsupportedError(Diagnostic("scope-capacity", message, place, None, str(of)))
+    found: list[tuple[float, Sketch]] = []
+    for (threads, across, keep), members in kinds.items():
+        guesses = {_sizes(each): estimate(machine, of, each) for each in members}
+        best = min(guesses, key=lambda each: (guesses[each], each))
+        schedule = tiled(tuple(sorted(guesses)), threads, across)
+        trace = trace_of(schedule, kernel, decisions={SAMPLED: best})
+        name = f"{threads} {across}{' keep' if keep else ''}"
+        found.append((guesses[best], sketch(name, kernel, trace)))
+    return Space(tuple([each for _, each in sorted(found, key=lambda pair: pair[0])]))
+
+
+SAMPLED: Final = 2
+"""The number of the step that decides on a tile."""
+
+
+def _sizes(of: Tiling) -> Decision:
+    return of.height, of.width, of.outputs, of.inputs
+
+
+def tiling_of(space: Space, point: Point) -> Tiling:
+    """The tiling that a point stands for."""
+    trace = space.trace(point)
+    (number,) = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
+    height, width, outputs, inputs = trace.decisions()[number]
+    threads, across, *keep = space.sketches[point.sketch].name.split()
+    (shared,) = [each for each in get_args(Across) if each == across]
+    return Tiling(height, width, outputs, inputs, int(threads), shared, bool(keep))
+
+
+@frozen(eq=False)
+class LayerTask:
+    """A layer to be tuned for a machine: a piece of work, as the loop of tuning sees it."""
+
+    machine: Machine
+    of: Convolution
+    name: str = "layer"
+    weight: int = 1
+
+    @property
+    def function(self) -> Kernel:
+        return layer_kernel(self.machine, self.of)
+
+    @property
+    def constant(self) -> tuple[bool, ...]:
+        return (False, True)
+
+    @property
+    def reassociates(self) -> bool:
+        return False
+
+    @property
+    def key(self) -> str:
+        """The digest of the layer: its kernel, and what is done with the sums."""
+        after = f"{self.of.pad} {self.of.bias} {self.of.each} {self.of.shift > 0}"
+        return f"{digest(self.function)}/{after}"

@@ -1,0 +1,167 @@
+"""Open sizes: one code serves every size, and gives what the interpreter gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from re import findall
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.ir.module import Module
+from plica.runtime.error import InputError, PlicaError, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.open_executable import OpenExecutable, dims_of
+
+HEAD = """
+from __future__ import annotations
+import plica
+from plica.op import nn
+
+@plica.function
+def main(NAME
+"""
+
+# fmt: off
+CASES = {
+    "elementwise": ("x[n m] -> [n m]",             "op.exp(x) * x + op.abs(x)"),
+    "row":         ("x[n] y[] -> [n]",             "nn.relu(x - y)"),
+    "broadcast":   ("x[n 3] y[3] -> [n 3]",        "x * y"),
+    "crossed":     ("x[n 1] y[m] -> [n m]",        "x + y"),
+    "sum":         ("x[n m] -> [n]",               "op.sum(x, axis=(1,))"),
+    "columns":     ("x[n m] -> [m]",               "op.sum(x, axis=(0,))"),
+    "all":         ("x[n m] -> []",                "op.sum(x)"),
+    "top":         ("x[n 5] -> [n]",               "op.max(x, axis=(1,))"),
+    "softmax":     ("x[n 40] -> [n 40]",           "nn.softmax(x, axis=-1)"),
+    "dense":       ("x[n 24] w[32 24] -> [n 32]",  "nn.relu(nn.dense(x, w))"),
+    "deep":        ("x[n m 24] w[32 24] -> [n m 32]", "nn.dense(x, w)"),
+    "product":     ("x[n k] y[k m] -> [n m]",      "x @ y"),
+    "turned":      ("x[n m] -> [m n]",             "op.transpose(x, (1, 0))"),
+    "merged":      ("x[n m 4] -> [n*m 4]",         'op.reshape(x, shape=("n*m", 4)) * 2.0'),
+    "split":       ("x[n 12] -> [n 3 4]",          'op.reshape(x, shape=("n", 3, 4)) + 1.0'),
+    "doubled":     ("x[n 4] -> [2*n 2]",           'op.reshape(x, shape=("2*n", 2))'),
+    "joined":      ("x[n 4] y[m 4] -> [n+m 4]",    "op.concatenate((x, y), axis=0)"),
+    "window":      ("x[n 3 h 9] w[4 3 3 3] -> [n 4 h 9]", "nn.conv2d(x, w, padding=(1, 1))"),
+    "pooled":      ("x[n 2 8 8] -> [n 2 4 4]",     "nn.max_pool(x, kernel=(2, 2), strides=(2, 2))"),
+    "normed":      ("x[n m 16] g[16] -> [n m 16]", "nn.layer_norm(x, g, g)"),
+    "chosen":      ("x[n 3] c[bool] -> [n 3]",     "op.exp(x) if c else x * 2.0"),
+}
+# fmt: on
+
+
+def typed(words: str) -> str:
+    """A type: sizes in a row, or the dtype of a scalar."""
+    if words == "bool":
+        return "Tensor[(), bool]"
+    sizes = [each if each.isdigit() else f'"{each}"' for each in words.split()]
+    return f"Tensor[({', '.join(sizes)}{',' if len(sizes) == 1 else ''}), f32]"
+
+
+def written(signature: str, body: str) -> Module:
+    params, _, result = signature.partition(" -> ")
+    given = ", ".join(
+        f"{name}: {typed(words)}" for name, words in findall(r"(\w+)\[(.*?)\]", params)
+    )
+    text = f"{given}) -> {typed(result[1:-1])}:\n    return {body}"
+    return plica.from_text(HEAD.replace("NAME", text))
+
+
+def module_of(case: str) -> Module:
+    return written(*CASES[case])
+
+
+MADE: dict[str, tuple[Module, OpenExecutable]] = {}
+
+
+def made(case: str) -> tuple[Module, OpenExecutable]:
+    if case not in MADE:
+        whole = module_of(case)
+        exe = plica.compile(whole, contract="reassociates")
+        assert isinstance(exe, OpenExecutable), f"{case} is compiled for each size"
+        MADE[case] = whole, exe
+    return MADE[case]
+
+
+def inputs(exe: OpenExecutable, sizes: dict[str, int], seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for port in exe.inputs:
+        shape = [sizes.get(str(size), size) for size in port.shape]
+        if port.dtype == "f32":
+            found.append(rng.normal(size=shape).astype(np.float32))
+        else:
+            found.append(rng.integers(0, 2, shape).astype(port.numpy))
+    return found
+
+
+SIZE = st.sampled_from((0, 1, 2, 3, 5, 15, 16, 17, 64, 67, 83))
+
+
+@pytest.mark.parametrize("case", CASES)
+@given(st.lists(SIZE, min_size=3, max_size=3))
+@settings(max_examples=max(4, settings().max_examples // 6))
+def test_every_size_gives_what_the_interpreter_gives(case: str, drawn: list[int]) -> None:
+    whole, exe = made(case)
+    arrays = inputs(exe, dict(zip(exe.dims, drawn, strict=False)))
+    try:
+        found = np.asarray(exe(*arrays))
+    except InputError:
+        with pytest.raises(PlicaError):
+            plica.interpret(whole, *arrays)
+        return
+    wanted = np.asarray(plica.interpret(whole, *arrays))
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_a_size_no_operator_has_a_value_for_is_refused() -> None:
+    exe = plica.compile(written("x[n m] -> [n m]", "nn.softmax(x, axis=-1)"))
+    assert isinstance(exe, OpenExecutable)
+    assert np.asarray(exe(np.zeros((0, 3), np.float32))).shape == (0, 3)
+    with pytest.raises(InputError, match="'m'"):
+        exe(np.zeros((3, 0), np.float32))
+
+
+def test_sizes_that_do_not_agree_name_the_dim() -> None:
+    _, exe = made("product")
+    with pytest.raises(InputError, match="k is 3 in 'x'"):
+        exe(np.ones((2, 3), np.float32), np.ones((4, 2), np.float32))
+
+
+def test_a_size_may_have_code_of_its_own() -> None:
+    exe = plica.compile(module_of("dense"), cache=False)
+    arrays = [np.ones((5, 24), np.float32), np.ones((32, 24), np.float32)]
+    before = exe(*arrays)
+    special = exe.at(*arrays)
+    assert type(special) is Executable
+    np.testing.assert_allclose(exe(*arrays), before, rtol=1e-6)
+
+
+def test_it_is_saved_with_its_dims(tmp_path: Path) -> None:
+    _, exe = made("deep")
+    exe.save(tmp_path / "m.plica")
+    again = plica.load(tmp_path / "m.plica")
+    assert isinstance(again, OpenExecutable)
+    assert again.dims == exe.dims == ("n", "m")
+    arrays = inputs(exe, {"n": 3, "m": 7})
+    np.testing.assert_array_equal(again(*arrays), exe(*arrays))
+    with pytest.raises(UnsupportedError, match="compiler"):
+        again.at(*arrays)
+
+
+def test_no_library_is_made_of_open_sizes(tmp_path: Path) -> None:
+    _, exe = made("dense")
+    with pytest.raises(UnsupportedError, match="open"):
+        exe.export(tmp_path / "m.so")
+
+
+def test_dims_are_names_that_stand_alone() -> None:
+    _, exe = made("joined")
+    assert [(each.name, each.port, each.axis) for each in dims_of(exe._interface)] == [
+        ("n", 0, 0),
+        ("m", 1, 0),
+    ]

@@ -1,0 +1,94 @@
+"""Search on the cycle simulator: traces that replay, costs that are cycles, quality."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.accel.conv import Convolution
+from plica.codegen.accel.tiling import fits, ranked
+from plica.codegen.accel.vta import Configuration, osdi, vta
+from plica.core.diagnostic import CompilerBug
+from plica.runtime.error import UnsupportedError
+from plica.schedule.replay import scheduled
+from plica.search.accel.cycles import CycleMeasurer, searched, simulated
+from plica.search.accel.space import LayerTask, layer_kernel, layer_space, tiling_of
+from plica.search.policy.example import SQUARE
+from plica.search.policy.fold import Policy, point_at
+from plica.search.policy.uniform import Uniform
+from plica.search.record.database import Database
+from plica.search.space import Point
+from tests.codegen.accel.machines import FEW
+
+SMALL = Convolution(32, 8, 8, 64, kernel=3, pad=1)
+LAYER = Convolution(256, 14, 14, 256, 3, 1, 1)
+
+
+@settings(max_examples=FEW)
+@given(at=st.integers(0, 10_000))
+def test_every_point_is_a_tiling_that_fits_and_a_trace_that_replays(at: int) -> None:
+    space = layer_space(osdi(), SMALL)
+    point = point_at(space, at % space.size)
+    tiling = tiling_of(space, point)
+    assert fits(osdi(), SMALL, tiling)
+    name = space.sketches[point.sketch].name
+    assert name.split()[:2] == [str(tiling.threads), tiling.across]
+    kernel = layer_kernel(osdi(), SMALL)
+    made = scheduled(space.trace(point), kernel)
+    assert (made is kernel) is False
+
+
+def test_costs_are_cycles() -> None:
+    task = LayerTask(osdi(), SMALL)
+    space = layer_space(osdi(), SMALL)
+    points = (space.default, *space.neighbours(space.default)[:2])
+    told = []
+    found = CycleMeasurer().measure(task, space, points, told.append)
+    assert tuple(told) == found
+    for each in found:
+        _, timed = simulated(task, tiling_of(space, each.point))
+        assert each.cost == timed.cycles / 200e6
+        assert each.noise == 0
+
+
+def test_a_search_is_the_same_again_and_goes_on_from_its_records(tmp_path: Path) -> None:
+    task = LayerTask(osdi(), SMALL)
+    with Database(tmp_path / "tune.db") as records:
+        first = searched(task, 12, seed=3, database=records)
+        assert len(records) == len(first.observations)
+        again = searched(task, 12, seed=3, database=records)
+    assert again.observations == first.observations
+    assert again.measured == 0
+
+
+def test_other_policies_search_the_same_space() -> None:
+    course = searched(LayerTask(osdi(), SMALL), 8, by=Policy(Uniform()))
+    assert course.trials == 8
+
+
+def test_a_few_trials_find_what_the_table_has() -> None:
+    task = LayerTask(osdi(), LAYER)
+    course = searched(task, 16)
+    assert course.best is not None
+    _, timed = simulated(task, tiling_of(course.subject.space, course.best.point))
+    assert timed.utilisation >= 0.95 * 0.961
+    guess = ranked(osdi(), LAYER, 2, 1)[0]
+    assert timed.cycles <= simulated(task, guess)[1].cycles
+
+
+def test_a_layer_that_fits_nowhere_has_no_space() -> None:
+    with pytest.raises(UnsupportedError, match="smallest tile"):
+        layer_space(vta(Configuration(inp=7, wgt=12, acc=10)), SMALL)
+
+
+def test_only_layers_are_measured() -> None:
+    class Other:
+        function = layer_kernel(osdi(), SMALL)
+        constant = ()
+        reassociates = False
+
+    with pytest.raises(CompilerBug, match="not a layer"):
+        CycleMeasurer().measure(Other(), SQUARE, (Point(0, ()),))

@@ -1,0 +1,161 @@
+"""`plica.quantise`: near the model in floats, the same bytes in native code, and clear refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.cli import main
+from plica.frontend.zoo import mlp, resnet
+from plica.quantising import quantised
+from plica.rewrite.quantise.annotate import annotate, prepare, tapped
+from tests.conftest import Golden
+from tests.rewrite.quantise.net import digits, module_of, numbers, op, var
+
+Array = np.ndarray[Any, Any]
+
+
+def cosine(a: Array, b: Array) -> float:
+    return float(np.sum(a * b) / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "unsigned": {"symmetric": False},
+    "one scale": {"per_channel": False},
+    "shifts": {"power_of_two": True},
+    "kl": {"method": "kl"},
+    "mse": {"method": "mse", "symmetric": False},
+    "percentile": {"method": "percentile", "percentile": 99.9},
+    "shifts for each": {"power_of_two": True, "per_channel": True, "symmetric": False},
+}
+
+
+NATIVE = ("usual", "unsigned", "shifts for each")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_small_network_is_near_and_the_same_in_native_code(how: str) -> None:
+    net = digits()
+    found = quantised(net, [numbers(seed, 1, 2, 8, 8) for seed in range(8)], **HOW[how])
+    assert [row.op for row in found.report.rows if row.form == "f32"] == ["nn.softmax"]
+    exe = plica.compile(found.module) if how in NATIVE else None
+    for seed in range(20, 24):
+        x = numbers(seed, 1, 2, 8, 8)
+        integers, floats = plica.interpret(found.module, x), plica.interpret(net, x)
+        assert exe is None or np.abs(exe(x) - integers).max() < 1e-6  # softmax is in floats
+        assert cosine(integers, floats) > 0.99
+        assert np.argmax(integers) == np.argmax(floats)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kept() -> Iterator[object]:
+    """What calibration compiles is compiled once for all tests."""
+    yield plica.compile(tapped(annotate(prepare(digits()))))
+
+
+def test_a_residual_network_is_near() -> None:
+    net = resnet(18, image=16, width=0.0625, classes=10)
+    samples = numbers(0, 8, 1, 3, 16, 16)
+    found = quantised(net, samples)
+    assert found.report.count("f32") == 0
+    exe = plica.compile(found.module)
+    for seed in range(1, 4):
+        x = numbers(seed, 1, 3, 16, 16)
+        integers = plica.interpret(found.module, x)
+        assert np.array_equal(exe(x), integers)
+        assert cosine(integers, plica.interpret(net, x)) > 0.995
+
+
+def test_it_is_a_pure_function() -> None:
+    samples = numbers(3, 4, 1, 2, 8, 8)
+    first, again = (plica.quantise(digits(), samples, method="kl") for _ in range(2))
+    assert plica.digest(first) == plica.digest(again)
+
+
+def test_samples_have_many_forms() -> None:
+    net, samples = digits(), numbers(3, 4, 1, 2, 8, 8)
+    several: list[Any] = [
+        samples,
+        list(samples),
+        [(each,) for each in samples],
+        [{"x": each} for each in samples],
+        {"x": samples},
+        iter(samples),
+    ]
+    assert len({plica.digest(plica.quantise(net, each)) for each in several}) == 1
+
+
+def test_the_simulation_is_what_integers_mean() -> None:
+    found = quantised(digits(), numbers(3, 4, 1, 2, 8, 8), power_of_two=True)
+    for seed in range(5):
+        x = numbers(seed, 1, 2, 8, 8)
+        simulated = plica.interpret(found.simulated, x)
+        assert np.allclose(plica.interpret(found.module, x), simulated, rtol=1e-6, atol=0)
+
+
+def test_the_first_and_the_last_layer_can_stay() -> None:
+    found = quantised(mlp((16, 8, 8, 4)), numbers(0, 4, 1, 16), keep=("first", "last"))
+    said = [(row.form, row.why) for row in found.report.rows if row.op == "nn.dense"]
+    assert said == [("f32", "The first layer is kept."), ("i8", ""), ("f32", "The last layer is kept.")]  # fmt: skip  # noqa: E501
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no samples": (lambda: plica.quantise(digits(), []), "input-missing"),
+    "nothing said": (lambda: plica.quantise(digits()), "input-missing"),
+    "nan": (lambda: plica.quantise(digits(), [np.full((1, 2, 8, 8), np.nan, np.float32)]), "not-finite"),
+    "shape": (lambda: plica.quantise(digits(), [np.zeros((1, 2, 8, 9), np.float32)]), "input-shape"),
+    "method": (lambda: plica.quantise(digits(), [], method="mean"), "unsupported"),  # type: ignore[arg-type]  # the point
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    ask, code = REFUSED[name]
+    with pytest.raises(plica.PlicaError) as caught:
+        ask()
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_a_network_without_layers_needs_no_samples() -> None:
+    x = var("x", (2, 3))
+    assert quantised(module_of(op("nn.softmax", x), x), []).points == ()
+
+
+def test_the_integer_module_as_text(golden: Golden) -> None:
+    x = var("x", (1, 4))
+    w = np.arange(8).reshape(2, 4).astype(np.float32) / 8
+    body = op("nn.relu", op("add", op("nn.dense", x, plica_const(w)), plica_const(w[:, 1])))
+    body = op("nn.dense", body, plica_const(w[:, :2]))
+    samples = [np.ones((1, 4), np.float32)]
+    shown = [
+        f"# {how}\n{plica.quantise(module_of(body, x), samples, **HOW[how])}"
+        for how in ("usual", "unsigned", "shifts")
+    ]
+    golden("\n".join(shown))
+
+
+def plica_const(values: Array) -> Any:
+    from plica.ir.graph import const
+
+    return const(np.ascontiguousarray(values))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, samples, out = tmp_path / "net.py", tmp_path / "x.npz", tmp_path / "net.plica"
+    net = mlp((4, 3, 2))
+    model.write_text(str(net))
+    np.savez(samples, x=numbers(0, 5, 1, 4))
+    assert main(["quantise", str(model), "--samples", str(samples), "-o", str(out)]) == 0
+    assert "nn.dense" in capsys.readouterr().out
+    x = numbers(1, 1, 4)
+    wanted = plica.quantise(net, {"x": numbers(0, 5, 1, 4)})
+    assert np.array_equal(plica.load(out)(x), plica.interpret(wanted, x))
+    samples.write_text("no numbers")
+    assert main(["quantise", str(model), "--samples", str(samples), "-o", str(out)]) == 1
+    assert "samples" in capsys.readouterr().err
