@@ -35,7 +35,7 @@ from plica.codegen.accel.offload import assembled, offload
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
-from plica.codegen.cuda.unit import cubin, unit
+from plica.codegen.cuda.unit import cubins, unit
 from plica.codegen.dynamic import build as dynamic
 from plica.codegen.dynamic.decide import static_form
 from plica.codegen.llvm import toolchain
@@ -513,12 +513,12 @@ def assemble_for_gpu(lowered: Lowered, target: GpuTarget, store: Store | None = 
         plan.size,
         made.scratch,
     )
-    code = cubin(made, target.architecture, fused=lowered.fused, store=store)
+    codes = cubins(made, target.architecture, fused=lowered.fused, store=store)
     return Artefact(
         interface(lowered.module.main_function(), program),
         Machine(CUDA_TRIPLE, target.architecture, ()),
         1,
-        (code,),
+        codes,
         tuple([_bytes(each) for each in program.constants]),
         plan.size,
         (),

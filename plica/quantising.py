@@ -59,7 +59,7 @@ class Quantised:
 
 def quantise(
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    samples: Iterable[Sample] | None = None,
+    samples: Iterable[Sample] | Mapping[str, Array] | None = None,
     *,
     per_channel: bool | None = None,
     symmetric: bool = True,
@@ -93,7 +93,7 @@ def quantise(
 
 def quantised(
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    samples: Iterable[Sample] | None = None,
+    samples: Iterable[Sample] | Mapping[str, Array] | None = None,
     *,
     per_channel: bool | None = None,
     symmetric: bool = True,
@@ -150,7 +150,9 @@ def _read(mod: Module | Scripted | str | PathLike[str] | ModelProto) -> Module:
     return from_onnx(mod)
 
 
-def _observed(of: Annotated, samples: Iterable[Sample], spec: Spec) -> list[Seen]:
+def _observed(
+    of: Annotated, samples: Iterable[Sample] | Mapping[str, Array], spec: Spec
+) -> list[Seen]:
     """What is seen at each point when the model runs on the samples."""
     if not of.points:
         return []
@@ -187,11 +189,11 @@ def _name(number: int, of: Expr) -> str:
     return f"point {number} ({getattr(of, 'op', None) or getattr(of, 'name', 'a value')})"
 
 
-def _samples(module: Module, given: Iterable[Sample]) -> Iterator[Sample]:
+def _samples(module: Module, given: Iterable[Sample] | Mapping[str, Array]) -> Iterator[Sample]:
     """The samples one by one; an array with an axis more than the input is as many."""
     params = module.main_function().params
     ranks = [len(getattr(each.type, "shape", ())) for each in params]
-    several = [given] if isinstance(given, np.ndarray | Mapping) else given
+    several: Iterable[Sample] = [given] if isinstance(given, np.ndarray | Mapping) else given
     for each in several:
         if isinstance(each, np.ndarray) and len(ranks) == 1 and each.ndim == ranks[0] + 1:
             yield from each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,9 @@ def test_a_small_network_is_near_and_the_same_in_native_code(how: str) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def kept() -> Iterator[object]:
+def kept() -> object:
     """What calibration compiles is compiled once for all tests."""
-    yield plica.compile(tapped(annotate(prepare(digits()))))
+    return plica.compile(tapped(annotate(prepare(digits()))))
 
 
 def test_a_residual_network_is_near() -> None:
@@ -105,13 +105,15 @@ def test_the_first_and_the_last_layer_can_stay() -> None:
     assert said == [("f32", "The first layer is kept."), ("i8", ""), ("f32", "The last layer is kept.")]  # fmt: skip  # noqa: E501
 
 
+NAN = np.full((1, 2, 8, 8), np.nan, np.float32)
+WIDE = np.zeros((1, 2, 8, 9), np.float32)
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no samples": (lambda: plica.quantise(digits(), []), "input-missing"),
     "nothing said": (lambda: plica.quantise(digits()), "input-missing"),
-    "nan": (lambda: plica.quantise(digits(), [np.full((1, 2, 8, 8), np.nan, np.float32)]), "not-finite"),
-    "shape": (lambda: plica.quantise(digits(), [np.zeros((1, 2, 8, 9), np.float32)]), "input-shape"),
-    "method": (lambda: plica.quantise(digits(), [], method="mean"), "unsupported"),  # type: ignore[arg-type]  # the point
-}  # fmt: skip
+    "nan": (lambda: plica.quantise(digits(), [NAN]), "not-finite"),
+    "shape": (lambda: plica.quantise(digits(), [WIDE]), "input-shape"),
+    "percentile": (lambda: plica.quantise(digits(), [], percentile=101), "unsupported"),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -123,6 +123,7 @@ CODES: Final[dict[str, str]] = {
     "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
+    "recursion-depth": "Compiled code recurses deeper than its stack allows.",
     "unknown-pass": "No pass or normal form has this name.",
     "missing-pass": "A pass requires another one that does not come before it.",
     "index-out-of-bounds": "An index is outside the value it selects from.",

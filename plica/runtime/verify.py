@@ -184,10 +184,7 @@ def _device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
     if artefact.machine.triple != TRIPLE:
         yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
-    if len(artefact.objects) != 1:
-        yield f"The code for a GPU is in {len(artefact.objects)} parts."
-        return
-    defined = device_code.functions(artefact.objects[0])
+    defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
     for name in device.functions:
         if name not in defined:
             yield f"The code does not define {name}."

@@ -61,7 +61,7 @@ def native_kernels(
     machine = target or toolchain.host()
     native = toolchain.build(fold(program, place(program), machine, contract), machine)
     given = [np.ascontiguousarray(array) for array in arrays]
-    made = [np.zeros(slot.shape, slot.dtype.numpy) for slot in slots[len(read) :]]
+    made = [np.zeros(slot.fixed, slot.dtype.numpy) for slot in slots[len(read) :]]
     table = np.array([array.ctypes.data for array in (*given, *made)] + [0], np.uintp)
     main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.address)
     return main(table.ctypes.data), made

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import overwritable, place
+from plica.codegen.place import Plan, overwritable, place
 from plica.codegen.program import Choose, Copy, Force, Launch, Program
 from plica.codegen.target import Target
 from plica.core.name import Name
@@ -256,6 +256,7 @@ def test_what_a_thunk_touches_stays_until_it_may_run_last() -> None:
 @given(st.data())
 def test_plans_are_right(data: st.DataObject) -> None:
     plan = lower(infer(data.draw(static_modules()))).plan
+    assert isinstance(plan, Plan)
     assert check_plan(plan.memory) == ()
     assert least(plan.memory.tenants) <= plan.memory.size <= most(plan.memory.tenants)
 

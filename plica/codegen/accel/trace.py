@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from math import log10, prod
+from math import ceil, floor, log10, prod
 from typing import Any, Final
 
 from plica.codegen.accel.assembly import show
@@ -64,23 +64,36 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
         (name, each.operations / max(1, each.moved), each.operations / max(1, each.cycles) * giga)
         for name, each in timed
     ]
-    left = min([top / slope / 16, *(x / 2 for _, x, _ in dots if x > 0)])
-    right = max([top / slope * 16, *(x * 2 for _, x, _ in dots)])
-    low = min([top / 64, *(y / 2 for _, _, y in dots if y > 0)])
+    left = min([top / slope / 4, *(x / 1.5 for _, x, _ in dots if x > 0)])
+    right = max([top / slope * 8, *(x * 1.5 for _, x, _ in dots)])
+    low = min([top / 4, *(y / 1.3 for _, _, y in dots if y > 0)])
+    high = 1.3 * top
 
     def at(x: float, y: float) -> tuple[float, float]:
         across = (log10(x) - log10(left)) / (log10(right) - log10(left))
-        up = (log10(y) - log10(low)) / (log10(2 * top) - log10(low))
+        up = (log10(y) - log10(low)) / (log10(high) - log10(low))
         return EDGE + across * (WIDE - 2 * EDGE), HIGH - EDGE - up * (HIGH - 2 * EDGE)
 
+    parts: list[str] = []
+    for tick in _ticks(left, right):
+        x, _ = at(tick, low)
+        parts.append(f'<path d="M{x:.1f} {EDGE}V{HIGH - EDGE}" stroke="#ddd"/>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{HIGH - EDGE + 16}" text-anchor="middle">{tick:g}</text>'
+        )
+    for tick in _ticks(low, high):
+        _, y = at(left, tick)
+        parts.append(f'<path d="M{EDGE} {y:.1f}H{WIDE - EDGE}" stroke="#ddd"/>')
+        parts.append(f'<text x="{EDGE - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     corners = [
         at(max(left, low / slope), max(low, slope * left)),
         at(top / slope, top),
         at(right, top),
     ]
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    parts = [f'<polyline points="{points}" fill="none" stroke="#444" stroke-width="2"/>']
-    for name, x, y in dots:
+    parts.append(f'<polyline points="{points}" fill="none" stroke="#444" stroke-width="2"/>')
+    below = 0.0
+    for name, x, y in sorted(dots, key=lambda dot: dot[1]):
         if x <= 0 or y <= 0:
             continue
         a, b = at(x, y)
@@ -89,11 +102,16 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
             f'<circle cx="{a:.1f}" cy="{b:.1f}" r="5" fill="#2563eb">'
             f"<title>{title}</title></circle>"
         )
-        parts.append(f'<text x="{a + 7:.1f}" y="{b + 4:.1f}">{escape(name)}</text>')
+        below = 0.0 if below else 30.0  # neighbours have their names above and below
+        parts.append(
+            f'<text x="{a:.1f}" y="{b - 10 + below:.1f}" text-anchor="middle">{escape(name)}</text>'
+        )
     x, y = at(top / slope, top)
-    parts.append(f'<text x="{x:.1f}" y="{y - 8:.1f}">{top:.1f} GOP/s, {slope:.2f} GB/s</text>')
-    parts.append(f'<text x="{WIDE // 2}" y="{HIGH - 12}">operations / byte</text>')
-    parts.append('<text x="8" y="20">GOP/s</text>')
+    parts.append(f'<text x="{x:.1f}" y="{y - 14:.1f}">{top:.1f} GOP/s, {slope:.2f} GB/s</text>')
+    parts.append(
+        f'<text x="{WIDE // 2}" y="{HIGH - 12}" text-anchor="middle">operations / byte</text>'
+    )
+    parts.append(f'<text x="8" y="{EDGE - 16}">GOP/s</text>')
     rows = "".join(_row(machine, name, each) for name, each in timed)
     heads = ["stream", "cycles", "utilisation"]
     heads += [f"{unit}: {word}" for unit in machine.units for word in ("busy", *STALLS)]
@@ -107,6 +125,13 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
         f'<h1>{title}</h1><svg width="{WIDE}" height="{HIGH}" role="img">{"".join(parts)}</svg>'
         f"<table><tr>{head}</tr>{rows}</table></body></html>\n"
     )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two others, for an axis of logarithms."""
+    first, last = floor(log10(low)), ceil(log10(high))
+    found = [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 2, 5)]
+    return [each for each in found if low <= each <= high]
 
 
 def _row(machine: Machine, name: str, timed: Timed) -> str:

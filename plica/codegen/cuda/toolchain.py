@@ -7,10 +7,12 @@ one architecture, and what each function uses: registers, shared memory, bytes t
 from __future__ import annotations
 
 import ctypes
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -76,6 +78,18 @@ def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
         return Cubin(code, tuple(_usage(log)), log)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def compiled_at_once(
+    texts: Sequence[str], architecture: str, *, fused: bool = True
+) -> tuple[Cubin, ...]:
+    """The cubins of several texts, as many at once as there are cores."""
+    if len(texts) < 2:
+        return tuple([compiled(each, architecture, fused=fused) for each in texts])
+    _library()  # loaded once, before others ask for it
+    make = partial(compiled, architecture=architecture, fused=fused)
+    with ThreadPoolExecutor(min(len(texts), os.cpu_count() or 1)) as pool:
+        return tuple(pool.map(make, texts))
 
 
 def version() -> tuple[int, int] | None:

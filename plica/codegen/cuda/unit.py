@@ -6,10 +6,12 @@ works on: the runtime knows where these lie.  The code of a text is kept in the 
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from plica.codegen.cuda.fold import Code, fold, joined
-from plica.codegen.cuda.toolchain import compiled, version
+from plica.codegen.cuda.toolchain import compiled_at_once, version
 from plica.codegen.llvm.fold import kernel_name
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.codegen.work import operations
@@ -18,6 +20,10 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of
 from plica.runtime.verify import COPY
+
+
+PART: Final = 8000
+"""Characters after which a part of the text ends."""
 
 
 @frozen
@@ -29,6 +35,8 @@ class Unit:
     scratch: tuple[int, ...]
     launched: tuple[Launched, ...] = ()
     """What each step does, for profiles."""
+    parts: tuple[str, ...] = ()
+    """The text in parts that are compiled apart."""
 
 
 def unit(program: Program) -> Unit:
@@ -62,7 +70,20 @@ def unit(program: Program) -> Unit:
         size = sum(program.slots[slot].bytes for slot in step.args)
         name = kernel_name(step.kernel, program)
         launched += [Launched(name, done, size) for _ in code.launches]
-    return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched))
+    return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched), _parts(codes))
+
+
+def _parts(codes: list[Code]) -> tuple[str, ...]:
+    """The text of some kernels in parts of about one size: they are compiled at once."""
+    found: list[list[Code]] = [[]]
+    size = 0
+    for each in codes:
+        if size > PART:
+            found.append([])
+            size = 0
+        found[-1].append(each)
+        size += len(each.functions)
+    return tuple([joined(each) for each in found])
 
 
 def _check_choices(program: Program) -> None:
@@ -84,15 +105,22 @@ def _check_choices(program: Program) -> None:
     raise UnsupportedError(Diagnostic("unsupported", message, None, "no choices", found, hint))
 
 
-def cubin(of: Unit, architecture: str, *, fused: bool, store: Store | None = None) -> bytes:
+def cubins(
+    of: Unit, architecture: str, *, fused: bool, store: Store | None = None
+) -> tuple[bytes, ...]:
     """The code of a unit; what was compiled before is in the store, by the digest of its text."""
-    key = key_of("cubin", of.text, architecture, str(fused), str(version()))
-    found = None if store is None else store.get(key)
-    if found is None:
-        found = compiled(of.text, architecture, fused=fused).code
-        if store is not None:
-            store.put(key, found)
-    return found
+    keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]
+    found = [None if store is None else store.get(key) for key in keys]
+    missing = [part for part, code in zip(of.parts, found, strict=True) if code is None]
+    made = iter(compiled_at_once(missing, architecture, fused=fused))
+    codes: list[bytes] = []
+    for key, code in zip(keys, found, strict=True):
+        if code is None:
+            code = next(made).code
+            if store is not None:
+                store.put(key, code)
+        codes.append(code)
+    return tuple(codes)
 
 
 def _word(name: str) -> str:

@@ -3,7 +3,7 @@
     out[b, s, n] = f(sum over k of x[b, s, k] * w[n, k])     for all rows (b, s), each like another
 
 Rows follow one another in memory, so any run of them is a kernel of its own whose sizes are
-numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 4 and 1.
+numbers, with all that rules of thumb know of such: 64 rows at a time, then 8, then 1.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.dim import dim_var
@@ -28,6 +28,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.fused import fused
+from plica.codegen.work import operations
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
@@ -39,8 +40,14 @@ from plica.ir.module import module
 from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.sized import sized
 
-SIZES: Final = (64, 16, 4, 1)
+SIZES: Final = (64, 8, 1)
 """How many rows are done at once, the most that are left."""
+
+MUCH: Final = 1 << 16
+"""A row of so many operations gains nothing by company, unless it shares what it reads."""
+
+SHARED: Final = 64
+"""Operations on each element that rows share, from which on company gains nothing."""
 
 
 @frozen(eq=False)
@@ -160,6 +167,15 @@ def chunk(function: Function, rows: Rows, size: int) -> Function:
     whole = Function(rows.dims, (), function.params, function.ret, function.body, function.attrs)
     numbers = dict.fromkeys(rows.dims, 1) | {rows.dims[-1]: size}
     return sized(module({main: whole}, main), numbers).main_function()
+
+
+def sizes_of(function: Function, rows: Rows) -> tuple[int, ...]:
+    """How many rows are worth being done at once."""
+    of = fused(chunk(function, rows, 1)).kernel
+    pairs = zip(of.params, rows.rowed, strict=True)
+    shared = sum(prod([known(n) or 0 for n in each.shape]) for each, rowed in pairs if not rowed)
+    each = operations(of)
+    return (1,) if each > MUCH and each > SHARED * shared else SIZES
 
 
 def row_bytes(of: Buffer, rows: Rows) -> int:

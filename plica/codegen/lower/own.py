@@ -22,9 +22,9 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.dtype import i64
-from plica.ir.loop import THREADS, Alloc, For, Kernel, Region, Seq, Stmt, Store, statements
+from plica.ir.loop import NOTHING, THREADS, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, statements
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
 from plica.schedule.site import distinct, map_of
 
 LARGEST = 64
@@ -62,7 +62,7 @@ def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
     if not tags:
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
-    joined = _joined(body, whole)
+    joined = _joined(body, whole, tags)
     kept = {each.buffer for each in statements(joined) if _is_shared(each)}
     axes = {each: _axes(each, joined, whole, tags) for each in _ordered(kept, joined)}
     made = {each: _register(each, at) for each, at in axes.items() if at is not None}
@@ -87,7 +87,7 @@ def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
 
 
 def _threads(body: Stmt) -> dict[str, int] | None:
-    """How many threads there are, where all that is done is done by all of them; else None."""
+    """How many threads there are, where all that is done is done by such; else None."""
     found: dict[str, int] | None = None
     stack: list[tuple[Stmt, dict[str, int]]] = [(body, {})]
     while stack:
@@ -104,20 +104,27 @@ def _threads(body: Stmt) -> dict[str, int] | None:
                 stack.append((inside, {**around, kind: size}))
             case _:
                 again = [s for s in statements(stmt) if isinstance(s, For) and s.kind in THREADS]
-                if again or (found is not None and found != around):
+                if again or (found is not None and [*found] != [*around]):
                     return None
-                found = around
+                found = {tag: max(size, (found or around)[tag]) for tag, size in around.items()}
     return found
 
 
-def _joined(body: Stmt, whole: dict[str, ScalarVar]) -> Stmt:
+def _joined(body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> Stmt:
     """What stands in the loops over threads, in terms of the variables of one nest around all."""
     now: dict[Term, Term] = {}
     for each in statements(body):
         if isinstance(each, For) and each.kind in whole:
             now[each.var] = whole[each.kind]
-    bare = mapped(body, lambda s: s.body if isinstance(s, For) and s.kind in whole else s)
-    return substitute(bare, now)  # type: ignore[return-value]  # a term keeps its sort
+
+    def bare(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind not in whole:
+            return stmt
+        if known(stmt.extent) == tags[stmt.kind]:
+            return stmt.body
+        return Branch(Lt(stmt.var, stmt.extent), stmt.body, NOTHING)
+
+    return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
 
 
 def _ordered(kept: set[Buffer], body: Stmt) -> list[Buffer]:

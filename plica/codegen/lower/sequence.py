@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from attrs import evolve, field, frozen
 
 from plica.codegen.cuda.scheduled import for_threads
-from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of
+from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of, sizes_of
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
@@ -255,13 +255,17 @@ class _Maker:
         assert isinstance(function, Function)
         target = self.result((step, 0), region, step)
         rows = rows_of(function) if fused(function).kernel.dims else None
-        if rows is None:
+        if rows is None or not self.has_rule(chunk(function, rows, SIZES[0]), args):
             launch = self.made_of(function, args, target, step)
         else:
             launch = self.chunks(function, args, target, step, rows)
         for read in launch.reads:
             self.need(read, region)
         self.steps[region].append((index, launch))
+
+    def has_rule(self, function: Function, args: Sequence[Expr]) -> bool:
+        """Whether there are rules of thumb for a function."""
+        return self.scheduled(function, [args[read] for read in fused(function).reads]) is not None
 
     def chunks(  # as a launch
         self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: Rows
@@ -272,7 +276,7 @@ class _Maker:
             row_bytes(buffer, rows) if rowed else 0
             for buffer, rowed in zip(fused(function).kernel.params, rows.rowed, strict=True)
         ]
-        for size in SIZES:
+        for size in sizes_of(function, rows):
             made = self.made_of(chunk(function, rows, size), args, target, step)
             more = len(made.reads) + len(made.targets) - len(bytes_)
             pieces.append((size, made, (*bytes_[:-1], *[0] * more, bytes_[-1])))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known, normal_dim, same_dim
+from plica.ir.dim import known
 from plica.ir.graph import Expr
 from plica.ir.operator import find
 from plica.ir.scalar import Scalar, index
@@ -38,13 +38,10 @@ def word(name: str) -> Callable[..., Expr]:
 
 
 broadcast_to: Final = word("broadcast_to")
-concat: Final = word("concat")
 equal: Final = word("equal")
-logical_and: Final = word("logical_and")
 logical_xor: Final = word("logical_xor")
 pad: Final = word("pad")
 reshape: Final = word("reshape")
-sigmoid: Final = word("nn.sigmoid")
 slice_: Final = word("slice")
 sum_: Final = word("sum")
 transpose: Final = word("transpose")
@@ -68,32 +65,3 @@ def spread_back(value: Expr, shape: Sequence[Scalar], axes: Sequence[int]) -> Ex
     """A value without some axes, with or without ones in their place, repeated along them."""
     kept = tuple(index(1) if at in axes else size for at, size in enumerate(shape))
     return broadcast_to(reshape(value, kept), tuple(shape))
-
-
-def surrounded(value: Expr, of: TensorType, starts: Sequence[Scalar], whole: TensorType) -> Expr:
-    """A tensor of type `of` inside zeros of the type `whole`, beginning at some places."""
-    known_sides: list[tuple[int, int]] = []
-    shape = list(of.shape)
-    for at, start in enumerate(starts):
-        first = known(start)
-        rest = known(normal_dim(whole.shape[at] - shape[at] - start))
-        if first is not None and rest is not None:
-            known_sides.append((first, rest))
-            continue
-        known_sides.append((0, 0))  # zeros of a size that is not known are put beside it
-        parts = [value]
-        if first != 0:
-            parts.insert(0, zeros((*shape[:at], start, *shape[at + 1 :]), whole.dtype))
-        if rest != 0:
-            left = whole.shape[at] - shape[at] - start
-            parts.append(zeros((*shape[:at], left, *shape[at + 1 :]), whole.dtype))
-        value = concat(parts, axis=at) if len(parts) > 1 else value
-        shape[at] = whole.shape[at]
-    if any(side != (0, 0) for side in known_sides):
-        value = pad(value, tuple(known_sides))
-    return value
-
-
-def has_shape(value: TensorType, shape: Sequence[Scalar]) -> bool:
-    """Whether a type has this shape, whatever its dims stand for."""
-    return len(value.shape) == len(shape) and all(map(same_dim, value.shape, shape))

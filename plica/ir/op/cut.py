@@ -10,18 +10,33 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plica.ir.dim import known, normal_dim
+from plica.ir.dim import known, normal_dim, same_dim
 from plica.ir.graph import Expr
-from plica.ir.op.attribute import attribute, axes, axis, bounds, integer, integers, optional
-from plica.ir.op.cotangent import pad, reshape, surrounded, transpose, word
+from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, integers, optional
+from plica.ir.op.cotangent import pad, reshape, transpose, word
+from plica.ir.op.pad import guarded
 from plica.ir.op.record import Body, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
 from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Le, Lit, Max, Min, Scalar, Select, index
+from plica.ir.scalar import (
+    Buffer,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    Select,
+    index,
+)
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
 
 flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
+iota, scatter_sum = word("iota"), word("scatter_sum")
 
 
 class Cut(NamedTuple):
@@ -102,24 +117,27 @@ def _slice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     whole, shape = tensor_of(x), list(tensor_of(y).shape)
     cuts = _slice_cuts(attrs, whole.shape)
-    starts: list[Scalar] = [index(0)] * len(shape)
+    sides = [(0, 0)] * len(shape)
     for at, (start, step, length) in sorted(cuts.items()):
+        size, first, count = known(whole.shape[at]), known(start), known(length)
+        if size is None or first is None or count is None:
+            how = {name: attrs[name] for name in ("starts", "stops", "steps", "axes")}
+            return [unslice(d, **how, shape=whole.shape)]
         stride = abs(step)
-        first = start
+        last = first
         if step < 0:
             d = flip(d, axis=(at,))
-            first = normal_dim(start - (length - 1) * stride)
-        if stride > 1:  # zeros after each element, and none after the last
+            first = last - (count - 1) * stride
+        if stride > 1 and count:  # zeros after each element but the last
             inner = [(0, 0)] * (len(shape) + 1)
             inner[at + 1] = (0, stride - 1)
             d = pad(reshape(d, (*shape[: at + 1], index(1), *shape[at + 1 :])), tuple(inner))
-            long = normal_dim(length * stride)
-            d = reshape(d, (*shape[:at], long, *shape[at + 1 :]))
-            shape[at] = normal_dim(Max(long - (stride - 1), index(0)))
+            d = reshape(d, (*shape[:at], index(count * stride), *shape[at + 1 :]))
+            shape[at] = index(count * stride - (stride - 1))
             d = slice_(d, (0,), (shape[at],), axes=(at,))
-        # Nothing is taken from beyond the end: where that is known the place does not matter.
-        starts[at] = index(0) if known(length) == 0 else first
-    return [surrounded(d, TensorType(tuple(shape), whole.dtype), starts, whole)]
+        held = known(shape[at]) or 0
+        sides[at] = (first, size - first - held) if count else (0, size)
+    return [pad(d, tuple(sides)) if any(side != (0, 0) for side in sides) else d]
 
 
 slice_ = primitive(
@@ -137,6 +155,51 @@ slice_ = primitive(
     onnx=("Slice",),
     aliases=("strided_slice",),
     gradient=_slice_pullback,
+)
+
+
+# --- and back ------------------------------------------------------------------------------------
+
+
+def _unslice_rule(attrs: Values, x: TensorType) -> TensorType:
+    whole = TensorType(tuple(map(normal_dim, attrs["shape"])), x.dtype)
+    part = _slice_rule(attrs, whole)
+    if len(part.shape) != len(x.shape) or not all(map(same_dim, part.shape, x.shape)):
+        refuse("shape-conflict", "unslice takes what such a slice gives.", str(part), str(x))
+    return whole
+
+
+def _unslice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    cuts = _slice_cuts(attrs, out.shape)
+
+    def element(*i: Scalar) -> Scalar:
+        places, checks = [], []
+        for at, axis_ in enumerate(i):
+            if at not in cuts:
+                places.append(axis_)
+                continue
+            start, step, length = cuts[at]
+            away = axis_ - start if step > 0 else start - axis_
+            if abs(step) > 1:
+                checks.append(Eq(FloorMod(away, index(abs(step))), index(0)))
+                away = FloorDiv(away, index(abs(step)))
+            checks += [Le(index(0), away), Lt(away, length)]
+            places.append(away)
+        return guarded(checks, x[tuple(places)], Lit(0, x.dtype))
+
+    return compute((x,), out.shape, element)
+
+
+unslice = primitive(
+    "unslice",
+    ("x",),
+    _unslice_rule,
+    _unslice_body,
+    "The transpose of slice: x where such a slice of the shape would read, zeros elsewhere.",
+    attributes=(*slice_.attributes, attribute("shape", dims)),
+    gradient=lambda attrs, d, y, x: [
+        slice_(d, **{each.name: attrs[each.name] for each in slice_.attributes})
+    ],
 )
 
 
@@ -175,9 +238,9 @@ def _diagonal_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | 
     whole, part = tensor_of(x), tensor_of(y)
     rank, k = len(whole.shape), attrs["offset"]
     a, b = _diagonal_axes(attrs, rank)
-    rows = TensorType((*part.shape[:-1], whole.shape[a]), whole.dtype)
-    first = index(0) if known(part.shape[-1]) == 0 else index(max(-k, 0))
-    down = surrounded(d, part, [*[index(0)] * (rank - 2), first], rows)
+    length = part.shape[-1]
+    rows = iota((length,)) + max(-k, 0)
+    down = scatter_sum(d, rows, size=whole.shape[a], axis=rank - 2)
     square = expand_dims(down, (rank - 1,)) * eye(
         whole.shape[a], whole.shape[b], k=k, dtype=whole.dtype
     )

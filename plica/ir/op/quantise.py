@@ -1,4 +1,4 @@
-"""Quantisation: numbers as integers with a scale and a zero point, and back; products in fixed point.
+"""Quantisation: numbers as integers with a scale and a zero point, products in fixed point.
 
     quantise(x, scale, zero)      round(x / scale) + zero, within the bounds of the zero's dtype
     dequantise(q, scale, zero)    (q - zero) * scale
@@ -42,7 +42,6 @@ from plica.ir.scalar import (
     ShiftLeft,
     ShiftRight,
     Sub,
-    dtype_of,
     like,
 )
 from plica.ir.tensor import Compute, compute
@@ -87,9 +86,7 @@ def _bounds(attrs: Values, into: DType) -> tuple[int, int]:
     return low, high
 
 
-def _quantise_rule(
-    attrs: Values, x: TensorType, scale: TensorType, zero: TensorType
-) -> TensorType:
+def _quantise_rule(attrs: Values, x: TensorType, scale: TensorType, zero: TensorType) -> TensorType:
     _whole("quantise", zero, "a zero point")
     _bounds(attrs, zero.dtype)
     shape = broadcast("quantise", (x.shape, scale.shape, zero.shape))

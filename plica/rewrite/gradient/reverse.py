@@ -68,16 +68,20 @@ class Branch:
 
     def written(self, takers: Sequence[Var], first: Expr | None = None) -> Expr:
         """The block: its value, and the pullback to some variables, of which `first` is known."""
-        tangents = self.sweep.tangents
-        parts = [
-            tangents.whole(tangents.of(type_of(each)), self.sweep.cotangents.get(each), each)
-            for each in takers
-        ]
-        if first is not None:
-            parts[0] = first
-        body = wrapped(self.sweep.back, Tuple(tuple(parts)))
+        body = wrapped(self.sweep.back, self._parts(takers, first))
         pull = Function((), (), (self.cotangent,), self.pullback(takers).ret, body)
         return wrapped(self.sweep.lets, Tuple((self.result, pull)))
+
+    def pulled(self, takers: Sequence[Var], first: Expr | None = None) -> Expr:
+        """What the pullback gives, where its cotangent has a value: the block is in it again."""
+        return wrapped([*self.sweep.lets, *self.sweep.back], self._parts(takers, first))
+
+    def _parts(self, takers: Sequence[Var], first: Expr | None) -> Expr:
+        tangents, found = self.sweep.tangents, self.sweep.cotangents
+        parts = [
+            tangents.whole(tangents.of(type_of(each)), found.get(each), each) for each in takers
+        ]
+        return Tuple((*([] if first is None else [first]), *parts[0 if first is None else 1 :]))
 
     def of_pattern(self, pattern: Pattern, of: Type) -> Expr:
         """The cotangent of what a pattern matched, from those of its variables."""

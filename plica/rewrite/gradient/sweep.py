@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
 from plica.ir.graph import (
     Apply,
     Call,
@@ -43,6 +44,7 @@ from plica.ir.infer import type_of
 from plica.ir.op import find
 from plica.ir.op.mark import after
 from plica.ir.operator import Flat, Through
+from plica.ir.scalar import ScalarVar
 from plica.ir.script.task import Task
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
 from plica.rewrite.gradient.tangent import Part, is_zero, projected
@@ -65,6 +67,7 @@ class Sweep:
         self.back: list[tuple[Var, Expr]] = []
         self.steps: list[tuple[Var, Back]] = []
         self.cotangents: dict[Var, Part] = {}
+        self.calls = False  # whether a value comes with a pullback, or is computed again
 
     # --- forwards ----------------------------------------------------------------------------
 
@@ -155,6 +158,7 @@ class Sweep:
 
     def _pulled(self, var: Var, call: Expr, takers: Sequence[Expr]) -> None:
         """A value that comes with its pullback: a pair, taken apart."""
+        self.calls = True
         of = self._pullback_type(var, takers)
         pair = self.program.fresh("pair", TupleType((type_of(var), of)))
         pull = self.program.fresh("pull", of)
@@ -174,6 +178,7 @@ class Sweep:
 
     def _again(self, var: Var, callee: Var, args: tuple[Expr, ...]) -> None:
         """A call whose inside is not kept: it is computed again once its cotangent is there."""
+        self.calls = True
         derived = self.program.derivative(callee)
         assert derived is not None  # only functions of the module are marked
 
@@ -254,6 +259,9 @@ class Sweep:
         if not takers:
             self.lets.append((var, value))
             return
+        plainly = not any(branch.sweep.calls for branch in branches) and any(
+            isinstance(part, ScalarVar) for each in (var, *takers) for part in post_order(each)
+        )
         made = []
         for at, branch in enumerate(branches):
             own = None
@@ -264,13 +272,30 @@ class Sweep:
                     mine = self.tangents.opened(of, own)
                     both = self.tangents.plus(of, mine, branch.sweep.cotangents[scrutinee])
                     own = self.tangents.whole(of, both, scrutinee)
-            made.append(branch.written(takers, own))
+            made.append(branch.pulled(takers, own) if plainly else branch.written(takers, own))
         if isinstance(value, If):
             choice: Expr = If(value.condition, made[0], made[1])
         else:
             pairs = zip(patterns, made, strict=True)
             choice = Match(value.value, tuple([Clause(*pair) for pair in pairs]), value.total)
-        self._pulled(var, choice, takers)
+        if not plainly:
+            self._pulled(var, choice, takers)
+            return
+        # Note [Open sizes]: a closure over tensors of open sizes cannot become data, so it could
+        # not be differentiated again.  A branch of operators alone is chosen again instead, with
+        # the cotangent in scope, and computes again what it needs.
+        self.lets.append((var, value))
+        self.varying.add(var)
+        self.calls = True
+
+        def hand_on(d: Part) -> None:
+            whole = self._whole(var, d)
+            self.back += [(branch.cotangent, whole) for branch in branches]
+            found = self.program.fresh("parts", self._pullback_type(var, takers).ret)
+            self.back.append((found, choice))
+            self._hand_out(takers, self.tangents.opened(type_of(found), found))
+
+        self.steps.append((var, hand_on))
 
     def _named(self, pattern: Pattern, of: Type, named: bool) -> Pattern:
         """A pattern in which what has a cotangent has a name, so that its zero can be made."""

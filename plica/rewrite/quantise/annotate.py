@@ -46,7 +46,8 @@ from plica.rewrite.graph.walk import Supply
 from plica.rewrite.optimise import optimise
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import unpacked
-from plica.rewrite.quantise.realise import CARRIERS, ROOM, TABLED
+from plica.rewrite.quantise.arrange import CARRIERS, TABLED
+from plica.rewrite.quantise.word import ROOM
 
 Form: TypeAlias = Literal["i8", "f32"]
 
@@ -100,9 +101,9 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     order = [each for each in _dataflow(main) if _is_number(each) and not is_closed(each)]
     reasons = {each: _reason(each) for each in order if isinstance(each, Apply)}
     layers = [each for each, why in reasons.items() if each.op in LAYERS and why is None]
-    for each in reasons:
-        if each.op in keep:
-            reasons[each] = "It is kept by its name."
+    for named in reasons:
+        if named.op in keep:
+            reasons[named] = "It is kept by its name."
     for word, place in (("first", 0), ("last", -1)):
         if word in keep and layers:
             reasons[layers[place]] = f"The {word} layer is kept."
@@ -199,7 +200,7 @@ def _reason(of: Apply) -> str | None:
         shape = static_shape(weight)
         if len(data) != 1 or data[0] is not of.args[0] or shape is None:
             return "Its weight is no constant."
-        if of.op == "matmul" and len(shape) != 2:  # noqa: PLR2004  # a matrix
+        if of.op == "matmul" and len(shape) != 2:  # a matrix
             return "Its weight is no matrix."
         terms = int(np.prod(shape)) // max(shape[LAYERS[of.op]], 1)
         return None if 0 < terms * FARTHEST < ROOM else "Its sums might leave 32 bits."

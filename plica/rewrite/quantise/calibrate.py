@@ -59,7 +59,7 @@ class Spec:
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, expected, repr(self.method))
             )
-        if not 0 < self.percentile <= 100:  # noqa: PLR2004  # per cent
+        if not 0 < self.percentile <= 100:  # per cent
             message, found = "A percentile is above 0 and at most 100.", repr(self.percentile)
             raise UnsupportedError(Diagnostic("unsupported", message, None, "0 … 100", found))
 
@@ -129,7 +129,7 @@ def step(size: float, spec: Spec) -> float:
         return 1.0
     if spec.power_of_two:
         part, exponent = np.frexp(size)
-        return float(2.0 ** (int(exponent) - (part == 0.5)))  # noqa: PLR2004  # a power itself
+        return float(2.0 ** (int(exponent) - (part == 0.5)))  # a power itself
     return float(np.float32(size))
 
 

@@ -63,8 +63,7 @@ def common_shift(*factors: float) -> tuple[tuple[int, ...], int] | None:
     shifts = [shift_of(np.array(each)) for each in factors]
     whole = [1 if each >= 1 and np.frexp(each)[0] == 0.5 else None for each in factors]
     known = [
-        0 if one else (None if n is None else int(n))
-        for one, n in zip(whole, shifts, strict=True)
+        0 if one else (None if n is None else int(n)) for one, n in zip(whole, shifts, strict=True)
     ]
     exact = [each for each in known if each is not None]
     if len(exact) == len(factors):

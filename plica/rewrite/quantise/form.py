@@ -41,7 +41,6 @@ from plica.ir.graph import Apply, Const, Expr, attr, const
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.op.comparison import right_shift
-from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, clip
 from plica.ir.op.relation import per_axis
 from plica.ir.op.window import sides
@@ -117,7 +116,7 @@ def integer_convolution(root: Expr) -> IntegerConvolution | None:
     low, high = attr(cut, "min"), attr(cut, "max")
     if low is None or high is None or not i8.bounds[0] <= low < high <= i8.bounds[1]:
         return None
-    rest = cut.args[0]
+    rest: Expr = cut.args[0]
     shift: Array = np.zeros((), np.int32)
     if isinstance(rest, Apply) and rest.op == "right_shift" and isinstance(rest.args[1], Const):
         rest, shift = rest.args[0], rest.args[1].numpy()
@@ -202,4 +201,3 @@ def _repeat(of: tuple[int, ...], weight: Array) -> int:
 
 def _are_shifts(of: tuple[int, ...]) -> bool:
     return all(0 <= each < BITS for each in of)
-

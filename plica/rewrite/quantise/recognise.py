@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.dtype import DType, f32, i8, i32, u8
-from plica.ir.graph import Apply, Const, Expr, const
+from plica.ir.graph import Const, Expr, const
 from plica.ir.infer import type_of
 from plica.ir.op.elementwise import cast, clip, round_
 from plica.ir.op.quantise import dequantise, quantise
@@ -44,7 +44,7 @@ def holds(m: Match) -> bool:
     bottom, top = m.into.bounds
     if m.low is None or m.high is None or not bottom <= m.low <= m.high <= top:
         return False
-    return int(m.low) == m.low and int(m.high) == m.high
+    return bool(int(m.low) == m.low and int(m.high) == m.high)
 
 
 def seen(m: Match) -> Expr | None:
@@ -86,18 +86,13 @@ def _dtype(of: Expr) -> DType:
     return kind.dtype
 
 
-def is_below(m: Match) -> bool:
-    """Whether what is restored would not be taken for a change of dtype of a sum."""
-    return _dtype(m.q) in (i8, u8) or (isinstance(m.q, Apply | Const) and _dtype(m.q) is i32)
-
-
 # fmt: off
 RECOGNISE: Final[Pack] = pack(
     "recognise",
     rule("see-quantise",           cast(clip(round_(x / s) + z, low, high), into), seen),
     rule("see-quantise-at-zero",   cast(clip(round_(x / s), low, high), into),     seen),
     rule("see-dequantise",         cast(cast(q, i32) - z, f32) * s,                restored),
-    rule("see-dequantise-at-zero", cast(q, f32) * s,                               restored, when=is_below),
+    rule("see-dequantise-at-zero", cast(q, f32) * s,                               restored),
     version="1",
     doc="Quantisation that was written out in arithmetic becomes its operators again.",
 )

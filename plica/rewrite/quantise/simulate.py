@@ -23,7 +23,7 @@ from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.walk import expressions, operands, with_operands
 from plica.rewrite.quantise.annotate import Annotated, origin, with_body
 from plica.rewrite.quantise.calibrate import Point, Spec, weights
-from plica.rewrite.quantise.realise import along, tensor
+from plica.rewrite.quantise.word import along, tensor
 
 ROUNDING: Final = "up"
 

@@ -48,7 +48,7 @@ class CudaExecutable(Executable):
         graph: bool = True,
     ) -> None:
         program = artefact.device
-        if program is None or len(artefact.objects) != 1:
+        if program is None:
             message = "This artefact is not for a GPU."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))
@@ -76,9 +76,11 @@ class CudaExecutable(Executable):
         for slot, number in layout.constants:
             places[slot] = self._held[number].address
         self._places = places
-        self._module = gpu.load(artefact.objects[0])
+        self._modules = [gpu.load(each) for each in artefact.objects]
+        parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
+        where = {name: module for module, names in parts for name in names}
         self._functions = {
-            name: self._module.function(name, shared) for name, shared in program.functions.items()
+            name: where[name].function(name, shared) for name, shared in program.functions.items()
         }
         self._gathers: dict[str, tuple[Module, c_void_p]] = {}
         self._graph = self._captured(places) if graph else None

@@ -76,6 +76,7 @@ class DynamicExecutable(Executable):
         for number, each in enumerate(self._tensors):
             table[number, 2] = each.__array_interface__["data"][0]
         self._table = table
+        self._known: dict[tuple[int, int], object] = {}
         self._states: list[State] = []  # those no call is using
         self._flat = flat(face.result)
 
@@ -111,7 +112,7 @@ class DynamicExecutable(Executable):
         return super().__repr__().replace("<Executable", "<DynamicExecutable", 1)
 
     def _given(self, args: Sequence[object], named: Mapping[str, object]) -> Given:
-        given = Given(self._face.data)
+        given = Given(self._face.data, self._known)
         if named or len(args) != len(self._face.params):
             args = self._in_order(args, named, given.wrong)
         missing = len(given.wrong)

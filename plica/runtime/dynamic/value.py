@@ -8,7 +8,7 @@ Values of data types are given as what has an `index`, a `name` and `fields`, as
 interpreter have, and as `Datum` here.
 
 >>> from plica.runtime.port import numpy_dtype
->>> given = Given(())
+>>> given = Given((), {})
 >>> given.add("x", Port("x", (), "i64", numpy_dtype("i64")), 7)
 >>> block = given.block()
 >>> taken([block.roots[0]], [Port("x", (), "i64", numpy_dtype("i64"))], (), None)
@@ -63,20 +63,12 @@ class Block:
     kept: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """An object whose fields have been seen to."""
-
-    key: tuple[int, int]
-    width: int
-    tag: int
-
-
 class Given:
     """Values given to a call, as they become objects."""
 
-    def __init__(self, data: Sequence[DataForm]) -> None:
+    def __init__(self, data: Sequence[DataForm], known: dict[tuple[int, int], object]) -> None:
         self.data = data
+        self.known = known  # the names of constructors that were found right before
         self.words: list[int] = []
         self.wrong: list[Diagnostic] = []
         self._objects: list[int] = []  # which words are offsets of objects
@@ -85,74 +77,85 @@ class Given:
         self._size = 0
         self._kept: list[object] = []
         self._roots: list[int] = []
-        self._seen: dict[tuple[int, int], int] = {}
+        self._seen: list[dict[int, int]] = [{} for _ in data]
 
     def add(self, name: str, form: Form, value: object) -> None:
         """The objects of a parameter; what is wrong with it is noted."""
         found: list[int] = []
         stack: list[Any] = [(value, form)]
+        pop, push, words = stack.pop, found.append, self.words
         while stack:
-            task = stack.pop()
-            if task.__class__ is _Built:
-                found[len(found) - task.width :] = [self._object(task, found)]
-                continue
-            each, of = task
-            if isinstance(of, Port):
-                taken = of.take(each)
-                if isinstance(taken, Diagnostic):
-                    self.wrong.append(_within(name, of, taken))
-                    return
-                found.append(self._tensor(taken))
-            elif isinstance(of, tuple):
-                if not isinstance(each, tuple) or len(each) != len(of):
-                    self._mistaken(name, f"a tuple of {len(of)}", each)
-                    return
-                stack.extend(zip(reversed(each), reversed(of), strict=True))
-            elif (id(each), of) in self._seen:
-                found.append(self._seen[id(each), of])
-            else:
-                way = self._constructor(name, of, each)
+            value, form = pop()
+            kind = form.__class__
+            if kind is int:
+                before = self._seen[form].get(id(value))  # type: ignore[index]  # an int
+                if before is not None:
+                    push(before)
+                    continue
+                way = self._constructor(name, form, value)  # type: ignore[arg-type]  # an int
                 if way is None:
                     return
-                stack.append(_Built((id(each), of), way.width, each.index))
-                stack.extend(zip(reversed(each.fields), reversed(way.fields), strict=True))
+                stack.append(((value, form), way))
+                stack.extend(zip(value.fields[::-1], way.fields[::-1], strict=True))  # type: ignore[attr-defined]  # `_constructor` has looked
+            elif kind is ConstructorForm:  # whose fields are there by now
+                (whole, number), width = value, form.width  # type: ignore[misc, union-attr]
+                offset = 8 * len(words)
+                first = len(words) + 2
+                words += (NEVER, width << 8 | whole.index << 32)
+                if width:
+                    words += found[-width:]
+                    del found[-width:]
+                    self._objects += range(first, first + width)
+                self._seen[number][id(whole)] = offset
+                push(offset)
+            elif kind is tuple:
+                if not isinstance(value, tuple) or len(value) != len(form):  # type: ignore[arg-type]
+                    self._mistaken(name, f"a tuple of {len(form)}", value)  # type: ignore[arg-type]
+                    return
+                stack.extend(zip(value[::-1], form[::-1], strict=True))  # type: ignore[index]
+            else:
+                taken = self._tensor(value, form)  # type: ignore[arg-type]  # a port
+                if isinstance(taken, Diagnostic):
+                    self.wrong.append(_within(name, form, taken))  # type: ignore[arg-type]
+                    return
+                push(taken)
         self._roots.extend(found)
 
     def block(self) -> Block:
         """The objects in memory."""
         whole = np.empty(len(self.words) + 1, np.int64)
         whole[:-1] = self.words
-        whole[self._objects] += _address(whole)
+        base = _address(whole)
+        whole[self._objects] += base
         data = np.empty(self._size + LINE, np.uint8)
         start = -_address(data) % LINE
         data[start : start + self._size] = np.frombuffer(b"".join(self._bytes), np.uint8)
         whole[self._small] += _address(data) + start
-        base = _address(whole)
         return Block(whole, [base + each for each in self._roots], (data, *self._kept))
 
-    def _tensor(self, array: Array) -> int:
+    def _tensor(self, value: Any, port: Port) -> int | Diagnostic:
         """A tensor: its elements are copied, or stay."""
-        offset = 8 * len(self.words)
-        if array.nbytes < SMALL:
-            self._small.append(len(self.words) + 2)
-            self.words += (NEVER, 0, self._size)
-            data = array.tobytes()
-            padded = data + bytes(-len(data) % LINE)
-            self._bytes.append(padded)
-            self._size += len(padded)
+        if not (
+            value.__class__ is np.ndarray
+            and value.dtype is port.numpy
+            and value.shape == port.shape
+            and value.nbytes < SMALL
+        ):
+            value = port.take(value)
+            if isinstance(value, Diagnostic):
+                return value
+        words = self.words
+        offset = 8 * len(words)
+        if value.nbytes < SMALL:
+            self._small.append(len(words) + 2)
+            words += (NEVER, 0, self._size)
+            data = value.tobytes()
+            rest = -len(data) % LINE
+            self._bytes.append(data + bytes(rest) if rest else data)
+            self._size += len(data) + rest
         else:
-            self._kept.append(array)
-            self.words += (NEVER, 0, _address(array))
-        return offset
-
-    def _object(self, of: _Built, found: list[int]) -> int:
-        """A value of a data type, whose fields were found last."""
-        offset = 8 * len(self.words)
-        first = len(self.words) + 2
-        fields = found[len(found) - of.width :]
-        self.words += (NEVER, of.width << 8 | of.tag << 32, *fields)
-        self._objects += range(first, first + of.width)
-        self._seen[of.key] = offset
+            self._kept.append(value)
+            words += (NEVER, 0, _address(value))
         return offset
 
     def _constructor(self, name: str, number: int, value: Any) -> ConstructorForm | None:
@@ -161,9 +164,13 @@ class Given:
         index, fields = getattr(value, "index", None), getattr(value, "fields", None)
         if isinstance(index, int) and 0 <= index < len(data.constructors):
             of = data.constructors[index]
-            same = str(getattr(value, "name", "")) == of.name
-            if same and isinstance(fields, tuple) and len(fields) == len(of.fields):
-                return of
+            if fields.__class__ is tuple and len(fields) == len(of.fields):
+                made_by = getattr(value, "name", "")
+                if made_by is self.known.get((number, index)):
+                    return of
+                if str(made_by) == of.name:
+                    self.known[number, index] = made_by
+                    return of
         self._mistaken(name, f"a value of the data type {data.name}", value)
         return None
 

@@ -99,8 +99,10 @@ def knobs(space: Space, points: Sequence[Point]) -> Packs:
     return Packs(rows, np.arange(len(points)), len(points))
 
 
+@lru_cache(maxsize=8)
 def stores(machine: Machine) -> Features:
-    """The features of the stores of kernels; what was reckoned for a space is kept."""
+    """The features of the stores of kernels; what was reckoned for a space is kept, whoever
+    asks."""
 
     @lru_cache(maxsize=64)
     def reckoned(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:

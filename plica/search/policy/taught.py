@@ -19,14 +19,14 @@ import numpy as np
 from plica.schedule.default.machine import Machine
 from plica.search.model import PackSum, Transferred
 from plica.search.observation import Observation, point_text
-from plica.search.policy.fold import Policy
-from plica.search.policy.guided import Guided
+from plica.search.policy.fold import Known, Policy
+from plica.search.policy.guided import Guided, promising
 from plica.search.policy.judge import Features, Judge, stores
 from plica.search.policy.lesson import Lesson
 from plica.search.record.apply import Applies, applied
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record
-from plica.search.space import Space
+from plica.search.space import Point, Space
 
 TAUGHT: Final = "taught"
 """What names of such policies begin with."""
@@ -59,14 +59,21 @@ def taught(machine: Machine, lessons: Sequence[Lesson]) -> Policy[Any]:
 
 
 def model_of(lessons: Sequence[Lesson], features: Features) -> PackSum:
-    """The model of all that was seen; speeds are parts of the best of the same work."""
-    costs = [{e.point: e.cost for e in of.log if e.cost is not None} for of in lessons]
+    """The model of what was seen of sketches that are fast; speeds are parts of the best of the
+    same work."""
+    costs = [_fast(each) for each in lessons]
     packs = [features(of.space, list(mine)) for of, mine in zip(lessons, costs, strict=True)]
     whole = sum(packs[1:], packs[0])
     times = np.array([cost for mine in costs for cost in mine.values()])
     groups = np.repeat(np.arange(len(lessons)), [len(mine) for mine in costs])
     legal = np.flatnonzero(whole.is_legal)
     return PackSum().fitted(whole[legal], times[legal], groups[legal])
+
+
+def _fast(of: Lesson) -> dict[Point, float]:
+    """The costs of points of sketches that were fast: nobody asks about others."""
+    fast = promising(Known(of.space, of.log))
+    return {e.point: e.cost for e in of.log if e.cost is not None and e.point.sketch in fast}
 
 
 def lessons_of(subjects: Iterable[Subject], records: Iterable[Record]) -> tuple[Lesson, ...]:

@@ -5,8 +5,9 @@ trace of each decides everything.  Forms are made when they are asked for: a rec
 only that one is made again.
 
     gpu/default                            what a build without tuning does
-    gpu/product-128x64x16-8x16-1           rows, columns and terms, threads, parts of the terms
-    gpu/warps-2x4-4x8-2-3                  warps, squares of a warp, steps, slices under way
+    gpu/product-128x64x16-8x16-2-8-1       rows, columns and terms, threads, slices under way,
+                                           tiles that are near, parts of the terms
+    gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
     gpu/threads-128                        each element by a thread, so many in a block
 
 >>> from plica.core.name import Name
@@ -16,7 +17,7 @@ only that one is made again.
 >>> product = Function((), (), (x, w), tensor((64, 64), "f32"), Apply("matmul", (x, w)))
 >>> asked = Asked(product, (False, True), True)
 >>> [name for name, _ in drafts(asked, Gpu())][:2]
-['default', 'product-32x64x16-8x16-4']
+['default', 'product-32x64x8-8x8-1-1-2']
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ from plica.schedule.default.gpu.product import WIDE, Tile, product
 from plica.schedule.default.gpu.shape import stages
 from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
+from plica.schedule.default.gpu.tensor_core_choice import GROUPS
+from plica.schedule.default.gpu.tensor_core_choice import WARPS as USUAL
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
 from plica.schedule.do import Block, Body, do, run
 from plica.schedule.problem import ScheduleRefused
@@ -61,6 +64,12 @@ TILES: Final = 24
 WINDOWED: Final = 8
 """How many of what is gathered from windows, where each takes longer to make."""
 
+AHEAD: Final = (1, 2)
+"""Slices that are under way."""
+
+NEAR: Final = 8
+"""Tiles that follow one another down, where there are so many."""
+
 SQUARES: Final = (16, 128)
 """Sums of a thread, from and to."""
 
@@ -68,11 +77,10 @@ THREADS: Final = (64, 128, 256, 512)
 """Threads of a block."""
 
 WARPS: Final = (
-    Warps(2, 4, 4, 8, 2, ahead=3), Warps(2, 2, 4, 8, 2, ahead=3), Warps(2, 2, 4, 4, 2, ahead=3),
-    Warps(2, 2, 2, 4, 2, ahead=3), Warps(2, 2, 4, 8, 4, ahead=2), Warps(2, 4, 4, 8, 2, ahead=2),
-    Warps(4, 2, 4, 8, 2, ahead=3), Warps(2, 4, 4, 4, 2, ahead=3), Warps(2, 2, 4, 4, 4, ahead=2),
+    Warps(2, 2, 4, 8, 4, ahead=2), Warps(2, 4, 4, 8, 2, ahead=2), Warps(4, 2, 4, 8, 2, ahead=3),
+    Warps(2, 4, 4, 4, 2, ahead=3), Warps(2, 2, 4, 4, 4, ahead=2),
 )  # fmt: skip
-"""Tiles of warps."""
+"""Tiles of warps beside those by rule of thumb."""
 
 
 @frozen(eq=False)
@@ -133,15 +141,16 @@ def drafts(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
     work = asked.work
     if work is not None:
         yield "default", partial(_contracted, asked, gpu)
-        for warps in WARPS:
+        for warps in dict.fromkeys((*(GROUPS if gpu.groups else ()), *USUAL, *WARPS)):
             squares = f"{warps.down}x{warps.across}-{warps.high}x{warps.wide}"
-            yield f"warps-{squares}-{warps.steps}-{warps.ahead}", partial(_on_cores, asked, warps)
+            how = f"{warps.steps}-{warps.ahead}-{warps.near}{'-together' * warps.together}"
+            yield f"warps-{squares}-{how}", partial(_on_cores, asked, warps)
         found = contraction(bared(work))
         if found is not None and _is_tiled(found):
             for tile, parts in tiles(found, gpu):
                 size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
                 making = partial(_tiled, asked, found, tile, parts, gpu)
-                yield f"product-{size}-{parts}", making
+                yield f"product-{size}-{tile.ahead}-{tile.near}-{parts}", making
     if asked.fused.reads == tuple(range(len(asked.function.params))):
         try:
             whole = kernel_of(asked.function)
@@ -176,22 +185,34 @@ def tiles(of: Contraction, gpu: Gpu) -> list[tuple[Tile, int]]:
     for high, wide, terms, (down, across), parts in every_choice(
         (32, 64, 128, 256), (64, 128, 256), (8, 16, 32), ((8, 8), (8, 16), (16, 16)), PARTS
     ):
-        tile = Tile(high, wide, terms, down, across, ahead=True)
+        tile = Tile(high, wide, terms, down, across, ahead=1)
         each, deep = high * wide // tile.threads, -(-of.depth // parts)
         fits = high % (down * WIDE) == 0 and wide % (across * WIDE) == 0
         shared = 2 * (high + wide) * terms * of.reduced.dtype.bytes
         if not fits or not SQUARES[0] <= each <= SQUARES[1] or shared > gpu.shared:
             continue
-        if (parts > 1 and deep < 4 * terms) or terms < down:
+        count = -(-rows // high) * -(-columns // wide) * batch
+        enough = count >= 2 * gpu.processors  # parts would only have to be joined
+        if (parts > 1 and (deep < 4 * terms or enough)) or terms < down:
             continue
-        turns = -(-(-(-rows // high) * -(-columns // wide) * batch * parts) // gpu.processors)
+        turns = -(-count * parts // gpu.processors)
         slices = -(-deep // terms) * terms
         work = turns * high * wide * slices * (1 + gathers / high + ROW / wide)
         joining = JOIN * parts * rows * columns * batch / gpu.processors if parts > 1 else 0
         found.append((work + joining, tile, parts))
     found.sort(key=lambda each: (each[0], each[1].rows, each[1].columns, each[1].terms, each[2]))
-    most = TILES if gathers == ROW else WINDOWED
-    return [(tile, parts) for _, tile, parts in found[:most]]
+    best: dict[Tile, tuple[float, Tile, int]] = {}
+    for one in found:
+        best.setdefault(one[1], one)
+    found = [*best.values()]
+    if gathers == WINDOW:
+        return [(tile, parts) for _, tile, parts in found[:WINDOWED]]
+    near = [(tile, parts, -(-rows // tile.rows) % NEAR == 0) for _, tile, parts in found]
+    return [
+        (evolve(tile, ahead=ahead, near=NEAR if many and parts == 1 else 1), parts)
+        for tile, parts, many in near[: TILES // len(AHEAD)]
+        for ahead in AHEAD
+    ]
 
 
 def _contracted(asked: Asked, gpu: Gpu) -> Draft | None:
@@ -222,7 +243,11 @@ def _tiled(asked: Asked, of: Contraction, tile: Tile, parts: int, gpu: Gpu) -> D
         yield spread(after[-1], after[:-1], gpu, wide)
         yield product(tile, form.labels, form.along, form.sizes[0])
 
-    trace = _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
+    trace = None
+    if len(after) == 1 and form.sizes[0] == 1:  # what is done to a sum is done in its register
+        fused = product(tile, form.labels, form.along, form.sizes[0], fused=True)
+        trace = _recorded(fused, form.kernel)
+    trace = trace or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if trace is None else Draft(Formed(form.kernel, form.packings, ()), trace)
 
 

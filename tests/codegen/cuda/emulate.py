@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +194,20 @@ _EXTREME = {
 
 def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
     """Run all launches of a kernel over its buffers, in place."""
+    functions = loaded(code.text, code.launches)
+    scratch = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
+    addresses = [each.ctypes.data for each in (*arrays, *scratch)]
+    for each in code.launches:
+        maps = [_map(one, addresses[one.argument]) for one in each.maps]
+        given = [*addresses, *[ctypes.addressof(one) for one in maps]]
+        function = getattr(functions, f"run_{each.function}")
+        function((ctypes.c_void_p * len(given))(*given))
+
+
+def loaded(text: str, launches: Iterable[Any]) -> ctypes.CDLL:  # Any: of code, or of a program
+    """Functions `run_NAME` over the addresses of what launches take."""
     assert COMPILER is not None
-    text = re.sub(r"extern __shared__ __align__.*?;", "", code.text)
+    text = re.sub(r"extern __shared__ __align__.*?;", "", text)
     text = text.replace("#pragma unroll", "")
     for word, body in _EXTREME.items():
         pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
@@ -213,17 +226,10 @@ def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
     text = text.replace("const __grid_constant__ p_tile ", "const p_tile& ")
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
-        source.write_text(_WORDS + _GROUP + text + "\n".join(map(_runner, code.launches)))
+        source.write_text(_WORDS + _GROUP + text + "\n".join(map(_runner, launches)))
         flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread"]
         subprocess.run([COMPILER, *flags, "-o", library, source], check=True)
-        loaded = ctypes.CDLL(str(library))
-        scratch = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
-        addresses = [each.ctypes.data for each in (*arrays, *scratch)]
-        for each in code.launches:
-            maps = [_map(one, addresses[one.argument]) for one in each.maps]
-            given = [*addresses, *[ctypes.addressof(one) for one in maps]]
-            function = getattr(loaded, f"run_{each.function}")
-            function((ctypes.c_void_p * len(given))(*given))
+        return ctypes.CDLL(str(library))
 
 
 def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 16 words

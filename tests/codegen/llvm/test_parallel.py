@@ -49,7 +49,7 @@ def run(kernel: Kernel, *arrays: Any, threads: int = 3) -> tuple[int, list[Any]]
     native = toolchain.build(text, here)
     assert isinstance(native.engine, Code)
     use_threads(native.engine, threads)
-    made = [np.zeros(each.shape, each.dtype.numpy) for each in slots[kernel.inputs :]]
+    made = [np.zeros(each.fixed, each.dtype.numpy) for each in slots[kernel.inputs :]]
     table = np.array([each.ctypes.data for each in (*arrays, *made)] + [0], np.uintp)
     code = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.address)(table.ctypes.data)
     return code, made

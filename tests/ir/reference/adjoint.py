@@ -8,10 +8,21 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from tests.ir.reference.case import DTYPES, NUMBERS, Array, Case, Draw, axis_in, case, one, shapes
+from tests.ir.reference.case import (
+    CASES,
+    DTYPES,
+    NUMBERS,
+    Array,
+    Case,
+    Draw,
+    axis_in,
+    case,
+    one,
+    shapes,
+)
 from tests.ir.reference.case_neural import padding, per_axis, spread
 from tests.ir.reference.case_shape import indices
-from tests.ir.reference.meaning import exact, nn, rounded, wide
+from tests.ir.reference.meaning import REFERENCE, exact, nn, rounded, wide
 from tests.ir.reference.neural import windows
 
 # --- marks ---------------------------------------------------------------------------------------
@@ -87,6 +98,22 @@ def _scattered_along(
     return out
 
 
+@case("unslice")
+def _unslice(draw: Draw, _: str) -> Case:
+    whole = draw(CASES["slice"])
+    part = REFERENCE["slice"](whole.args[0], **whole.attrs)
+    x = one(draw, DTYPES, part.shape, wild=True)
+    return Case((x,), {**whole.attrs, "shape": whole.args[0].shape})
+
+
+def _unsliced(x: Array, *, shape: Any, **attrs: Any) -> Any:
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    out = np.zeros(shape, x.dtype)
+    np.put(out, REFERENCE["slice"](places, **attrs).ravel(), x.ravel())
+    return out
+
+
+exact(unslice=_unsliced)
 rounded(scatter_sum=_scattered, scatter_sum_along_axis=_scattered_along)
 
 # --- windows -------------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ class Tree:
     Node: (Tree[A], Tensor[(), i64], Tree[A])
 
 @plica.function
-def fold(t: Tree[tuple[Tensor[(2,), f64], Tensor[(), i64]]], w: Tensor[(2,), f64]) -> Tensor[(2,), f64]:
+def fold(
+    t: Tree[tuple[Tensor[(2,), f64], Tensor[(), i64]]], w: Tensor[(2,), f64]
+) -> Tensor[(2,), f64]:
     match t:
         case Leaf((x, _)): return op.tanh(x * w)
         case Node(Leaf(p), _, r): return fold(r, w) * p[0]
@@ -142,6 +144,8 @@ def main(x: Tensor[("n", 3), f64], w: Tensor[(2, 3), f64], k: Tensor[(), i64]) -
 """
 VECTOR: Final = np.array([0.1, 0.5, -0.3])
 PAIR: Final = np.array([0.2, 0.7])
+ROWS: Final = np.arange(12.0).reshape(4, 3) / 7
+MATRIX: Final = np.arange(6.0).reshape(2, 3) / 5
 
 # fmt: off
 PROGRAMS: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
@@ -155,9 +159,9 @@ PROGRAMS: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "recursion":     (POWER,       (1.3, 4)),
     "shared-call":   (SHARED_CALL, (0.7, 3)),
     "nested-choice": (SHARED_CALL, (0.3, 3)),
-    "symbolic":      (SYMBOLIC,    (np.arange(12.0).reshape(4, 3) / 7, np.arange(6.0).reshape(2, 3) / 5, 1)),
-    "open-slice":    (SYMBOLIC,    (np.arange(12.0).reshape(4, 3) / 7, np.arange(6.0).reshape(2, 3) / 5, 0)),
-}  # noqa: E501
+    "symbolic":      (SYMBOLIC,    (ROWS, MATRIX, 1)),
+    "open-slice":    (SYMBOLIC,    (ROWS, MATRIX, 0)),
+}
 # fmt: on
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import plica
+from plica.ir import operator
 from plica.ir.op import find, names
 from plica.ir.op.record import pointwise
 from plica.ir.operator import Operator
 from plica.ir.scalar import Add
-from plica.rewrite.gradient.form import definition_of
 from tests.rewrite.gradient import source
 
 ONE = """
@@ -21,12 +22,114 @@ def main(x: Tensor[(2,), f64], n: Tensor[(2,), i64]) -> Tensor[(2,), f64]:
 """
 
 
-@pytest.fixture(scope="module")
-def strange() -> tuple[str, str]:
+@pytest.fixture
+def strange() -> Iterator[tuple[str, str]]:
     """Two operators whose records have no gradient."""
-    found = []
-    for name in ("test.strange", "test.stranger"):
-        if find(name) is None:
-            pointwise(name, ("x",), lambda x: Add(x, x), "Twice x.")
-        found.append(name)
-    return found[0], found[1]
+    found = "strange_for_a_test", "stranger_for_a_test"
+    for name in found:
+        pointwise(name, ("x",), lambda x: Add(x, x), "Twice x.")
+    yield found
+    for name in found:
+        operator._registry.pop(name)
+        operator._known.pop(name)
+
+
+def refused(text: str, derive: Any = plica.grad, **how: Any) -> plica.PlicaError:
+    with pytest.raises(plica.PlicaError) as caught:
+        derive(source.read(text), **how)
+    return caught.value
+
+
+def test_a_gradient_is_that_of_one_number() -> None:
+    error = refused(ONE)
+    assert error.code == "not-scalar"
+    assert isinstance(error, plica.InputError)
+    assert "vjp" in str(error)
+
+
+@pytest.mark.parametrize("wrt", ["y", 2, -1])
+def test_parameters_must_exist(wrt: int | str) -> None:
+    error = refused(ONE, plica.vjp, wrt=wrt)
+    assert error.code == "input-unknown"
+    assert "x, n" in str(error)
+
+
+def test_parameters_must_have_floats() -> None:
+    assert refused(ONE, plica.vjp, wrt="n").code == "not-differentiable"
+
+
+def test_some_parameter_must_have_floats() -> None:
+    text = """
+@plica.function
+def main(n: Tensor[(), i64]) -> Tensor[(), f64]:
+    return op.cast(n, f64)
+"""
+    assert refused(text).code == "not-differentiable"
+
+
+def test_a_result_must_have_floats() -> None:
+    text = """
+@plica.function
+def main(x: Tensor[(2,), f64]) -> Tensor[(), i64]:
+    return op.size(x)
+"""
+    assert refused(text, plica.jvp).code == "not-differentiable"
+
+
+def test_missing_gradients_are_reported_together(strange: tuple[str, str]) -> None:
+    text = """
+@plica.function
+def f(x: Tensor[(), f64], n: Tensor[(), i64]) -> Tensor[(), f64]:
+    if n == 0:
+        return FIRST(x)
+    else:
+        return f(SECOND(x), n - 1)
+
+@plica.function
+def main(x: Tensor[(), f64], n: Tensor[(), i64]) -> Tensor[(), f64]:
+    return f(FIRST(x), n)
+"""
+    first, second = (f"op.{name}" for name in strange)
+    error = refused(text.replace("FIRST", first).replace("SECOND", second))
+    assert isinstance(error, plica.UnsupportedError)
+    assert [each.code for each in error.diagnostics] == ["no-gradient"] * 3
+    assert all(name in str(error) for name in strange)
+    assert "stop_gradient" in str(error)
+
+
+def test_what_is_defined_elsewhere_has_no_gradient() -> None:
+    text = """
+outside = plica.extern("outside", Fn[(Tensor[(), f64],), Tensor[(), f64]])
+
+@plica.function
+def main(x: Tensor[(), f64]) -> Tensor[(), f64]:
+    return outside(x)
+"""
+    assert refused(text).code == "no-gradient"
+
+
+# --- every record --------------------------------------------------------------------------------
+
+OF_NO_FLOATS = {
+    "all", "any", "arange", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "equal",
+    "eye", "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "left_shift",
+    "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "nn.window_first", "not_equal", "one_hot", "ones", "right_shift", "shape_of", "signbit",
+    "size", "zeros",
+}  # fmt: skip
+"""Operators that take no floats, or give none."""
+
+
+def is_derived(record: Operator) -> bool:
+    """Whether a record can be differentiated: by itself, or by what it is made of."""
+    return record.gradient is not None or record.decompose is not None
+
+
+def test_no_operator_of_floats_is_without_a_gradient() -> None:
+    """What is quantised has none: it is refused, and named."""
+    missing = {
+        name
+        for name in names()
+        if (record := find(name)) is not None and not is_derived(record) and "quantise" not in name
+    }
+    assert missing == OF_NO_FLOATS

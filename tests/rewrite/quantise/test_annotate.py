@@ -61,7 +61,7 @@ def test_sums_that_might_leave_32_bits_are_not_taken() -> None:
     assert row.why == "Its sums might leave 32 bits."
 
 
-@pytest.mark.parametrize("keep, count", [((), 4), (("first",), 3), (("last",), 3), (("first", "last"), 2), (("nn.conv",), 1)])  # fmt: skip  # noqa: E501
+@pytest.mark.parametrize(("keep", "count"), [((), 4), (("first",), 3), (("last",), 3), (("first", "last"), 2), (("nn.conv",), 1)])  # fmt: skip  # noqa: E501
 def test_what_is_kept(keep: tuple[str, ...], count: int) -> None:
     assert len(annotate(prepare(digits()), keep).layers) == count
 

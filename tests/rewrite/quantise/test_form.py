@@ -42,7 +42,8 @@ def meaning(of: IntegerConvolution, x: Array) -> Array:
     bias = 0 if of.bias is None else of.bias.reshape(side)
     shift = np.array(of.shifts, np.int64)
     moved = (sums + bias) >> (shift.reshape(side) if shift.size > 1 else shift)
-    return np.clip(moved, of.low, of.high).astype(np.int8)
+    found: Array = np.clip(moved, of.low, of.high).astype(np.int8)
+    return found
 
 
 @settings(max_examples=EXAMPLES)
@@ -84,7 +85,9 @@ def test_what_is_not_of_the_form_is_none() -> None:
         sums,
         integer_layer(sums, None, 40, 0, 127),
         integer_layer(add(sums, op("nn.dense", cast(x, i32), cast(w, i32))), None, 1, 0, 127),
-        integer_layer(op("nn.dense", cast(x, i32), const(np.full((4, 5), 300), i32)), None, 1, 0, 9),
+        integer_layer(
+            op("nn.dense", cast(x, i32), const(np.full((4, 5), 300), i32)), None, 1, 0, 9
+        ),
         cast(clip(sums, min=-300, max=127), "i8"),
         integer_layer(sums, np.ones((2, 1)), 1, 0, 127),
     ]

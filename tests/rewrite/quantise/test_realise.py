@@ -12,8 +12,8 @@ from hypothesis import given, settings
 import plica
 from plica.ir.graph import Expr, const
 from plica.ir.module import Module
+from plica.rewrite.quantise.arrange import CARRIERS, TABLED
 from plica.rewrite.quantise.integer import float_layers, to_integers
-from plica.rewrite.quantise.realise import CARRIERS, TABLED
 from tests.rewrite.quantise.net import module_of, numbers, op, point, restored, rounded, var
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +112,7 @@ def test_sums_of_two_scales_are_exact(seed: int, s: float, t: float, signed: boo
     agrees(body, bytes_of(seed + 1, 2, 9, signed=signed), x)
 
 
-@pytest.mark.parametrize("s, t", [(0.3, 0.07), (0.021, 0.4), (1.0, 0.9)])
+@pytest.mark.parametrize(("s", "t"), [(0.3, 0.07), (0.021, 0.4), (1.0, 0.9)])
 def test_sums_of_odd_scales_are_near(s: float, t: float) -> None:
     x = var("x", (2, 9), "i8")
     body = rounded(op("add", restored(x, s), restored(op("flip", x, axis=(1,)), t)), 0.31)

@@ -5,7 +5,8 @@
                                                        for x in threadIdx.x(32):
                                                            for k0: s[i] += …
 
-Neighbours among the threads read neighbours among the terms.
+Neighbours among the threads read neighbours among the terms; or, where those of the sums are
+neighbours in memory, each of a sum of its own, and terms are shared down the block.
 """
 
 from __future__ import annotations
@@ -41,3 +42,20 @@ def across(total: Stage, gpu: Gpu) -> Body:
     yield bind(each, "blockIdx.x")
     yield bind(row, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
+
+
+@do
+def down(total: Stage, gpu: Gpu) -> Body:
+    """The same where neighbours among the elements are neighbours in memory."""
+    handle = yield block(str(total.label))
+    around = yield loops(handle)
+    count = len(total.spatial)
+    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
+    each, lane = yield split(whole, (None, gpu.warp))
+    inner = around[count:]
+    k = inner[0] if len(inner) == 1 else (yield fuse(*inner))
+    turns, part = yield split(k, (None, ROWS))
+    yield reorder(each, lane, part, turns)
+    yield bind(each, "blockIdx.x")
+    yield bind(lane, "threadIdx.x")
+    yield bind(part, "threadIdx.y")

@@ -18,12 +18,12 @@ from plica.core.collector import paused
 from plica.ir.dtype import f32
 from plica.ir.loop import Kernel
 from plica.schedule.default.contraction import Contraction, Work, bared, contraction
-from plica.schedule.default.gpu.across import across
+from plica.schedule.default.gpu.across import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.form import ProductForm, product_form
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.row import by_rows, kept_rows, rowed
+from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, rowed
 from plica.schedule.default.gpu.shape import Stage, inlined, stages
 from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
@@ -49,7 +49,7 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         return None
     bare = _recorded(inlined(tuple([each.label for each in every[:-1]])), kernel)
     left = None if bare is None else stages(bare[1])
-    if not left:
+    if bare is None or not left:
         return None
 
     @do
@@ -61,7 +61,12 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     def together() -> Body:
         yield inlined(tuple([each.label for each in every[:-1]]))
         for each in left:
-            yield across(each, gpu) if each.reduce else spread(each, (), gpu)
+            if not each.reduce:
+                yield spread(each, (), gpu)
+            elif reads_along(flow(bare[1].body)[each.label].block):
+                yield across(each, gpu)
+            else:
+                yield down(each, gpu)
 
     if len(left) == 1 and not left[0].reduce:
         return _elementwise(kernel, every, left[0], gpu)
@@ -106,7 +111,7 @@ def _row_schedule(
     kernel: Kernel, every: tuple[Stage, ...], gpu: Gpu
 ) -> tuple[Trace, Kernel] | None:
     """The schedule of stages of rows, None where they are not such."""
-    if every[-1].reduce or not any(each.reduce for each in every):
+    if not any(each.reduce for each in every):
         return None
     kept = kept_rows(begin(kernel).kernel, every)
     inline = tuple([each.label for each in every[:-1] if each.label not in kept])
@@ -193,10 +198,10 @@ LEAST: Final = 8
 """Rows and columns of matrices that are worth tiles, at least."""
 
 TILES: Final = (
-    Tile(128, 128, 16, 8, 16, ahead=True),
-    Tile(64, 128, 16, 8, 16, ahead=True),
-    Tile(64, 64, 16, 8, 16, ahead=True),
-    Tile(32, 64, 16, 8, 16, ahead=True),
+    Tile(128, 128, 16, 8, 16, ahead=1),
+    Tile(64, 128, 16, 8, 16, ahead=1),
+    Tile(64, 64, 16, 8, 16, ahead=1),
+    Tile(32, 64, 16, 8, 16, ahead=1),
 )
 
 

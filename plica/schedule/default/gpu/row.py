@@ -23,13 +23,14 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 from attrs import frozen
 
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
+from plica.ir.dim import known
 from plica.ir.index_map import IndexMap, index_map
 from plica.ir.loop import Block, Kernel
 from plica.ir.scalar import Buffer, Div, Intrinsic, Load, Pow
@@ -39,6 +40,7 @@ from plica.schedule.do import Body, do
 from plica.schedule.flow import stages as flow
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
+    add_unit_loop,
     bind,
     block,
     cache_read,
@@ -58,6 +60,9 @@ MOST: Final = 32
 
 FULL: Final = 64
 """Elements that it keeps at most; half of the registers at most."""
+
+SHORTEST: Final = 32
+"""Sums of fewer terms are a thread's own."""
 
 THREADS: Final = 1024
 """Threads of a block, at most."""
@@ -124,41 +129,68 @@ def _reads_row(node: Block, buffer: Buffer) -> bool:
 
 @frozen(eq=False)
 class Rowed:
-    """The stages of rows, the last one's shape, and which inputs are kept: a reader, a number."""
+    """The stages of rows, their shape, and which inputs are kept: a reader, a number,
+    how many axes.
+
+    The last stage makes a row, or `ends` in one element of each.
+    """
 
     stages: tuple[Stage, ...]
-    kept: tuple[tuple[Name, int], ...]
+    kept: tuple[tuple[Name, int, int], ...]
     shape: Shape
+    ends: bool = False
 
 
 def rowed(kernel: Kernel, left: tuple[Stage, ...], gpu: Gpu) -> Rowed | None:
     """Stages as stages of rows, None where they are not such."""
+    sums = [each for each in left if each.reduce]
     last = left[-1]
-    if last.reduce or len(last.spatial) < 2 or not any(each.reduce for each in left):
+    if not sums:
         return None
-    *outer, length = last.spatial
-    for each in left[:-1]:
-        terms = each.reduce == (length,) and prod(each.spatial) == prod(outer)
-        if not (terms if each.reduce else each.spatial == last.spatial):
+    length, rows = sums[0].terms, last.elements
+    ends = bool(last.reduce) or last.elements == sums[0].elements
+    if not ends:
+        if len(last.spatial) < 2 or last.spatial[-1] != length or len(sums[0].reduce) != 1:
             return None
-        if each.spatial[: len(outer)] != tuple(outer):
+        rows //= length
+    elif length < SHORTEST or any(not each.reduce for each in left[:-1]):
+        return None
+    outer = tuple([size for size in sums[0].spatial if size != 1])
+    for each in left:
+        wanted = outer if each.reduce or (ends and each is last) else (*outer, length)
+        found = tuple([size for size in each.spatial if size != 1])
+        if found != wanted or (each.reduce and each.terms != length) or not each.spatial:
             return None
     every = flow(kernel.body)
+    if ends and not all(reads_along(every[each.label].block) for each in sums):
+        return None
     (result,) = every[last.label].writes
-    shape = shape_of(prod(outer), length, result.dtype.bytes, gpu)
+    shape = shape_of(rows, length, result.dtype.bytes, gpu)
     if shape is None:
         return None
-    kept: dict[Buffer, tuple[Name, int]] = {}
+    kept: dict[Buffer, tuple[Name, int, int]] = {}
     made = {buffer for each in every.values() for buffer in each.writes}
     for stage in left:
         for number, buffer in enumerate(every[stage.label].inputs):
             readers = [each for each in every.values() if buffer in each.inputs]
-            row = tuple([str(s) for s in buffer.shape]) == tuple([str(s) for s in result.shape])
-            if buffer in made or buffer in kept or not row or len(readers) < 2:
+            if buffer in made or buffer in kept or (len(readers) < 2 and not ends):
+                continue
+            sizes = [known(size) for size in buffer.shape]
+            if [size for size in sizes if size != 1] != [*outer, length] or sizes[-1] != length:
                 continue
             if all(_reads_row(each.block, buffer) for each in readers):
-                kept[buffer] = stage.label, number
-    return Rowed(left, tuple(kept.values()), shape)
+                kept[buffer] = stage.label, number, len(sizes)
+    if not kept and shape.lanes > 1:
+        shape = shape_of(rows, length, WIDE, gpu) or shape
+    return Rowed(left, tuple(kept.values()), shape, ends)
+
+
+def reads_along(node: Block) -> bool:
+    """Whether neighbouring terms of a sum are neighbours in all that is read of each."""
+    reduce = tuple([v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"])
+    loads = [each for each in post_order(node.body) if isinstance(each, Load)]
+    found = [each for each in loads if not free_vars(each).isdisjoint(reduce)]
+    return bool(found) and all(each.indices[-len(reduce) :] == reduce for each in found)
 
 
 @do
@@ -169,11 +201,11 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     handles: dict[Name, Handle] = {}
     for each in of.stages:
         handles[each.label] = yield block(str(each.label))
-    copies = []
-    for label, number in of.kept:
-        copies.append((yield cache_read(handles[label], number)))
+    copies: dict[Handle, int] = {}
+    for label, number, rank in of.kept:
+        copies[(yield cache_read(handles[label], number))] = rank
     around = yield loops(handles[last.label])
-    rows = around[:-1]
+    rows = around[: len(last.spatial) if of.ends else len(last.spatial) - 1]
     row = rows[0] if len(rows) == 1 else (yield fuse(*rows))
     each_block = None
     if shape.beside > 1:
@@ -181,16 +213,21 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     inner = [handles[each.label] for each in of.stages[:-1]]
     for handle in (*reversed(inner), *copies):
         yield compute_at(handle, row)
-    sums = {handles[each.label] for each in of.stages if each.reduce}
-    cut = laid_out(len(last.spatial), shape)
+    sums = {handles[each.label]: each for each in of.stages if each.reduce}
     threads: list[tuple[Handle, Handle | None]] = []
     for handle in (*copies, *inner, handles[last.label]):
-        turns, t, lane = yield split((yield loops(handle))[-1], (None, shape.threads, shape.lanes))
+        if of.ends and handle is handles[last.label] and not last.reduce:
+            threads.append(((yield add_unit_loop(handle)), None))
+            continue
+        along = (yield loops(handle))[-len(sums[handle].reduce) if handle in sums else -1 :]
+        whole = along[0] if len(along) == 1 else (yield fuse(*along))
+        turns, t, lane = yield split(whole, (None, shape.threads, shape.lanes))
         yield reorder(t, turns, lane)
         threads.append((t, None if handle in sums or shape.lanes == 1 else lane))
     for handle in (*copies, *inner):
         if handle not in sums:
-            yield transform_layout(handle, "write", 0, cut)
+            rank = copies.get(handle, len(last.spatial))
+            yield transform_layout(handle, "write", 0, laid_out(rank, shape))
     for handle in (*copies, *inner):
         yield set_scope(handle, 0, "shared")
     yield bind(row if each_block is None else each_block, "blockIdx.x")

@@ -1,0 +1,141 @@
+"""Layers, sums and means over integers: right sides of rules.
+
+Sums are exact in 32 bits; their scale is that of the data times that of the weight, and a constant
+that is added is rounded to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plica.ir.dim import known
+from plica.ir.dtype import f32, i32
+from plica.ir.graph import Expr, const
+from plica.ir.op.convolution import conv
+from plica.ir.op.elementwise import add, cast
+from plica.ir.op.quantise import dequantise
+from plica.ir.op.reduction import sum_
+from plica.ir.op.window import sides
+from plica.ir.operator import Operator
+from plica.ir.type import static_shape
+from plica.rewrite.closed import is_closed, value_of
+from plica.rewrite.match import Match
+from plica.rewrite.quantise.fixed import Array
+from plica.rewrite.quantise.word import (
+    ROOM,
+    TINY,
+    along,
+    centred,
+    number,
+    one,
+    reach,
+    restored,
+    tensor,
+)
+
+
+def layer(record: Operator, outputs: int, after: int | None) -> Any:
+    """A right side: the layer over integers.
+
+    `outputs` is the axis of the weight that its results lie along, `after` how many axes follow
+    these in the result, None for as many as there are windows.
+    """
+
+    def right(m: Match) -> Expr | None:
+        scale, zero = number(m.s), number(m.z)
+        factor, point = number(m.t), number(m.y)
+        if scale is None or zero is None or factor is None or point is None:
+            return None
+        kind = tensor(m.w)
+        rank = len(kind.shape)
+        behind = rank - 2 if after is None else after
+        apart = along(factor, outputs % rank, rank, behind)
+        if scale.size != 1 or zero.size != 1 or apart is None or not fits(m, zero, point, outputs):
+            return None
+        data = centred(m.x, zero.reshape(()))
+        other = centred(m.w, point if point.size > 1 else point.reshape(()))
+        settings = {each.name: m[each.name] for each in record.attributes}
+        product = scale.reshape(()).astype(np.float64) * apart
+        return restored(record(data, other, **settings), product.astype(np.float32))
+
+    return right
+
+
+def fits(m: Match, zero: Array, point: Array, outputs: int) -> bool:
+    """Whether no sum of a layer leaves 32 bits, with room for what is added to it."""
+    far = reach(m.x, zero)
+    values = value_of(m.w) if is_closed(m.w) else None
+    if values is not None:
+        apart = np.abs(values.astype(np.int64) - point.astype(np.int64))
+        axis = outputs % apart.ndim
+        heaviest = apart.sum(axis=tuple(n for n in range(apart.ndim) if n != axis))
+        return bool(heaviest.size and int(heaviest.max()) * far < ROOM)
+    shape = static_shape(tensor(m.w))
+    if shape is None:
+        return False
+    terms = int(np.prod(shape)) // max(shape[outputs], 1)
+    return terms * far * reach(m.w, point) < ROOM
+
+
+def biased(m: Match) -> Expr | None:
+    """Sums with a bias in their own scale."""
+    scale, zero, bias = number(m.s), number(m.z), number(m.c)
+    if scale is None or zero is None or bias is None or np.any(zero):
+        return None
+    steps = np.rint(bias.astype(np.float64) / scale.astype(np.float64))
+    if steps.size == 0 or np.max(np.abs(steps)) >= ROOM:
+        return None
+    moved = add(m.sums, const(steps.astype(np.int32)))
+    if tensor(moved).shape != tensor(m.sums).shape:
+        return None
+    return dequantise(moved, m.s, m.z)
+
+
+def rescaled_sums(m: Match) -> Expr | None:
+    """Sums times a constant are the same sums in another scale."""
+    scale, factor = number(m.s), number(m.c)
+    if scale is None or factor is None or not np.all(factor > 0):
+        return None
+    after = (scale.astype(np.float64) * factor).astype(np.float32)
+    if not np.all(np.isfinite(after) & (after > TINY)):
+        return None
+    made = dequantise(m.sums, const(after, f32), m.z)
+    return made if tensor(made).shape == tensor(m.sums).shape else None
+
+
+def averaged(
+    m: Match, axes: tuple[int, ...] | None, keepdims: bool, mean: bool = True
+) -> Expr | None:
+    """A mean as a sum in a finer scale, or a sum."""
+    scale, zero = one(m.s), one(m.z)
+    shape = static_shape(tensor(m.x))
+    if scale is None or zero is None or shape is None:
+        return None
+    over = range(len(shape)) if axes is None else [each % len(shape) for each in axes]
+    count = int(np.prod([shape[each] for each in over]))
+    if not 0 < count * 256 < ROOM:
+        return None
+    total = sum_(centred(m.x, np.array(int(zero))), axis=axes, keepdims=keepdims)
+    return restored(total, np.array(scale / count if mean else scale))
+
+
+def windowed(m: Match) -> Expr | None:
+    """A mean of windows, all as large, as a convolution with ones."""
+    scale, zero = one(m.s), one(m.z)
+    shape = tensor(m.x).shape
+    channels = known(shape[1])
+    rank = len(shape) - 2
+    if scale is None or zero is None or not channels or m.ceil or not 1 <= rank <= 3:
+        return None
+    pads = sides("nn.avg_pool", m.padding, rank)
+    if any(side for pair in pads for side in pair) and not m.counts:
+        return None
+    kernel = (m.kernel,) * rank if isinstance(m.kernel, int) else m.kernel
+    count = int(np.prod(kernel))
+    ones = const(np.ones((channels, 1, *kernel), np.int8))
+    data = centred(m.x, np.array(int(zero)))
+    strides = m.kernel if m.strides is None else m.strides
+    total = conv(data, cast(ones, i32), strides=strides, padding=m.padding, groups=channels)
+    return restored(total, np.array(scale / count))

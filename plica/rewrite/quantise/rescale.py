@@ -1,0 +1,171 @@
+"""Changes of scale: where numbers that were restored become bytes again.
+
+(a - z) * s / u + o   in whole numbers: a product and a shift, or a shift, then bounds
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plica.ir.dtype import DType, f32, i8, i32
+from plica.ir.graph import Apply, Const, Expr, const
+from plica.ir.op.elementwise import add, cast, clip, multiply
+from plica.ir.op.join import concat
+from plica.ir.op.quantise import fixed_multiply, quantise
+from plica.rewrite.closed import value_of
+from plica.rewrite.match import Match
+from plica.rewrite.quantise.fixed import Array, common_shift, fixed_point, shift_of
+from plica.rewrite.quantise.form import integer_layer
+from plica.rewrite.quantise.word import (
+    ROOM,
+    centred,
+    number,
+    one,
+    reach,
+    reshaped,
+    tensor,
+)
+
+
+def bounds(m: Match) -> tuple[int, int]:
+    """The least and the greatest integer that a `quantise` gives."""
+    bottom, top = (int(each) for each in tensor(m.o).dtype.bounds)
+    return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
+
+
+def behind_relu(m: Match) -> Expr | None:
+    """Numbers below zero are integers below the zero point."""
+    zero, scale = one(m.o), number(m.u)
+    if zero is None or scale is None or np.any(scale <= 0):
+        return None
+    bottom, top = bounds(m)
+    return quantise(m.f, m.u, m.o, m.rounding, min(max(bottom, int(zero)), top), m.high)
+
+
+def behind_clip(m: Match) -> Expr | None:
+    """Bounds of numbers are bounds of integers."""
+    scale, zero = one(m.u), one(m.o)
+    if scale is None or zero is None or scale <= 0:
+        return None
+    bottom, top = bounds(m)
+    given = [m.least, m.most]
+    if any(each is not None and not np.isfinite(each) for each in given):
+        return None
+    if None not in given and m.least > m.most:
+        return None
+    ends: list[int] = []
+    for each, end in zip(given, (bottom, top), strict=True):
+        if each is None:
+            ends.append(end)
+            continue
+        step = quantise(const(each, f32), reshaped(m.u), reshaped(m.o), m.rounding, m.low, m.high)
+        found = value_of(step)
+        if found is None:
+            return None
+        ends.append(int(found[()]))
+    return quantise(m.f, m.u, m.o, m.rounding, ends[0], ends[1])
+
+
+def rescaled(m: Match) -> Expr | None:
+    """One change of scale in the place of two: sums, or bytes, become bytes."""
+    has_sums = "sums" in m.filling
+    data: Expr = m.sums if has_sums else m.x
+    parts = [number(each) for each in (m.s, m.z, m.u, m.o)]
+    scale, zero, after, point = parts
+    if scale is None or zero is None or after is None or point is None:
+        return None
+    if after.size != 1 or point.size != 1 or zero.size != 1:
+        return None
+    factor = scale.astype(np.float64) / after.reshape(()).astype(np.float64)
+    dtype, (bottom, top) = tensor(m.o).dtype, bounds(m)
+    ends = int(point.reshape(())[()])
+    same = not has_sums and tensor(data).dtype is dtype
+    if same and np.all(factor == 1) and int(zero.reshape(())[()]) == ends:
+        return narrowed(data, dtype, bottom, top)
+    if has_sums and np.any(zero):
+        return None
+    inside = data if has_sums else centred(data, zero.reshape(()))
+    return requantised(inside, factor, ends, dtype, (bottom, top), m.rounding)
+
+
+def narrowed(data: Expr, dtype: DType, bottom: int, top: int) -> Expr:
+    """Integers within bounds; themselves where these are those of their dtype."""
+    lowest, highest = dtype.bounds
+    return data if (bottom, top) == (lowest, highest) else clip(data, min=bottom, max=top)
+
+
+def requantised(  # noqa: PLR0917  # all that a change of scale is
+    of: Expr, factor: Array, zero: int, dtype: DType, ends: tuple[int, int], rounding: str
+) -> Expr | None:
+    """`of * factor + zero` of i32 within bounds: a shift where that is all, else a product."""
+    bottom, top = ends
+    shift = shift_of(factor)
+    if shift is not None and (rounding == "up" or not np.any(shift)):
+        moved = (np.left_shift(1, shift) >> 1) + np.left_shift(np.int64(zero), shift)
+        if np.all(np.abs(moved) < ROOM):
+            return shifted(of, moved.astype(np.int64), shift, dtype, ends)
+    fixed = fixed_point(factor)
+    if fixed is None:
+        return None
+    multiplier, by = (const(each, i32) for each in fixed)
+    product = fixed_multiply(of, multiplier, by, rounding=rounding)
+    # Bounds come before the zero point: the sum of a greatest number and it would wrap around.
+    held = clip(product, min=bottom - zero, max=top - zero)
+    return cast(add(held, const(zero, i32)) if zero else held, dtype)
+
+
+def shifted(
+    of: Expr, moved: Array, shift: Array, dtype: DType, ends: tuple[int, int]
+) -> Expr | None:
+    """The form of `plica.rewrite.quantise.form`: the half and the zero point go into the bias."""
+    inner, bias = of, moved
+    if isinstance(of, Apply) and of.op == "add" and isinstance(of.args[1], Const):
+        inner, bias = of.args[0], of.args[1].numpy().astype(np.int64) + moved
+        if np.any(np.abs(bias) >= 2 * ROOM):
+            inner, bias = of, moved
+    made = integer_layer(inner, bias if np.any(bias) else None, shift, *ends)
+    assert isinstance(made, Apply)
+    return made if dtype is i8 else cast(made.args[0], dtype)
+
+
+def summed(m: Match) -> Expr | None:
+    """A sum of bytes of two scales: products with whole numbers, and one shift for both."""
+    parts = [one(each) for each in (m.s, m.z, m.t, m.y, m.u, m.o)]
+    if any(each is None for each in parts):
+        return None
+    left, zero, right, point, after, end = (each or 0.0 for each in parts)
+    if min(left, right, after) <= 0:
+        return None
+    found = common_shift(left / after, right / after)
+    if found is None:
+        return None
+    (a, b), shift = found
+    terms = [
+        scaled(centred(m.x, np.array(int(zero))), a),
+        scaled(centred(m.v, np.array(int(point))), b),
+    ]
+    far = a * reach(m.x, np.array(int(zero))) + b * reach(m.v, np.array(int(point)))
+    if far >= ROOM:
+        return None
+    factor = np.array(2.0**-shift)
+    dtype = tensor(m.o).dtype
+    return requantised(add(*terms), factor, int(end), dtype, bounds(m), m.rounding)
+
+
+def scaled(of: Expr, by: int) -> Expr:
+    """A product with a whole number; itself where that is one."""
+    return of if by == 1 else multiply(of, const(by, i32))
+
+
+def joined(m: Match) -> Expr | None:
+    """Parts that are joined are quantised apart."""
+    if one(m.u) is None or one(m.o) is None:
+        return None
+    whole_ = m.f
+    if not isinstance(whole_, Apply) or whole_.op != "concat":
+        return None
+    if not all(isinstance(each, Apply) and each.op == "dequantise" for each in whole_.args):
+        return None
+    scale, zero = reshaped(m.u), reshaped(m.o)
+    parts = [quantise(each, scale, zero, m.rounding, m.low, m.high) for each in whole_.args]
+    return concat(tuple(parts), **dict(whole_.attrs))

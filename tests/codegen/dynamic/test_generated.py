@@ -1,0 +1,51 @@
+"""Generated programs with closures, data and recursion: compiled, they mean what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.core.diagnostic import EvaluationError
+from plica.ir.infer import infer
+from plica.ir.interpret import interpret
+from plica.ir.sized import sized, sizes_of
+from plica.runtime.error import UnsupportedError
+from tests.codegen.dynamic.agree import alike, compiled, flat
+from tests.conftest import PROFILE
+from tests.strategies import inputs_for, modules, static_modules
+
+EXAMPLES: Final = {"ci": 8, "dev": 60, "deep": 3_000}[PROFILE]
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_whole_programs(data: st.DataObject) -> None:
+    agrees(data, data.draw(st.sampled_from((True, False))))
+
+
+def agrees(data: st.DataObject, whole: bool) -> None:
+    """A program at the sizes of its inputs, over objects, beside the interpreter."""
+    module = infer(data.draw(modules(depth=1) if whole else static_modules()))
+    args = data.draw(inputs_for(module))
+    if module.main_function().dims:
+        shapes = [each.shape for each in _flat(args)]
+        module = sized(module, sizes_of(module, shapes))
+    try:
+        meant = flat(interpret(module, *args), module)
+    except EvaluationError:
+        return
+    try:
+        exe = compiled(module)
+    except UnsupportedError:
+        return  # functions in the interface, polymorphic functions as values
+    found = exe(*args)
+    several = list(found) if isinstance(found, tuple) else [found]
+    assert alike(tuple(meant), tuple(several), 1e-4)
+
+
+def _flat(value: Any) -> list[Any]:  # Any: arrays, or tuples of them
+    if isinstance(value, tuple):
+        return [leaf for each in value for leaf in _flat(each)]
+    return [value]

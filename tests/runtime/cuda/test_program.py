@@ -1,0 +1,273 @@
+"""Programs on a GPU, here on one that is made of the processor: calls, arrays, artefacts, faults."""
+
+from __future__ import annotations
+
+import gc
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.codegen.cuda.target import GpuTarget
+from plica.codegen.cuda.toolchain import path_of
+from plica.ir.script import from_text
+from plica.pipeline import assemble_for_gpu, lower
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact, from_members, to_members
+from plica.runtime.cuda import lent
+from plica.runtime.cuda.array import DeviceArray
+from plica.runtime.cuda.driver import DeviceError, device, why_not
+from plica.runtime.cuda.program import CudaExecutable, handle_of
+from plica.runtime.error import ArtefactError, InputError, UnsupportedError
+from plica.runtime.load import executable
+from plica.runtime.verify import verify
+from tests.codegen.cuda.emulate import COMPILER
+from tests.runtime.cuda.fake import FREE, FakeDriver, plugged
+
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine"),
+    pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]"),
+]
+
+SOURCE = """
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(
+    x: Tensor[(5, 4), f32], y: Tensor[(5, 4), f32]
+) -> tuple[Tensor[(5, 4), f32], Tensor[(5,), f32]]:
+    z = x * 2.0 + y
+    return z, op.sum(z, axis=1, keepdims=False)
+"""
+
+
+@lru_cache(maxsize=1)
+def artefact() -> Artefact:
+    target = GpuTarget("sm_90")
+    return assemble_for_gpu(lower(from_text(SOURCE), target=target), target)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return plugged(monkeypatch, FakeDriver())
+
+
+@pytest.fixture
+def exe(gpu: FakeDriver) -> CudaExecutable:
+    gpu.runs(artefact())
+    made = executable(artefact())
+    assert isinstance(made, CudaExecutable)
+    return made
+
+
+def pair() -> tuple[Any, Any]:
+    values = np.arange(20, dtype=np.float32).reshape(5, 4)
+    return values, values[::-1] - 3
+
+
+def check(found: Any, x: Any, y: Any) -> None:
+    z = x * 2 + y
+    np.testing.assert_array_equal(np.asarray(found[0]), z)
+    np.testing.assert_array_equal(np.asarray(found[1]), z.sum(1))
+
+
+class OnGpu:
+    """An array of another library, whose memory the fake driver reads as it is."""
+
+    def __init__(self, values: Any, number: int = 0) -> None:
+        self.values, self.number, self.streams = values, number, list[Any]()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return lent.CUDA, self.number
+
+    def __dlpack__(self, stream: Any = None) -> object:
+        self.streams.append(stream)
+        port = plica.runtime.port.Port("x", self.values.shape, "f32", np.dtype(np.float32))
+        return lent.capsule_of(self, self.values.ctypes.data, port, self.number)
+
+
+def aligned(values: Any) -> Any:
+    room = np.empty(values.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    made = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made
+
+
+def test_arrays_of_numpy_give_arrays_of_numpy(exe: CudaExecutable) -> None:
+    x, y = pair()
+    for _ in range(2):
+        found = exe(x, y)
+        assert all(type(each) is np.ndarray for each in found)
+        check(found, x, y)
+    check(exe(y=y, x=x), x, y)
+    check(exe(y, x), y, x)
+
+
+def test_arrays_on_the_gpu_are_read_where_they_are(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    x, y = pair()
+    given = OnGpu(aligned(x))
+    for _ in range(3):  # at once, then as a graph
+        before = len(gpu.graphs)
+        gpu.asked.clear()
+        found = exe(given, y)
+        assert isinstance(found[0], DeviceArray)
+        assert gpu.asked.count("cuMemcpyHtoDAsync_v2") == 1  # the other one
+        check(found, x, y)
+        del found
+        gc.collect()
+    assert len(gpu.graphs) >= before
+    assert given.streams[0] == 0x1000
+    assert not lent._given  # all is given back
+
+
+def test_what_lies_otherwise_is_gathered(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    x, y = pair()
+    room = aligned(np.zeros(24, np.float32))
+    exe(OnGpu(room[1:21].reshape(5, 4)), y)
+    assert gpu.gathered == 1
+
+
+def test_results_are_given_out_without_a_copy(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    x, y = pair()
+    first, _ = exe(OnGpu(aligned(x)), y)
+    words = first.__cuda_array_interface__
+    assert words["shape"] == (5, 4)
+    assert words["data"][0] == first.address
+
+    class Words:
+        __cuda_array_interface__ = words
+
+    check(exe(first, Words()), x * 2 + y, x * 2 + y)
+    assert first.__dlpack_device__() == (lent.CUDA, 0)
+    with pytest.raises(BufferError, match="shared"):
+        first.__dlpack__(copy=True)
+    with pytest.raises(BufferError, match="elsewhere"):
+        first.__dlpack__(dl_device=(1, 0))
+    with pytest.raises(ValueError, match="copied"):
+        np.asarray(first, copy=False)
+    assert str(first.shape) in repr(first)
+
+
+def test_a_capsule_nobody_takes_is_given_back(exe: CudaExecutable) -> None:
+    x, y = pair()
+    first, _ = exe(OnGpu(aligned(x)), y)
+    capsule = first.__dlpack__()
+    assert len(lent._given) == 1
+    del capsule
+    assert not lent._given
+
+
+def test_with_a_stream_nothing_is_waited_for(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    x, y = pair()
+    given = OnGpu(aligned(x))
+    gpu.asked.clear()
+    found = exe(given, y, stream=7)
+    assert "cuStreamSynchronize" not in gpu.asked
+    assert gpu.asked.count("cuStreamWaitEvent") == 2
+    check(found, x, y)
+
+    class Torch:
+        cuda_stream = 5
+
+    class Said:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, 9
+
+    assert (handle_of(Torch()), handle_of(Said())) == (5, 9)
+    with pytest.raises(InputError, match="no stream"):
+        exe(x, y, stream="there")
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (OnGpu(np.zeros((5, 3), np.float32)), "input-shape"),
+        (OnGpu(np.zeros((5, 4), np.float32), number=3), "input-device"),
+        (np.zeros((5, 4)), "input-dtype"),
+        ("nothing", "input-type"),
+    ],
+)
+def test_what_does_not_fit_is_refused(exe: CudaExecutable, given: Any, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        exe(given, pair()[1])
+    assert caught.value.code == code
+
+
+def test_an_artefact_is_written_and_loaded(
+    exe: CudaExecutable, gpu: FakeDriver, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.plica"
+    exe.save(path)
+    told = verify(path)
+    assert told.target == "cuda:sm_90"
+    again = plica.load(path)
+    x, y = pair()
+    check(again(x, y), x, y)
+    assert "__global__" in again.source("cuda")
+    assert again.source("cuda") == exe.source()
+    kernel = again.artefact.launches[0].kernel
+    assert "bind" in str(again.trace(kernel))
+    assert kernel in str(again.profile(x, y, runs=2))
+    assert again.seconds(x, y, runs=2) == [2e-3, 2e-3]  # type: ignore[attr-defined]  # of a GPU
+    with pytest.raises(UnsupportedError, match="processors"):
+        again.export(tmp_path / "lib.so")
+    with pytest.raises(InputError, match="at least"):
+        again.profile(x, y, runs=0)
+
+
+def test_members_are_the_same_when_read_again() -> None:
+    made = from_members(archive.unpack(archive.pack(to_members(artefact()))))
+    assert made.device == artefact().device
+    assert made.text == artefact().text
+    assert made.objects == artefact().objects
+
+
+def test_another_architecture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged(monkeypatch, FakeDriver(8, 0))
+    with pytest.raises(ArtefactError, match="another") as caught:
+        executable(artefact())
+    assert caught.value.code == "other-machine"
+
+
+def test_without_a_driver_an_artefact_is_refused(tmp_path: Path) -> None:
+    if why_not() is None:
+        pytest.skip("there is a GPU")
+    path = tmp_path / "m.plica"
+    archive.write(path, archive.pack(to_members(artefact())))
+    with pytest.raises(DeviceError) as caught:
+        plica.load(path)
+    assert caught.value.code == "no-cuda"
+
+
+def test_a_fault_ends_all_work(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    x, y = pair()
+    check(exe(x, y), x, y)
+    gpu.fails["cuStreamSynchronize"] = 700
+    with pytest.raises(DeviceError, match="failed on the GPU"):
+        exe(x, y)
+    del gpu.fails["cuStreamSynchronize"]
+    for again in (lambda: exe(x, y), lambda: executable(artefact()), lambda: exe.seconds(x, y)):
+        with pytest.raises(DeviceError, match="failed before") as caught:
+            again()
+        assert caught.value.code == "device-fault"
+    assert "failed before" in (why_not() or "")
+
+
+def test_too_little_memory_is_told(gpu: FakeDriver) -> None:
+    with pytest.raises(DeviceError, match="not enough memory") as caught:
+        device().reserve(FREE + 1)
+    assert caught.value.diagnostics[0].expected == f"{FREE + 1} bytes"
+    assert caught.value.code == "device-memory"
+    device().reserve(64)  # and the next one works
+
+
+def test_what_the_driver_refuses_is_told(gpu: FakeDriver) -> None:
+    gpu.fails["cuStreamCreate"] = 1
+    with pytest.raises(DeviceError, match="refused cuStreamCreate"):
+        device().stream()
