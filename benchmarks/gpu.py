@@ -31,6 +31,7 @@ import numpy as np
 
 import plica
 from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
@@ -44,17 +45,12 @@ from plica.ir.type import tensor
 from plica.runtime.cuda.driver import Device, Memory, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import PlicaError
-from plica.schedule.default.contraction import Work, contraction
-from plica.schedule.default.gpu import Gpu, contracted
-from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.contraction import Work
+from plica.schedule.default.gpu import contracted
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
+from plica.schedule.default.gpu.tensor_core_choice import GROUPS
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
-from plica.schedule.do import Body, do, run
-from plica.schedule.replay import begin
+from plica.schedule.do import run
 
 Array = np.ndarray[Any, Any]
 
@@ -72,13 +68,8 @@ DEPTHWISE = {  # height and width, channels, stride; windows of 3
     "D5": ( 28, 256, 1), "D6": ( 28, 256, 2), "D7": (14, 512, 1), "D8": (14, 512, 2),
     "D9": (  7, 1024, 1),
 }
-TILES = (
-    Tile(128, 128, 16, 8, 16, ahead=True), Tile(128, 128, 16, 16, 16, ahead=True),
-    Tile(128, 256, 16, 16, 16, ahead=True), Tile(256, 128, 16, 16, 16, ahead=True),
-    Tile(64, 128, 16, 8, 16, ahead=True), Tile(128, 64, 16, 8, 16, ahead=True),
-    Tile(128, 128, 32, 8, 16, ahead=True),
-)
 WARPS = (
+    *GROUPS, Warps(2, 1, 1, 32, 4, 2, together=True), Warps(1, 2, 2, 16, 4, 2, together=True),
     Warps(2, 2, 4, 8, 2, 1), Warps(2, 2, 4, 8, 2, 2), Warps(2, 2, 4, 8, 2, 3),
     Warps(2, 2, 4, 8, 4, 1), Warps(2, 2, 4, 8, 4, 2), Warps(2, 4, 4, 8, 2, 2),
     Warps(2, 4, 4, 8, 2, 3), Warps(2, 4, 4, 8, 4, 1), Warps(2, 4, 4, 8, 4, 2),
@@ -170,31 +161,17 @@ def square(n: int, dtype: DType) -> Compute:
     )  # fmt: skip
 
 
-def tiled(n: int, tile: Tile) -> Code:
-    found = contraction(Work(square(n, f32)))
-    assert found is not None
-    form = product_form(found, tile, 1)
-    every = stages(begin(form.kernel).kernel)
-    assert every is not None
-
-    @do
-    def whole() -> Body:
-        yield spread(every[-1], (), Gpu())
-        yield product(tile, form.labels, form.along, form.sizes[0])
-
-    return fold(lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu"), "g")
-
-
-def untuned(n: int) -> Code:
-    found = contracted(Work(square(n, f32)), (False, False), Gpu())
+def untuned(n: int, of: DType) -> Code:
+    found = contracted(Work(square(n, of)), (False, False), here().gpu)
     assert found is not None
     return fold(lower(found.kernel, "gpu"), "g")
 
 
-def untuned_on_tensor_cores(n: int) -> Code:
-    found = tensor_core_product(Work(square(n, f16)), Gpu())
+def here() -> GpuTarget:
+    """What code is made for."""
+    found = parse_gpu("cuda", lambda: device().architecture)
     assert found is not None
-    return fold(lower(found[2], "gpu"), "g")
+    return found
 
 
 def on_tensor_cores(n: int, warps: Warps) -> Code:
@@ -214,7 +191,7 @@ def to_device(gpu: Device, array: Array) -> Memory:
 
 def timed(gpu: Device, code: Code, memories: list[Memory]) -> tuple[float, str]:
     """Median seconds of all launches of a kernel, and what they use."""
-    cubin = compiled(code.text, gpu.architecture)
+    cubin = compiled(code.text, here().architecture)
     module = gpu.load(cubin.code)
     stream = gpu.stream()
     addresses = [each.address for each in memories]
@@ -223,7 +200,7 @@ def timed(gpu: Device, code: Code, memories: list[Memory]) -> tuple[float, str]:
     for _ in range(RUNS + 3):
         first = stream.mark()
         for function, each in functions:
-            stream.launch(function, each.grid, each.block, each.shared, addresses)
+            stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
         last = stream.mark()
         stream.wait()
         times.append(last.since(first))
@@ -256,11 +233,8 @@ def products(gpu: Device, sizes: list[int], dtype: DType, tune: int) -> Iterator
     import torch
 
     kind = np.float32 if dtype is f32 else np.float16
-    ways: list[tuple[str, Callable[[int], Code]]] = []
-    if dtype is f32:
-        ways.append(("untuned", untuned))
-    else:
-        ways.append(("untuned", untuned_on_tensor_cores))
+    ways: list[tuple[str, Callable[[int], Code]]] = [("untuned", lambda n: untuned(n, dtype))]
+    if dtype is f16:
         ways += [(str(t), lambda n, t=t: on_tensor_cores(n, t)) for t in WARPS if tune]  # type: ignore[misc]  # likewise
     for n in sizes:
         random = np.random.default_rng(n)

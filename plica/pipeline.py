@@ -31,7 +31,6 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica import __version__
-from plica.codegen.accel.offload import assembled, offload
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
@@ -68,7 +67,6 @@ from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime import archive
-from plica.runtime.accel.executable import AccelExecutable
 from plica.runtime.artefact import (
     ALIGNMENT,
     Artefact,
@@ -103,6 +101,8 @@ from plica.search.task import tasks_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from plica.runtime.accel.executable import AccelExecutable
 
 _compiled: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 
@@ -182,7 +182,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         same = _compiled.get(key) if cache else None
         if same is not None:
             return same
-        made = on_accelerator(module, machine, partial(later_on, target="cpu"))
+        made = on_accelerator(module, machine, partial(later_on, target="cpu"), database)
         if cache:
             _compiled[key] = made
         return made
@@ -291,7 +291,8 @@ def _compiled_with_objects(  # noqa: PLR0917  # as `compile`
     store = user_store() if cache and can_link() else None
     with paused():
         lowered = dynamic.lower(infer(module), contract, chosen, machine)
-        made = dynamic.build(lowered, machine, machine.cores, store)
+        versions = (("plica", __version__),)
+        made = dynamic.build(lowered, machine, machine.cores, store, versions)
     if cache:
         _compiled[key] = made
     return made
@@ -542,9 +543,20 @@ def _gpu_texts(
 
 
 def on_accelerator(
-    module: Module, target: AccelTarget, native: Callable[[Module], Executable]
+    module: Module,
+    target: AccelTarget,
+    native: Callable[[Module], Executable],
+    database: Database | str | PathLike[str] | None = None,
 ) -> AccelExecutable:
-    """A model whose integer layers run on an accelerator, and the rest as native code."""
+    """A model whose integer layers run on an accelerator, and the rest as native code.
+
+    Tilings of a `database` are taken where they are the best.
+    """
+    # Few ask for it, and it is much: everybody else should not wait for it.
+    from plica.codegen.accel.offload import assembled, offload
+    from plica.runtime.accel.executable import AccelExecutable
+    from plica.search.accel.layers import recorded
+
     split = offload(module, target)
     parts = [native(each.module) for each in split.stages]
     main = infer(module).main_function()
@@ -552,7 +564,14 @@ def on_accelerator(
     takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
     face = faced(main, _slots("input", takes), _slots("output", main.ret))
     versions = (("llvm", toolchain.llvm_version()), ("plica", __version__))
-    whole = assembled(split, [each.artefact for each in parts], face, versions)
+    made_of = partial(assembled, split, [each.artefact for each in parts], face, versions)
+    if database is None:
+        whole = made_of()
+    elif isinstance(database, Database):
+        whole = made_of(partial(recorded, database, target.machine))
+    else:
+        with Database(database) as opened:
+            whole = made_of(partial(recorded, opened, target.machine))
     made = iter(parts)
     texts = {kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")}
     return AccelExecutable(whole, lambda _: next(made), texts)

@@ -43,7 +43,7 @@ AnyTarget: TypeAlias = Target | GpuTarget | AccelTarget
 
 def tune(  # noqa: PLR0917  # the public surface says so
     mod: Module | Kernel | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target | GpuTarget = "cpu",
+    target: str | Target | GpuTarget | AccelTarget = "cpu",
     trials: int = 64,
     database: Database | str | PathLike[str] = "tune.db",
     seed: int = 0,
@@ -64,7 +64,11 @@ def tune(  # noqa: PLR0917  # the public surface says so
     was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
     candidates are measured there.
     """
-    machine = _machine(target_of(target), trials, pool)
+    asked = target_of(target)
+    if isinstance(asked, AccelTarget) and pool is None:
+        how = How(trials, seed, progress, policy, seconds)
+        return _layers(mod, asked, how, database)
+    machine = _machine(asked, trials, pool)
     if pool is None:
         _check_here(machine)
     kept = contract_of(contract)
@@ -92,6 +96,21 @@ def tune(  # noqa: PLR0917  # the public surface says so
             return tuned_kernel(kernel, name, where, into, how, measurer)
         assert module is not None
         return tuned_module(module, kept, chosen, where, into, how, measurer)
+
+
+def _layers(
+    mod: object, target: AccelTarget, how: How, database: Database | str | PathLike[str]
+) -> Tuned:
+    """Tilings for the integer layers of a model, by the cycles of a simulator."""
+    from plica.search.accel.layers import tuned_layers  # as `plica.pipeline.on_accelerator`
+
+    module = None if written_kernel(mod) is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
+    if module is None or isinstance(module, Specialised):
+        message = "For an accelerator the layers of a model of known sizes are tuned."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "a model", repr(mod)[:80]))
+    opened = nullcontext(database) if isinstance(database, Database) else Database(database)
+    with opened as into:
+        return tuned_layers(module, target, into, how)
 
 
 def written_kernel(of: object) -> tuple[str, Kernel] | None:

@@ -57,6 +57,14 @@ def test_native_code_is_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["compiled"] >= 0
 
 
+def test_every_module_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "graph", "--examples", "5", "--compiled", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["finding"] is None
+    assert report["compiled"] >= 3
+    assert report["fired"] == {}
+
+
 def test_an_unknown_contract_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuzz", "graph", "--contract", "roughly"]) == 2
     assert "This float contract is not known" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 
 import plica
 from plica.cli import main
+from plica.runtime.cuda.driver import DeviceError, why_not
 from plica.search.record import Database
 from plica.search.sketch.variant import PRODUCT
 from plica.tuning import written_kernel
@@ -73,9 +74,15 @@ def test_a_model_with_open_sizes_is_refused(tmp_path: Path) -> None:
         plica.tune(module, "cpu", 1, tmp_path / "tune.db")
 
 
-def test_a_gpu_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(plica.UnsupportedError, match="processors"):
+@pytest.mark.skipif(why_not() is None, reason="there is a GPU")
+def test_without_a_gpu_tuning_for_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="no NVIDIA driver|no GPU"):
         plica.tune(multiplied(16), "cuda", 1, tmp_path / "tune.db")
+
+
+def test_a_pool_has_no_gpus(tmp_path: Path) -> None:
+    with pytest.raises(plica.UnsupportedError, match="pool are processors"):
+        plica.tune(multiplied(16), "cuda", 1, tmp_path / "tune.db", pool="tcp://localhost:1")
 
 
 def test_a_kernel_is_found_where_it_is_all_there_is() -> None:

@@ -16,6 +16,7 @@ from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
+    from plica.codegen.accel.target import AccelTarget
     from plica.codegen.cuda.target import GpuTarget
     from plica.codegen.target import Target
     from plica.ir.module import Module
@@ -57,9 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Compile, and write what was asked for."""
     from attrs import evolve
 
+    from plica.codegen.accel.target import AccelTarget
     from plica.codegen.cuda.target import GpuTarget
     from plica.codegen.llvm import toolchain
-    from plica.codegen.target import Target
     from plica.pipeline import (
         assemble,
         compile,
@@ -79,11 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     machine = target_of(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
     database: Path | None = arguments.db
+    if isinstance(machine, AccelTarget):
+        return for_accelerator(module, machine, arguments)
     if isinstance(machine, GpuTarget):
         artefact = for_gpu(module, machine, arguments)
-    elif not isinstance(machine, Target):
-        message = "Artefacts are written for processors and GPUs."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine)))
     elif machine.triple == toolchain.host().triple and not lacking(
         machine.architecture, machine.features, features()
     ):
@@ -117,6 +117,21 @@ def run(arguments: argparse.Namespace) -> int:
         archive.write(arguments.output, archive.pack(to_members(artefact)))
     size = arguments.output.stat().st_size
     print(f"{arguments.output}: {size} bytes for {artefact.machine}")
+    return 0
+
+
+def for_accelerator(module: Module, target: AccelTarget, arguments: argparse.Namespace) -> int:
+    """The artefact for an accelerator beside this processor; what runs where is shown."""
+    from plica.pipeline import compile
+
+    if arguments.tune is not None or arguments.output.suffix == ".so":
+        asked = "a library" if arguments.tune is None else "--tune"
+        message = "For an accelerator an artefact is written, with the schedules that are known."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "-o M.plica", asked))
+    made = compile(module, target, arguments.threads, arguments.db, contract=arguments.contract)
+    made.save(arguments.output)
+    print(made.source("placement"))
+    print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
     return 0
 
 

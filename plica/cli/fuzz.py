@@ -26,6 +26,7 @@ examples:
   plica fuzz graph --examples 2000
   plica fuzz graph --rules my_rules.py --seed 7
   plica fuzz graph --plant              a wrong rule is planted, and must be found
+  plica fuzz graph --compiled           native code, not rules, is held to the interpreter
 """
 SCHEDULE_EPILOG: Final = """\
 examples:
@@ -59,6 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="rules within this float contract are used (exact)")  # fmt: skip
     graph.add_argument("--native", type=int, default=0, metavar="K",
                        help="compile and run every K-th module too (0: none)")  # fmt: skip
+    graph.add_argument("--compiled", action="store_true",
+                       help="compile and run every module, closures, data and recursion too, "
+                            "at the sizes of its inputs, and try nothing else")  # fmt: skip
     graph.add_argument("--plant", action="store_true",
                        help="plant a wrong rule: it must be found and named")  # fmt: skip
     graph.add_argument("--json", action="store_true", help="print JSON")
@@ -106,13 +110,18 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     extra = [pack for name in arguments.rules for pack in named_packs(name)]
     if arguments.plant:
         extra.append(planted())
+    if arguments.compiled:
+        tried, run_native, every = (), compiled, 1
+    else:
+        tried = stages(contract, extra)
+        run_native, every = native if arguments.native > 0 else None, arguments.native
     report = fuzz(
-        stages(contract, extra),
+        tried,
         arguments.examples,
         arguments.seed,
         contract=contract,
-        native=native if arguments.native > 0 else None,
-        every=arguments.native,
+        native=run_native,
+        every=every,
         focus=[rule for pack in extra for rule in pack.within(contract)],
     )
     _say_unused(extra, contract)
@@ -228,7 +237,6 @@ def planted() -> Pack:
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
     """What native code gives; None where the module can't be compiled for now."""
-    from plica.ir.type import TupleType
     from plica.pipeline import compile
     from plica.runtime.error import UnsupportedError
 
@@ -236,9 +244,45 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
         made = compile(module, cache=False)
     except UnsupportedError:
         return None
-    found, of = made(*inputs), module.main_function().ret
-    flat = found if isinstance(of, TupleType) else (found,)
-    return _nested(iter(flat), of)
+    return _shaped(made(*inputs), module)
+
+
+def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
+    """What native code over objects gives for a module at the sizes of its inputs.
+
+    None where there is none: a function among the outputs, a polymorphic one as a value.
+    """
+    from plica.codegen.dynamic.build import build, lower
+    from plica.codegen.llvm.toolchain import host
+    from plica.ir.infer import infer
+    from plica.ir.sized import sized, sizes_of
+    from plica.rewrite.contract import exact
+    from plica.runtime.error import UnsupportedError
+
+    if module.main_function().dims:
+        module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
+    try:
+        made = build(lower(infer(module), exact, (), host()), host())
+    except UnsupportedError:
+        return None
+    return _shaped(made(*inputs), module)
+
+
+def _shaped(found: Any, module: Module) -> Any:
+    """What an executable gives, in the tuples its type says."""
+    from plica.ir.type import TupleType
+
+    of = module.main_function().ret
+    return _nested(iter(found if isinstance(of, TupleType) else (found,)), of)
+
+
+def _arrays(inputs: tuple[Any, ...]) -> Iterator[Any]:
+    """The arrays in some inputs, from left to right."""
+    for each in inputs:
+        if isinstance(each, tuple):
+            yield from _arrays(each)
+        else:
+            yield each
 
 
 def _nested(flat: Iterator[Any], of: Type | None) -> Any:

@@ -231,7 +231,7 @@ class Sizes:
 
     def __init__(self, of: Module) -> None:
         self._module = infer(of)
-        wrong = [*unsupported(self._module, sizes_come=True), *self._hidden()]
+        wrong = [*unsupported(self._module, sizes_come=True, objects=True), *self._hidden()]
         if wrong:
             every = [*unsupported(self._module), *self._hidden()]
             raise UnsupportedError(every[0], *every[1:])

@@ -12,23 +12,29 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from plica.runtime import archive, host
-from plica.runtime.accel import artefact as accelerated
-from plica.runtime.accel.executable import executable as on_device
 from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.cuda.program import CudaExecutable
+from plica.runtime.dynamic import artefact as dynamic
+from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.executable import Executable
 from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 from plica.runtime.profile import PEAK, USE
-from plica.runtime.verify import ENTRY
+from plica.runtime.verify import ACCELERATED, ENTRY
 
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
     """The executable in a file; `threads` is what it was compiled with unless it is given."""
     members = archive.read(path)
-    if accelerated.is_accelerated(members):
-        return on_device(accelerated.from_members(members), executable, threads)
+    if ACCELERATED in members:
+        # Few artefacts are, and the others should not wait for what only these need.
+        from plica.runtime.accel.artefact import from_members as read
+        from plica.runtime.accel.executable import executable as on_device
+
+        return on_device(read(members), executable, threads)
+    if dynamic.is_dynamic(members):
+        return DynamicExecutable(dynamic.from_members(members), threads=threads)
     return executable(from_members(members), threads)
 
 

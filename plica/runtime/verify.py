@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,9 @@ from plica.runtime.follow import derivation_problems
 from plica.runtime.record import Record
 
 ENTRY: Final = "plica_main"
+
+ACCELERATED: Final = "accel.json"
+"""The member that artefacts with layers on an accelerator have."""
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -71,23 +74,11 @@ class Verified:
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check an artefact; every problem is told at once, by an ArtefactError."""
     members = archive.read(path)
+    if ACCELERATED in members:
+        return _verified_parts(members)
     artefact = from_members(members)
     record = artefact.record()
-    wrong = [
-        Diagnostic("bad-artefact", message)
-        for message in (
-            *_plan_problems(artefact.plan, artefact.workspace),
-            *(
-                _code_problems(artefact)
-                if artefact.device is None
-                else _device_problems(artefact, artefact.device)
-            ),
-            *derivation_problems(record),
-            *_trace_problems(artefact, record),
-        )
-    ]
-    if wrong:
-        raise ArtefactError(wrong[0], *wrong[1:])
+    _refuse(_problems(artefact, record))
     return Verified(
         record.module,
         record.contract,
@@ -103,6 +94,58 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         artefact.versions,
         record.asked,
     )
+
+
+def _problems(artefact: Artefact, record: Record) -> Iterator[str]:
+    yield from _plan_problems(artefact.plan, artefact.workspace)
+    if artefact.device is None:
+        yield from _code_problems(artefact)
+    else:
+        yield from _device_problems(artefact, artefact.device)
+    yield from derivation_problems(record)
+    yield from _trace_problems(artefact, record)
+
+
+def _refuse(problems: Iterable[str]) -> None:
+    wrong = [Diagnostic("bad-artefact", message) for message in problems]
+    if wrong:
+        raise ArtefactError(wrong[0], *wrong[1:])
+
+
+def _verified_parts(members: Mapping[str, bytes]) -> Verified:
+    """The same for layers on an accelerator: each native part, and the words of each program."""
+    from plica.runtime.accel.artefact import from_members as read
+    from plica.runtime.accel.device import decoded
+
+    whole = read(members)
+    for program in whole.programs:
+        decoded(whole.device, program.words)
+    records = [each.record() for each in whole.parts]
+    found = [
+        f"Part {number}: {problem}"
+        for number, (part, record) in enumerate(zip(whole.parts, records, strict=True))
+        for problem in _problems(part, record)
+    ]
+    _refuse(found)
+    return Verified(
+        whole.module,
+        _joined([each.contract for each in records]),
+        _joined([each.result for each in records]),
+        sum(len(each.stages) for each in records),
+        sum(len(each.steps) for each in records),
+        sum(len(each.rules) for each in records),
+        sum(len(each.traces) for each in records),
+        sum(len(each.objects) for each in whole.parts) + len(whole.programs),
+        sum(map(len, members.values())),
+        sum(each.workspace for each in whole.parts),
+        whole.target,
+        whole.versions,
+        _joined([each.asked for each in records]),
+    )
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
 
 
 def _plan_problems(plan: Sequence[Tenant], size: int) -> Iterator[str]:

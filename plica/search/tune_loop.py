@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from attrs import evolve, field, frozen
 
+from plica.codegen.work import operations
 from plica.search.measure import Measured, Measurer, Work, ranked
 from plica.search.observation import Observation
 from plica.search.policy.fold import Known, Policy, State
@@ -60,12 +62,17 @@ class Arbiter(Protocol):
     ) -> tuple[Measured, ...]: ...
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Subject:
     """A piece of work, and the space of its schedules."""
 
     task: Piece
     space: Space
+
+    @cached_property
+    def operations(self) -> float:
+        """How much is computed, about."""
+        return float(operations(self.space.sketches[0].kernel)) if self.space.sketches else 0.0
 
 
 @frozen(eq=False)
@@ -183,8 +190,9 @@ class _Search:
     @property
     def standing(self) -> Standing:
         over = not self.left or self.barren >= BARREN
-        weight = float(self.course.subject.task.weight)
-        return Standing(weight, self.course.batches, finished=over)
+        subject = self.course.subject
+        weight, kind = float(subject.task.weight), subject.task.name
+        return Standing(weight, self.course.batches, over, subject.operations, kind)
 
 
 def tuned(

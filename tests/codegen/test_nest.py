@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.nest import exposed, nest
+from plica.codegen.lower.nest import nest
+from plica.codegen.lower.walk import exposed
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import bool_, f16, f32, i64

@@ -41,15 +41,20 @@ class Chosen:
 
 
 @lru_cache(maxsize=256)
-def choose(machine: Machine, of: Convolution, trials: int = TRIALS) -> Chosen:
-    """The best of some tilings for each number of threads; its stream is checked.
+def choose(
+    machine: Machine, of: Convolution, trials: int = TRIALS, known: Tiling | None = None
+) -> Chosen:
+    """The best of some tilings for each number of threads, and of one that is known to be good.
 
-    A layer no tile of which fits is refused.
+    Its stream is checked.  A layer no tile of which fits is refused.
     """
     found: list[tuple[Tiling, Stream, Timed]] = []
     wrong: tuple[Diagnostic, ...] = ()
     for threads in THREADS:
-        for tiling in ranked(machine, of, threads, trials):
+        guesses = ranked(machine, of, threads, trials)
+        if known is not None and known.threads == threads and known not in guesses:
+            guesses = [known, *guesses]
+        for tiling in guesses:
             try:
                 stream = build(machine, convolution(machine, of, tiling), checked=False)
             except BadInstruction as error:  # a stride that no field holds: other tiles may do

@@ -10,15 +10,15 @@ with the reason for each that comes near.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.choice import TRIALS, Chosen, choose
-from plica.codegen.accel.conv import Convolution
+from plica.codegen.accel.conv import Convolution, Tiling
 from plica.codegen.accel.declaration import Machine
 from plica.codegen.accel.device import device_of
 from plica.codegen.accel.encode import to_bytes
@@ -29,6 +29,7 @@ from plica.codegen.accel.packing import Packed, packed
 from plica.codegen.accel.split import Stage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.lower.resolve import resolve
+from plica.core.digest import digest
 from plica.ir.dim import known
 from plica.ir.graph import Expr
 from plica.ir.infer import infer, type_of
@@ -42,12 +43,14 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.interface import Interface
 
 Array = np.ndarray[Any, Any]
+Known: TypeAlias = Callable[[Convolution], Tiling | None]
 
 
 @frozen
 class Offloaded:
     """A model split in two: what the processor does in stages, what is launched, what stays."""
 
+    source: Module
     target: AccelTarget
     graph: Packed
     stages: tuple[Stage, ...]
@@ -79,7 +82,7 @@ def offload(module: Module, target: AccelTarget) -> Offloaded:
         place = Place(node=str(target))
         raise UnsupportedError(Diagnostic("unsupported", message, place, expected, shown, hint))
     graph = packed(one.main_function(), layers)
-    return Offloaded(target, graph, stages(graph), stays)
+    return Offloaded(module, target, graph, stages(graph), stays)
 
 
 def _layers(of: Module) -> list[IntegerConvolution]:
@@ -92,11 +95,14 @@ def assembled(
     parts: Sequence[Artefact],
     face: Interface,
     versions: tuple[tuple[str, str], ...],
-    trials: int = TRIALS,
+    known: Known = lambda _: None,
 ) -> AccelArtefact:
-    """The artefact; `parts` are the stages as native code, in order."""
+    """The artefact; `parts` are the stages as native code, in order.
+
+    `known` are tilings that a search has found to be good.
+    """
     machine = of.target.machine
-    assembly = _Assembly(of, trials)
+    assembly = _Assembly(of, known)
     level = levels(of.graph)
     work: list[tuple[int, int, int]] = [(each.level, 1, at) for at, each in enumerate(of.stages)]
     work += [(level[each.result], 0, at) for at, each in enumerate(of.graph.launches)]
@@ -111,7 +117,7 @@ def assembled(
         for of_, (at, chosen) in programs.items()
     )
     return AccelArtefact(
-        str(of.target), machine.timing.megahertz, device_of(machine), face,
+        digest(of.source), str(of.target), machine.timing.megahertz, device_of(machine), face,
         tuple([_coded(machine, chosen.stream) for _, chosen in programs.values()]),
         tuple(assembly.steps), tuple([assembly.results[each] for each in of.graph.outputs]),
         tuple(assembly.constants), tuple(parts), text, of.placement, versions,
@@ -132,8 +138,8 @@ def _described(of: Convolution) -> str:
 class _Assembly:
     """The steps of an artefact as they are put together; local to `assembled`."""
 
-    def __init__(self, of: Offloaded, trials: int) -> None:
-        self.machine, self.trials = of.target.machine, trials
+    def __init__(self, of: Offloaded, known: Known) -> None:
+        self.machine, self.known = of.target.machine, known
         self.steps: list[Step] = []
         self.values: dict[Expr, int] = {each: at for at, each in enumerate(flat_inputs(of.graph))}
         self.count = len(self.values)
@@ -159,7 +165,8 @@ class _Assembly:
         """A layer; those of one shape share their program."""
         layer = of.layer
         if layer.convolution not in self.programs:
-            chosen = choose(self.machine, layer.convolution, self.trials)
+            good = self.known(layer.convolution)
+            chosen = choose(self.machine, layer.convolution, TRIALS, good)
             self.programs[layer.convolution] = len(self.programs), chosen
         program, chosen = self.programs[layer.convolution]
         held = []

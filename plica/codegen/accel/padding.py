@@ -87,12 +87,13 @@ def _cut(
     (var,) = inside
     assert isinstance(var, ScalarVar)
     room = to_term(Polynomial(distance.constant + slack, rest))
+    assert room is not None  # small numbers only
     before, after = found.get(var, (_ZERO, _ZERO))
     most = index(extents[var])
     if distance.terms[var] > 0:  # var >= -room
         before = Max(before, Min(-room, most))
     else:  # var <= room
-        after = Max(after, Min(extents[var] - 1 - room, most))
+        after = Max(after, Min(index(extents[var] - 1) - room, most))
     found[var] = before, after
 
 

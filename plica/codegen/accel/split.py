@@ -57,7 +57,7 @@ def levels(of: Packed) -> dict[Expr, int]:
         _rise(launch.data, found, results)
         found[launch.result] = found[launch.data] + 1
     last = max((found[each.result] for each in of.launches), default=0)
-    late = {each.result: found[each.result] for each in of.launches}
+    late: dict[Expr, int] = {each.result: found[each.result] for each in of.launches}
     for each in of.outputs:
         late[each] = min(last, late.get(each, last))
     for launch in of.launches:

@@ -106,8 +106,9 @@ def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
         parts.append(
             f'<text x="{a:.1f}" y="{b - 10 + below:.1f}" text-anchor="middle">{escape(name)}</text>'
         )
-    x, y = at(top / slope, top)
-    parts.append(f'<text x="{x:.1f}" y="{y - 14:.1f}">{top:.1f} GOP/s, {slope:.2f} GB/s</text>')
+    x, y = at(right, top)
+    roof = f"{top:.1f} GOP/s, {slope:.2f} GB/s"
+    parts.append(f'<text x="{x:.1f}" y="{y - 20:.1f}" text-anchor="end">{roof}</text>')
     parts.append(
         f'<text x="{WIDE // 2}" y="{HIGH - 12}" text-anchor="middle">operations / byte</text>'
     )

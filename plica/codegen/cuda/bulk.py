@@ -67,7 +67,8 @@ def _copy(rank: int) -> str:
     places = ", ".join([f"%{number + 3}" for number in range(rank)])
     values = ", ".join([f'"r"({each})' for each in axes])
     return f"""\
-{_HEAD} void p_tile_copy_{rank}(void* to, const p_tile* map, unsigned long long* counted, {given}) {{
+{_HEAD} void p_tile_copy_{rank}(void* to, const p_tile* map, unsigned long long* counted,
+                                   {given}) {{
   unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
   unsigned int count = (unsigned int)__cvta_generic_to_shared(counted);
   asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -173,7 +174,7 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
-    sizes, begins = _found(stmt, load, rest, strides, extents, around)
+    sizes, begins = _found(stmt, rest, [*zip(strides, extents, strict=True)], around)
     return Tile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
 
 
@@ -193,10 +194,12 @@ def _steps(
 
 
 def _found(
-    store: Store, load: Load, rest: list[Product], strides: list[int],
-    extents: list[int], around: Mapping[Term, int],
+    store: Store, rest: list[Product], axes: list[tuple[int, int]], around: Mapping[Term, int]
 ) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:  # fmt: skip
     """How long the axes of a tensor are, and where in it a tile begins, which is inside."""
+    load = store.value
+    assert isinstance(load, Load)
+    strides, extents = ([each[n] for each in axes] for n in (0, 1))
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
     for each in load.buffer.shape:

@@ -52,6 +52,7 @@ from plica.ir.loop import (
     Store,
     While,
     statements,
+    substatements,
 )
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
@@ -61,6 +62,9 @@ Extents: TypeAlias = tuple[int, int, int]
 
 WARPS: Final = "threadIdx.y"
 """The warps of a block, where threads across it are those of one."""
+
+LONGEST_RING: Final = 64
+"""Copies of tiles that may be under way, at most."""
 
 WORD: Final = 4
 """Bytes that a copy moves at least, if nobody is to wait for it."""
@@ -288,11 +292,11 @@ class _Function:
         if len(mine) < len(self.copies):
             message = "A launch copies by threads and by the copy engine."
             raise refused(message, self.name, "one or the other", "both")
-        for each in statements(nest):
-            if isinstance(each, For) and each.kind == "serial" and _waits(each, self.copies):
-                message = "Copies begin in a loop in which nobody waits for them."
-                raise refused(message, each.var.name, "a barrier", "none")
-        self.ring = 1 << len(mine).bit_length()
+        most = _under_way(nest, self.copies)
+        if most is None or most > LONGEST_RING:
+            message = "Copies begin in a loop in which nobody waits for them."
+            raise refused(message, self.name, f"{LONGEST_RING} under way at most", str(most))
+        self.ring = 1 << (most - 1).bit_length()
         self.counts = tuple([self.names.fresh(w) for w in ("counted", "begun", "awaited")])  # type: ignore[assignment]  # three
         self.values.help("p_tile")
 
@@ -528,7 +532,7 @@ class _Function:
         return True
 
     def _scattered(self, store: Store, var: ScalarVar, count: int) -> bool:
-        """Write a store that moves neighbours to far places, one by one, and nobody waits for it."""
+        """Write a store that moves neighbours to far places, each by a copy nobody waits for."""
         value, buffer = store.value, store.buffer
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return False
@@ -595,10 +599,26 @@ def _chooses_registers(nest: Stmt) -> set[Term]:
     return found
 
 
-def _waits(loop: For, copies: frozenset[Stmt]) -> bool:
-    """Whether copies begin in a loop that has no barrier."""
-    every = [*statements(loop.body)]
-    return any(each in copies for each in every) and not any(isinstance(e, Barrier) for e in every)
+def _under_way(nest: Stmt, copies: frozenset[Stmt]) -> int | None:
+    """How many copies may be under way together, at most; None where there is no limit.
+
+    Who comes to a barrier in a loop waits for copies of the turns before.
+    """
+    count = 0
+    stack: list[tuple[Stmt, int]] = [(nest, 1)]
+    while stack:
+        stmt, times = stack.pop()
+        if stmt in copies:
+            count += times
+            continue
+        if isinstance(stmt, For) and stmt.kind not in THREADS:
+            turns = known(stmt.extent)
+            if not any(isinstance(each, Barrier) for each in statements(stmt)):
+                if turns is None and any(each in copies for each in statements(stmt)):
+                    return None
+                times *= turns or 0
+        stack += [(each, times) for each in substatements(stmt)]
+    return count
 
 
 def _of(load: Load) -> tuple[Buffer, tuple[Scalar, ...]]:

@@ -64,7 +64,7 @@ FOCUS: Final = ("bind", "split", "fuse", "reorder", "cache_read", "cache_write",
 
 TILES: Final = (
     Tile(16, 16, 4, 2, 2), Tile(16, 16, 4, 2, 4), Tile(32, 16, 8, 2, 4, ahead=1),
-    Tile(16, 32, 8, 4, 4, ahead=1), Tile(32, 32, 4, 4, 4), Tile(32, 32, 16, 4, 4, ahead=True),
+    Tile(16, 32, 8, 4, 4, ahead=1), Tile(32, 32, 4, 4, 4), Tile(32, 32, 16, 4, 4, ahead=1),
 )  # fmt: skip
 """Tiles for small matrices."""
 

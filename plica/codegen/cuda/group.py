@@ -156,8 +156,9 @@ def products(
     if lane is None or warp is None or warp[1] % GROUP:
         raise _misplaced(call, "no loops over the threads of four warps around it")
     left, right = bool(hints["left"]), bool(hints["right"])
-    high, _, more, few, _ = [known(each) or 0 for each in intrinsic.meaning.params[2].shape]
-    wide = more * few
+    high, wide = hints["high"], hints["wide"]
+    assert isinstance(high, int)
+    assert isinstance(wide, int)
     # Elements between neighbours, along each axis: as the descriptions say.
     rows = {"i": 4096, "half": 512, "s": 16, "h": 8, "e": 1} if left else {
         "i": 4096, "s": 1024, "h": 512, "e": 64, "half": 8}  # fmt: skip
@@ -168,7 +169,8 @@ def products(
             raise _misplaced(call, f"{side.buffer.name} that is not swizzled rows of 128 bytes")
     row, column = (64, 1) if left else (1, 8), (128, 64) if right else (2, 1)
     at_a = _base(call, a, warp, {
-        row[0]: (lane, WARP, lambda n: n // 4), 16 * row[0]: (warp[0], warp[1], lambda n: n % GROUP),
+        row[0]: (lane, WARP, lambda n: n // 4),
+        16 * row[0]: (*warp, lambda n: n % GROUP),
     })  # fmt: skip
     at_b = _base(call, b, warp, {column[0]: (lane, WARP, lambda n: n % 4)})
     whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]

@@ -73,8 +73,8 @@ template <bool T>
 """,
     **{
         f"p_multiply_squares_{kind}": f"""\
-{_HEAD} void p_multiply_squares_{kind}(float& w, float& x, float& y, float& z, const unsigned int* a,
-                                const unsigned int* b) {{
+{_HEAD} void p_multiply_squares_{kind}(float& w, float& x, float& y, float& z,
+                                       const unsigned int* a, const unsigned int* b) {{
   asm("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : "+f"(w), "+f"(x), "+f"(y), "+f"(z)

@@ -104,8 +104,10 @@ def _turns_are_lent(loop: For, buffer: Buffer) -> bool:
     """Whether no turn reads versions that it copies to, nor those that a wait may leave out."""
     count = known(loop.extent)
     rest = [*flat((loop.body,))][1:]
-    if loop.kind != "serial" or count is None or any(
-        isinstance(each, Barrier) for stmt in rest for each in statements(stmt)
+    if (
+        loop.kind != "serial"
+        or count is None
+        or any(isinstance(each, Barrier) for stmt in rest for each in statements(stmt))
     ):
         return False
     mine = [each for each in rest if buffer in copied(each)]

@@ -17,6 +17,7 @@ from plica.codegen.dynamic.instruct import instruct
 from plica.codegen.dynamic.kernel import Choice
 from plica.codegen.dynamic.prepare import PASSES, kernels_of
 from plica.codegen.dynamic.program import Program
+from plica.codegen.dynamic.show import show
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import launches
 from plica.codegen.llvm.dynamic.unit import text_of, units
@@ -28,13 +29,13 @@ from plica.ir.module import Module
 from plica.rewrite.contract import Contract, fused, reassociates, signless_zero
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.runtime.artefact import ALIGNMENT, aligned_array
-from plica.runtime.dynamic.executable import DynamicExecutable, Ending
+from plica.runtime.artefact import ALIGNMENT, Machine, aligned_array
+from plica.runtime.dynamic.artefact import DynamicArtefact, Ending
+from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.dynamic.form import Face
 from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.link import can_link, link
-from plica.runtime.pool import use_threads
+from plica.runtime.link import can_link
 from plica.runtime.port import Array
 from plica.runtime.store import Store
 
@@ -91,25 +92,40 @@ def refuse_open(module: Module) -> None:
 
 
 def build(
-    lowered: Lowered, target: Target, threads: int = 1, store: Store | None = None
+    lowered: Lowered,
+    target: Target,
+    threads: int = 1,
+    store: Store | None = None,
+    versions: Sequence[tuple[str, str]] = (),
 ) -> DynamicExecutable:
-    """Native code of a program, loaded into this process."""
+    """Native code of a program, loaded into this process; `versions` say who made it."""
     toolchain.check_host(target)
     if not can_link():
         message = "Programs with data and recursion are compiled on Linux alone."
         raise UnsupportedError(Diagnostic("unsupported", message))
+    contract = lowered.contract
+    texts = _texts(lowered, target, contract >= fused, contract >= signless_zero)
+    made = assemble(lowered, target, threads, store, versions)
+    return DynamicExecutable(made, texts=texts, make=lowered.make)
+
+
+def assemble(
+    lowered: Lowered,
+    target: Target,
+    threads: int = 1,
+    store: Store | None = None,
+    versions: Sequence[tuple[str, str]] = (),
+) -> DynamicArtefact:
+    """All that will be loaded, here or elsewhere."""
     program, contract = lowered.program, lowered.contract
-    fma, signless = contract >= fused, contract >= signless_zero
-    code = link(units(program, target, fma, store, signless))
-    use_threads(code, threads)
-    return DynamicExecutable(
-        code,
+    return DynamicArtefact(
         lowered.face,
-        constants=[_aligned(each) for each in program.constants],
-        endings=endings(program),
-        texts=_texts(lowered, target, fma, signless),
-        target=str(target),
-        make=lowered.make,
+        Machine(target.triple, target.cpu, target.features),
+        threads,
+        units(program, target, contract >= fused, store, contract >= signless_zero),
+        tuple([_aligned(each) for each in program.constants]),
+        endings(program),
+        (("llvm", toolchain.llvm_version()), *versions),
     )
 
 
@@ -128,6 +144,7 @@ def _texts(
     """The code at each stage, made when somebody asks for it."""
     return {
         "graph": lambda: str(lowered.history.module),
+        "routines": lambda: show(lowered.program),
         "llvm": lambda: text_of(lowered.program, target, fma, signless),
     }
 

@@ -12,17 +12,17 @@ Only calls whose arguments have sizes in numbers are settled; main is given its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.graph import Call, Expr, Function, Var
-from plica.ir.infer import infer, infer_expr, type_of
+from plica.ir.infer import infer, type_of
 from plica.ir.module import Defined, Definition, Module
 from plica.ir.module import module as module_of
-from plica.ir.scalar import ScalarVar
+from plica.ir.scalar import Lit, ScalarVar
 from plica.ir.size import solve, type_equations
 from plica.ir.sized import function_at
 from plica.ir.type import FuncType, Type
@@ -112,11 +112,11 @@ class _Copies:
             message = f"{name.name} is called at more than {COPIES} different sizes."
             place = Place(node=str(name.name))
             raise UnsupportedError(Diagnostic("unsupported", message, place))
+        assert function.ret is not None
         at = function_at(function, dict(zip(function.dims, sizes, strict=True)))
-        whole = infer_expr(at)
-        assert isinstance(whole, Function)
-        of = type_of(whole)
-        assert isinstance(of, FuncType)
-        copy = Var(self.supply.name(name.name.hint), of)
-        self.todo.append((copy, whole))
+        numbers = [Lit(size, dim.dtype) for dim, size in zip(function.dims, sizes, strict=True)]
+        result: Any = substitute(function.ret, dict(zip(function.dims, numbers, strict=True)))
+        types = tuple([each.type for each in at.params if each.type is not None])
+        copy = Var(self.supply.name(name.name.hint), FuncType((), at.types, types, result))
+        self.todo.append((copy, attrs.evolve(at, ret=result)))
         return copy

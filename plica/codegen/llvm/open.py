@@ -19,7 +19,7 @@ from plica.codegen.llvm.lane import Value, constant
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.open_place import OpenPlan
-from plica.codegen.program import Chunks, Copy, Program
+from plica.codegen.program import Chunks, Copy, Piece, Program
 from plica.ir.scalar import Scalar, index
 from plica.runtime.open_executable import SIZES
 
@@ -101,11 +101,14 @@ class OpenRegions(Regions):
         return w.let(f"load i64, ptr {at}, align 8")
 
     def _chunks(self, w: Writer, step: Chunks, code: int) -> None:
-        """Run kernels on rows: each piece as often as it fits into what is left."""
+        """Run kernels on rows: each piece as often as it fits into what is left.
+
+        What is then left of a few rows goes together with some that are done already, if there
+        are so many: their results are what they were.
+        """
         many = self._number(w, self.rows[step.rows])
         done = "0"
-        for piece in step.pieces:
-            callee = self.kernels[piece.kernel, None]
+        for number, piece in enumerate(step.pieces):
             bases = [self._pointer(w, slot) for slot in piece.args]
             test, run, after, end, now, next_ = w.labels(
                 "test", "run", "after", "end", "%now", "%next"
@@ -118,23 +121,50 @@ class OpenRegions(Regions):
             some = w.let(f"icmp sle i64 {next_}, {many}")
             w.do(f"br i1 {some}, label %{run}, label %{end}")
             w.start(run)
-            given = []
-            for base, size in zip(bases, piece.steps, strict=True):
-                pointer = base
-                if size:
-                    far = w.let(f"mul i64 {now}, {size}")
-                    pointer = w.let(f"getelementptr inbounds i8, ptr {base}, i64 {far}")
-                given.append(f"ptr {pointer}")
-            if callee.can_fail:
-                failed = w.let(f"call i1 @{callee.name}({', '.join(given)})")
-                self._leave(w, failed, str(code))
-            else:
-                w.do(f"call void @{callee.name}({', '.join(given)})")
+            self._piece_at(w, piece, bases, now, code)
             w.do(f"br label %{after}")
             w.start(after)
             w.do(f"br label %{test}")
             w.start(end)
             done = now
+            if number == len(step.pieces) - 2:
+                done = self._together(w, piece, bases, (now, many), code)
+
+    def _together(
+        self, w: Writer, piece: Piece, bases: Sequence[str], counts: tuple[str, str], code: int
+    ) -> str:
+        """Do the last rows with some before them, if there are any left; how many are done then."""
+        done, many = counts
+        last, end = w.labels("last", "whole")
+        left = w.let(f"icmp slt i64 {done}, {many}")
+        enough = w.let(f"icmp sge i64 {many}, {piece.size}")
+        both = w.let(f"and i1 {left}, {enough}")
+        before = w.block
+        w.do(f"br i1 {both}, label %{last}, label %{end}")
+        w.start(last)
+        self._piece_at(w, piece, bases, w.let(f"sub i64 {many}, {piece.size}"), code)
+        behind = w.block
+        w.do(f"br label %{end}")
+        w.start(end)
+        return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
+
+    def _piece_at(
+        self, w: Writer, piece: Piece, bases: Sequence[str], row: str, code: int
+    ) -> None:
+        """Run a kernel on the rows from one on."""
+        callee = self.kernels[piece.kernel, None]
+        given = []
+        for base, size in zip(bases, piece.steps, strict=True):
+            pointer = base
+            if size:
+                far = w.let(f"mul i64 {row}, {size}")
+                pointer = w.let(f"getelementptr inbounds i8, ptr {base}, i64 {far}")
+            given.append(f"ptr {pointer}")
+        if callee.can_fail:
+            failed = w.let(f"call i1 @{callee.name}({', '.join(given)})")
+            self._leave(w, failed, str(code))
+        else:
+            w.do(f"call void @{callee.name}({', '.join(given)})")
 
     def _dims(self, w: Writer, kernel: int) -> list[str]:
         """The open sizes a kernel is given."""

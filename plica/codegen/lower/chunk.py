@@ -3,7 +3,7 @@
     out[b, s, n] = f(sum over k of x[b, s, k] * w[n, k])     for all rows (b, s), each like another
 
 Rows follow one another in memory, so any run of them is a kernel of its own whose sizes are
-numbers, with all that rules of thumb know of such: 64 rows at a time, then 8, then 1.
+numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 4, 1.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.dim import dim_var
@@ -40,7 +40,7 @@ from plica.ir.module import module
 from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.sized import sized
 
-SIZES: Final = (64, 8, 1)
+SIZES: Final = (64, 16, 4, 1)
 """How many rows are done at once, the most that are left."""
 
 MUCH: Final = 1 << 16

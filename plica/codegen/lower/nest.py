@@ -23,28 +23,22 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.codegen.lower.walk import VECTOR, Walk, exposed, is_row, strips
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.combiner import MEANING
-from plica.ir.dim import known, polynomial
-from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.dim import known
+from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
-    And,
     Buffer,
-    FloorDiv,
-    FloorMod,
     Lit,
     Load,
-    Lt,
-    Or,
-    Pow,
     Reduce,
     Scalar,
     ScalarVar,
-    Select,
     dtype_of,
 )
 from plica.ir.tensor import Compute
@@ -54,15 +48,6 @@ ROW: Final = 16 * 1024
 
 TILE: Final = 8
 """How many neighbours are reduced side by side: additions take a few cycles to come through."""
-
-VECTOR: Final = 16
-"""A row of fewer elements is not worth vectors."""
-
-_ALONE: Final = (FloorDiv, FloorMod, Pow)
-"""What machines do for one lane at a time."""
-
-STRIP: Final = 64
-"""How many lanes of a row of open length are done at once."""
 
 SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
@@ -96,38 +81,16 @@ def open_sizes(of: Sequence[Buffer]) -> tuple[ScalarVar, ...]:
     return tuple([var for var in found if isinstance(var, ScalarVar)])
 
 
-@frozen
-class _Walk:
-    """How the elements of a tensor are visited: loops from outer to inner, where each element is
-    stored, and how many of the last loops go inside the reductions."""
-
-    loops: tuple[tuple[ScalarVar, Scalar], ...]
-    indices: tuple[Scalar, ...]
-    body: Scalar
-    inside: int
-    turned: tuple[ScalarVar, Scalar] | None = None
-    """An axis that is walked otherwise, and what it is then."""
-
-    kind: LoopKind = "serial"
-    """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
-
-    guard: Scalar | None = None
-    """What must hold for an element to be there."""
-
-    def where(self, stmt: Stmt) -> Stmt:
-        """The statement for elements that are there."""
-        return stmt if self.guard is None else Branch(self.guard, stmt, NOTHING)
-
-
 def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
     """The loops that fill a buffer with the elements of a tensor."""
-    strips = _strips(of, finish)
-    if strips is not None:
-        return Seq(tuple([_walked(of, out, finish, each) for each in strips]))
+    places, after = (of.axes, []) if finish is None else (finish.indices, [finish.value])
+    found = strips(of, places, after)
+    if found is not None:
+        return Seq(tuple([_walked(of, out, finish, each) for each in found]))
     return _walked(of, out, finish, _walk(of, finish))
 
 
-def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: _Walk) -> Stmt:
+def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: Walk) -> Stmt:
     """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
@@ -152,8 +115,8 @@ def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: _Walk) -> Stm
         again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
         around = tuple(zip(each.axes, each.extents, strict=True))
         steps += [
-            loops_around(inner, first, walk.kind),
-            loops_around((*around, *inner), walk.where(again), walk.kind),
+            loops_around(inner, first, walk.kind, walk.unrolled),
+            loops_around((*around, *inner), walk.where(again), walk.kind, walk.unrolled),
         ]
     if cells[0].buffer is not out or finish is not None:
         stand_in: dict[Term, Scalar] = {
@@ -162,7 +125,7 @@ def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: _Walk) -> Stm
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
         last = walk.where(_last(value, walk, out, finish))
-        steps.append(loops_around(inner, last, walk.kind))
+        steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
         if cell.buffer is not out:
@@ -179,13 +142,13 @@ def _in_place(of: Compute, reduction: Reduce, out: Buffer, finish: Finish | None
     return same and _row_bytes(of, [reduction]) > ROW
 
 
-def _last(value: Scalar, walk: _Walk, out: Buffer, finish: Finish | None) -> Stmt:
+def _last(value: Scalar, walk: Walk, out: Buffer, finish: Finish | None) -> Stmt:
     """The store of an element whose reduction is done."""
     if finish is None:
         return Store(out, walk.indices, value)
     terms: list[Scalar] = [finish.value, *finish.indices]
-    if walk.turned is not None:
-        turned: dict[Term, Term] = dict([walk.turned])
+    if walk.turned:
+        turned: dict[Term, Term] = dict(walk.turned)
         terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
 
     def filled(node: Term) -> Term:
@@ -196,26 +159,26 @@ def _last(value: Scalar, walk: _Walk, out: Buffer, finish: Finish | None) -> Stm
     return Store(out, tuple(terms[1:]), whole)
 
 
-def _walk(of: Compute, finish: Finish | None) -> _Walk:
+def _walk(of: Compute, finish: Finish | None) -> Walk:
     """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
     loops = tuple(zip(of.axes, of.shape, strict=True))
     reductions = exposed(of.body)
     if any(axis in of.axes for each in reductions for axis in each.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
     if not reductions:
-        return _Walk(loops, of.axes, of.body, 0, kind=_kind(of, [of.body], finish))
+        return Walk(loops, of.axes, of.body, 0, kind=_kind(of, [of.body], finish))
     if _row_fits(of, reductions, finish):
         kind = _kind(of, [each.body for each in reductions], finish)
-        return _Walk(loops, of.axes, of.body, 1, kind=kind)
+        return Walk(loops, of.axes, of.body, 1, kind=kind)
     long = [place for place, size in enumerate(of.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
-        return _Walk(loops, of.axes, of.body, 0)
+        return Walk(loops, of.axes, of.body, 0)
     place = long[-1]
     axis, size = of.axes[place], known(of.shape[place])
     assert size is not None
     tile = max((count for count in range(1, TILE + 1) if size % count == 0), default=1)
     if tile == 1:
-        return _Walk(loops, of.axes, of.body, 0)
+        return Walk(loops, of.axes, of.body, 0)
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one = ScalarVar(fresh(Name("tile"), taken), axis.dtype)
     lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
@@ -223,52 +186,13 @@ def _walk(of: Compute, finish: Finish | None) -> _Walk:
     body = substitute(of.body, {axis: index})
     assert isinstance(body, Scalar)
     tiled = (one, Lit(size // tile, axis.dtype))
-    return _Walk(
+    return Walk(
         (*loops[:place], tiled, *loops[place + 1 :], (lane, Lit(tile, axis.dtype))),
         (*of.axes[:place], index, *of.axes[place + 1 :]),
         body,
         1,
-        (axis, index),
+        ((axis, index),),
     )
-
-
-def _strips(of: Compute, finish: Finish | None) -> tuple[_Walk, ...] | None:
-    """Rows of open length that are contiguous: whole strips of lanes, then what is left."""
-    if not of.axes or known(of.shape[-1]) is not None:
-        return None
-    reductions = exposed(of.body)
-    bodies = [each.body for each in reductions] or [of.body]
-    axis, size = of.axes[-1], of.shape[-1]
-    if finish is not None and finish.indices[-1:] != (axis,):
-        return None
-    after = [] if finish is None else [finish.value]
-    if not all(_is_row(each, axis) for each in (*bodies, *after)):
-        return None
-    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
-    one = ScalarVar(fresh(Name("strip"), taken), axis.dtype)
-    lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
-    around = tuple(zip(of.axes, of.shape, strict=True))[:-1]
-    found = []
-    done: Scalar = size // STRIP * STRIP
-    for start, lanes, many in (
-        (None, STRIP, size // STRIP),
-        (done, VECTOR, (size - done + (VECTOR - 1)) // VECTOR),
-    ):
-        index = one * lanes + lane if start is None else start + one * lanes + lane
-        body = substitute(of.body, {axis: index})
-        assert isinstance(body, Scalar)
-        found.append(
-            _Walk(
-                (*around, (one, many), (lane, Lit(lanes, axis.dtype))),
-                (*of.axes[:-1], index),
-                body,
-                1 if reductions else 0,
-                (axis, index),
-                "vectorized",
-                None if start is None else Lt(index, size),
-            )
-        )
-    return tuple(found)
 
 
 def _count(reductions: Sequence[Reduce]) -> int:
@@ -294,28 +218,6 @@ class _Cell:
         return Load(self.buffer, self.indices)
 
 
-def exposed(body: Scalar) -> list[Reduce]:
-    """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
-    found: dict[Reduce, None] = {}
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
-            continue
-        seen.add(node)
-        match node:
-            case Reduce():
-                found[node] = None
-            case Select(condition, _, _):
-                stack.append(condition)
-            case And(left, _) | Or(left, _):
-                stack.append(left)
-            case _:
-                stack.extend(reversed(node._children))
-    return list(found)
-
-
 def _kind(of: Compute, bodies: Sequence[Scalar], finish: Finish | None) -> LoopKind:
     """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
     if not of.axes or (known(of.shape[-1]) or 0) < VECTOR:
@@ -324,7 +226,7 @@ def _kind(of: Compute, bodies: Sequence[Scalar], finish: Finish | None) -> LoopK
     if finish is not None and finish.indices[-1:] != (axis,):
         return "serial"
     after = [] if finish is None else [finish.value]
-    return "vectorized" if all(_is_row(each, axis) for each in (*bodies, *after)) else "serial"
+    return "vectorized" if all(is_row(each, axis) for each in (*bodies, *after)) else "serial"
 
 
 def _row_bytes(of: Compute, reductions: Sequence[Reduce]) -> int:
@@ -351,43 +253,18 @@ def _row_fits(of: Compute, reductions: Sequence[Reduce], finish: Finish | None) 
 
 def _contiguous(reduction: Reduce, axis: ScalarVar) -> bool:
     """Whether a reduction reads along an axis, and what it reads is contiguous there."""
-    return axis in free_vars(reduction.body) and _is_row(reduction.body, axis)
-
-
-def _is_row(body: Scalar, axis: ScalarVar) -> bool:
-    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
-            continue
-        seen.add(node)
-        if isinstance(node, Reduce):
-            return False
-        if isinstance(node, _ALONE) and axis in free_vars(node):
-            return False
-        if isinstance(node, Load) and axis in free_vars(node):
-            if any(axis in free_vars(each) for each in node.indices[:-1]):
-                return False
-            step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
-            rest = polynomial(node.indices[-1] - axis)
-            if (
-                step is None
-                or step[1] != 1
-                or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
-            ):
-                return False
-        stack.extend(node._children)
-    return True
+    return axis in free_vars(reduction.body) and is_row(reduction.body, axis)
 
 
 def loops_around(
-    around: Sequence[tuple[ScalarVar, Scalar]], inside: Stmt, innermost: LoopKind = "serial"
+    around: Sequence[tuple[ScalarVar, Scalar]],
+    inside: Stmt,
+    innermost: LoopKind = "serial",
+    unrolled: ScalarVar | None = None,
 ) -> Stmt:
-    """A statement in loops, the innermost of some kind."""
+    """A statement in loops, the innermost of some kind, another maybe written out."""
     kind = innermost
     for var, extent in reversed(around):
-        inside = For(var, extent, kind, inside)
+        inside = For(var, extent, "unrolled" if var is unrolled else kind, inside)
         kind = "serial"
     return inside

@@ -40,10 +40,13 @@ from plica.ir.type import (
 from plica.runtime.error import Diagnostic, Place
 
 
-def unsupported(module: Module, sizes_come: bool = False) -> tuple[Diagnostic, ...]:
+def unsupported(
+    module: Module, sizes_come: bool = False, objects: bool = False
+) -> tuple[Diagnostic, ...]:
     """Everything in an inferred module that cannot be compiled yet, in a fixed order.
 
-    Where `sizes_come` with a call, symbolic dims of inputs and outputs are no fault.
+    Where `sizes_come` with a call, symbolic dims of inputs and outputs are no fault; where there
+    are `objects` (`plica.codegen.dynamic`), neither are data and recursion inside.
     """
     if module.main is None:
         message = "The module has no main function to compile."
@@ -58,6 +61,8 @@ def unsupported(module: Module, sizes_come: bool = False) -> tuple[Diagnostic, .
     for name in uses:
         value = table[name]
         label = str(name.name)
+        if objects and isinstance(value, DataDef | Function):
+            continue
         if isinstance(value, DataDef):
             found.append(_refuse(f"The program uses the data type {label!r}.", label))
         elif isinstance(value, Extern):

@@ -17,7 +17,7 @@ from plica.ir.op.cotangent import pad, reshape, transpose, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import Body, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
-from plica.ir.operator import Values
+from plica.ir.operator import Operator, Values
 from plica.ir.scalar import (
     Buffer,
     Eq,
@@ -173,7 +173,8 @@ def _unslice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     cuts = _slice_cuts(attrs, out.shape)
 
     def element(*i: Scalar) -> Scalar:
-        places, checks = [], []
+        places: list[Scalar] = []
+        checks: list[Scalar] = []
         for at, axis_ in enumerate(i):
             if at not in cuts:
                 places.append(axis_)
@@ -283,7 +284,7 @@ def _triangle_body(lower: bool) -> Body:
     return body
 
 
-tril = primitive(
+tril: Operator = primitive(
     "tril",
     ("x",),
     _triangle_rule,
@@ -293,7 +294,7 @@ tril = primitive(
     onnx=("Trilu",),
     gradient=lambda attrs, d, y, x: [tril(d, attrs["k"])],
 )
-triu = primitive(
+triu: Operator = primitive(
     "triu",
     ("x",),
     _triangle_rule,

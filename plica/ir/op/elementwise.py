@@ -143,7 +143,9 @@ log1p = unary("log1p", "log1p", "log(1 + x), accurate near 0.", slope=lambda d, 
 sqrt = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",), slope=lambda d, y, x: d / y * 0.5)
 rsqrt = unary("rsqrt", "rsqrt", "1 / sqrt(x).", slope=lambda d, y, x: d * (y / x) * -0.5)
 sin = unary("sin", "sin", "The sine.", onnx=("Sin",), slope=lambda d, y, x: d * cos(x))
-cos = unary("cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x)))
+cos: Operator = unary(
+    "cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x))
+)
 tan = unary("tan", "tan", "The tangent.", onnx=("Tan",), slope=lambda d, y, x: d * (square(y) + 1))
 arcsin = unary(
     "arcsin",
@@ -172,7 +174,7 @@ arctan = unary(
 sinh = unary(
     "sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",), slope=lambda d, y, x: d * cosh(x)
 )
-cosh = unary(
+cosh: Operator = unary(
     "cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",), slope=lambda d, y, x: d * sinh(x)
 )
 tanh = unary(
@@ -236,7 +238,7 @@ absolute = unary(
     aliases=("abs",),
     slope=lambda d, y, x: d * sign(x),
 )
-sign = unary(
+sign: Operator = unary(
     "sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT
 )
 negative = unary(
@@ -248,7 +250,7 @@ negative = unary(
     aliases=("neg",),
     slope=lambda d, y, x: -d,
 )
-square = unary(
+square: Operator = unary(
     "square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2
 )
 reciprocal = unary(
@@ -258,14 +260,14 @@ reciprocal = unary(
     onnx=("Reciprocal",),
     slope=lambda d, y, x: -(d * square(y)),
 )
-degrees = unary(
+degrees: Operator = unary(
     "degrees",
     widened(lambda x: Mul(x, like(180 / math.pi, x))),
     "Radians as degrees.",
     aliases=("rad2deg",),
     slope=lambda d, y, x: degrees(d),
 )
-radians = unary(
+radians: Operator = unary(
     "radians",
     widened(lambda x: Mul(x, like(math.pi / 180, x))),
     "Degrees as radians.",

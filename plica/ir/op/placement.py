@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from plica.ir.op.attribute import attribute, text
 from plica.ir.op.record import pointwise
+from plica.ir.operator import Operator
 
 on_device = pointwise(
     "on_device",
@@ -22,7 +23,7 @@ on_device = pointwise(
     attributes=(attribute("device", text),),
     slope=lambda attrs, d, y, x: d,
 )
-device_copy = pointwise(
+device_copy: Operator = pointwise(
     "device_copy",
     ("x",),
     lambda attrs, x: x,

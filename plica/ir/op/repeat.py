@@ -13,7 +13,7 @@ from plica.ir.op.attribute import AXES, attribute, axis, dims, integers, natural
 from plica.ir.op.cotangent import reshape, sum_, unbroadcast, zeros
 from plica.ir.op.record import plus, primitive, read, tensor_of
 from plica.ir.op.relation import Shape, axes_of, axis_of, broadcast, refuse, shown
-from plica.ir.operator import Values
+from plica.ir.operator import Operator, Values
 from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
@@ -138,7 +138,7 @@ def _flip_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
-flip = primitive(
+flip: Operator = primitive(
     "flip",
     ("x",),
     _flip_rule,
@@ -182,7 +182,7 @@ def _roll_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
-roll = primitive(
+roll: Operator = primitive(
     "roll",
     ("x",),
     _roll_rule,

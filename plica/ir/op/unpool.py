@@ -31,7 +31,7 @@ from plica.ir.op.pool import WINDOW, pool_rule, sliding_windows, window_places
 from plica.ir.op.record import as_dtype, plus, primitive, tensor_of, times
 from plica.ir.op.relation import NUMBER, refuse, wide
 from plica.ir.op.window import Window
-from plica.ir.operator import Values
+from plica.ir.operator import Operator, Values
 from plica.ir.scalar import (
     And,
     Buffer,
@@ -102,7 +102,8 @@ def _holding(
     sliding: Sequence[Window], at: Sequence[Scalar], k: Sequence[Scalar], counts: Sequence[Scalar]
 ) -> tuple[list[Scalar], list[Scalar]]:
     """The windows whose place `k` is `at`, and the conditions under which there are such."""
-    found, checks = [], []
+    found: list[Scalar] = []
+    checks: list[Scalar] = []
     for window, place, inner, count in zip(sliding, at, k, counts, strict=True):
         reached = plus(place, window.before) - times(inner, window.dilation)
         stride = index(window.stride)
@@ -128,7 +129,7 @@ def _spread_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     return compute((x,), out.shape, element)
 
 
-window_spread = primitive(
+window_spread: Operator = primitive(
     "nn.window_spread",
     ("x",),
     lambda attrs, x: _whole("nn.window_spread", attrs, x),
@@ -254,7 +255,7 @@ window_take = primitive(
         None,
     ],
 )
-window_put = primitive(
+window_put: Operator = primitive(
     "nn.window_put",
     ("x", "places"),
     _put_rule,

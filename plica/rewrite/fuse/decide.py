@@ -304,6 +304,11 @@ def _epilogue(of: Reading, spot: Spot, group: Group) -> Reason | None:
     if group.anchor is not None:
         return "two-reductions"
     wanted = {axis: size for axis, size in group.axes if known(size) != 1}
+    # A convolution is tiled along the axes of its result: in another order it would crawl.
+    if of.kind == "complex-out-fusable" and len(of.folded) > 1:
+        order = [each for each in spot.place if each in wanted]
+        if order != [axis for axis in wanted if axis in order]:
+            return "moved"
     for place, size in zip(spot.place, of.compute.shape, strict=True):
         if isinstance(place, ScalarVar):
             there = wanted.pop(place, None)

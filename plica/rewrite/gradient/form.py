@@ -29,7 +29,6 @@ from plica.ir.graph import (
     Project,
     Tuple,
     Var,
-    attr,
 )
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
@@ -64,7 +63,7 @@ def prepared(module: Module) -> Module:
 
 def is_kept(function: Function) -> bool:
     """Whether calls of a function are computed again when derivatives are."""
-    return attr(function, *KEPT[:1]) == KEPT[1]
+    return KEPT in function.attrs
 
 
 def unmarked(function: Function) -> Function:
@@ -113,7 +112,7 @@ def _unpacked(root: Expr) -> Expr:
     for node in expressions(root):
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
         if isinstance(new, Apply) and definition_of(new) is not None and _is_float(type_of(node)):
-            types = tuple([type_of(arg) for arg in node.args])
+            types = tuple([type_of(arg) for arg in operands(node)])
             function = _instance(new.op, new.attrs, types)
             new = _placed(function, new.args)
         memo[node] = new

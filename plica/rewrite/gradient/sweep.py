@@ -24,7 +24,6 @@ from plica.ir.graph import (
     Apply,
     Call,
     Clause,
-    Const,
     Constructor,
     Expr,
     Function,
@@ -123,7 +122,7 @@ class Sweep:
             return
         if rule is None or isinstance(rule, Through):
             self.program.miss(value.op)
-            self.lets.append((var, value))
+            self._note(var, value, value.args, ignore)  # so that all that is missing is found
             return
         pullback = rule
 
@@ -152,7 +151,7 @@ class Sweep:
             return
         derived = self.program.derivative(callee)
         if derived is None:
-            self.lets.append((var, value))
+            self._note(var, value, args, ignore)
             return
         self._pulled(var, Call(derived, args), args)
 
@@ -177,7 +176,11 @@ class Sweep:
         return FuncType((), (), (self.tangents.of(type_of(var)),), every)
 
     def _again(self, var: Var, callee: Var, args: tuple[Expr, ...]) -> None:
-        """A call whose inside is not kept: it is computed again once its cotangent is there."""
+        """A call whose inside is not kept: it is computed again once its cotangent is there.
+
+        Its first argument that varies is held back until then; what depends on others alone is
+        the same as before, and is shared with it.
+        """
         self.calls = True
         derived = self.program.derivative(callee)
         assert derived is not None  # only functions of the module are marked
@@ -185,12 +188,26 @@ class Sweep:
         def hand_on(d: Part) -> None:
             cotangent = self._whole(var, d)
             first = self._first_tensor(cotangent)
-            held = [self._held(arg, first) for arg in args]
+            at = next((n for n, arg in enumerate(args) if self._can_wait(arg)), None)
+            held = list(args)
+            if at is not None and first is not None:
+                held[at] = self._held(args[at], first)
             of = self._pullback_type(var, args)
             pair = self.program.fresh("pair", TupleType((type_of(var), of)))
             pull = self.program.fresh("pull", of)
             self.back += [(pair, Call(derived, tuple(held))), (pull, Project(pair, 1))]
-            self._pull(pull, args, cotangent)
+            found = self.program.fresh("parts", of.ret)
+            self.back.append((found, Call(pull, (cotangent,))))
+            parts = [projected(found, n) for n in range(len(args))]
+            if at is not None:  # what is handed on from here waits for all that was made here
+                for n, arg in enumerate(args):
+                    if n != at and self._can_wait(arg):
+                        parts[at] = self._held(parts[at], parts[n])
+            every = zip(args, parts, strict=True)
+            self._hand_out(
+                args,
+                tuple([self.tangents.opened(self.tangents.of(type_of(a)), p) for a, p in every]),
+            )
 
         self._note(var, Call(callee, args), args, hand_on)
 
@@ -204,12 +221,14 @@ class Sweep:
                 return node
         return None
 
-    def _held(self, arg: Expr, cotangent: Expr | None) -> Expr:
-        of = type_of(arg)
-        if cotangent is None or not isinstance(of, TensorType) or isinstance(arg, Const):
-            return arg
-        var = self.program.fresh("again", of)
-        self.back.append((var, after(arg, cotangent)))
+    def _can_wait(self, arg: Expr) -> bool:
+        """Whether an argument is a tensor that varies: one that can be held back."""
+        return arg in self.varying and isinstance(type_of(arg), TensorType)
+
+    def _held(self, value: Expr, until: Expr) -> Expr:
+        """A value that is there only when another is."""
+        var = self.program.fresh("again", type_of(value))
+        self.back.append((var, after(value, until)))
         return var
 
     # --- blocks inside -----------------------------------------------------------------------
@@ -308,8 +327,8 @@ class Sweep:
                 pairs = zip(items, types, strict=True)
                 return PTuple(tuple([self._named(item, type, True) for item, type in pairs]))
             case PConstructor(constructor, items), DataType():
-                types = self.program.fields(of, constructor)
-                pairs = zip(items, types, strict=True)
+                fields = self.program.fields(of, constructor)
+                pairs = zip(items, fields, strict=True)
                 return PConstructor(
                     constructor, tuple([self._named(item, type, True) for item, type in pairs])
                 )
@@ -373,6 +392,10 @@ class Sweep:
         for at, (field, arg) in enumerate(zip(fields, args, strict=True)):
             if self.tangents.is_active(type_of(arg)):
                 self.add(arg, self.tangents.opened(field, projected(found, at)))
+
+
+def ignore(_: Part) -> None:
+    """Hand nothing on."""
 
 
 def variables(pattern: Pattern) -> list[Var]:

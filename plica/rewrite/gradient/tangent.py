@@ -157,7 +157,7 @@ class Tangents:
         match of:
             case TupleType(items):
                 parts = part if isinstance(part, tuple) else self.opened(of, part)
-                given = parts if parts is not None else (None,) * len(items)
+                given = parts if isinstance(parts, tuple) else (None,) * len(items)
                 made = [
                     self.whole(item, given[at], projected(value, at))
                     for at, item in enumerate(items)

@@ -254,6 +254,18 @@ def _is_along(of: Apply) -> bool:
     return values is not None and (of.op == "add" or bool(np.all(values > 0)))
 
 
+def _is_whole(of: Apply, points: dict[Expr, None], demanded: set[Expr]) -> bool:
+    """Whether a constant along bytes is in integers: always with a layer's sums, else if asked."""
+    (data,) = _data(of)
+    if data not in points:
+        return True
+    (fixed,) = [type_of(each) for each in of.args if is_closed(each)]
+    assert isinstance(fixed, TensorType)
+    shape = static_shape(fixed)
+    single = shape is not None and int(np.prod(shape)) == 1
+    return of in demanded and (of.op == "add" or single)
+
+
 def _rows(
     order: list[Expr],
     taken: set[Apply],
@@ -269,7 +281,7 @@ def _rows(
             continue
         behind = [arg for arg in each.args if not is_closed(arg)]
         inside = bool(behind) and all(arg in whole or arg in points for arg in behind)
-        bias = _is_along(each) and behind[0] in whole
+        bias = _is_along(each) and behind[0] in whole and _is_whole(each, points, demanded)
         bent = each.op in BENT and each in points
         carried = each.op in CARRIERS and origin(each) in points
         why = reasons[each]

@@ -18,6 +18,7 @@ an accelerator that knows one immediate shift takes those where they agree.
 >>> from plica.core.name import Name
 >>> from plica.ir.graph import Function, Var, const
 >>> from plica.ir.module import module
+>>> from plica.ir.op.convolution import conv
 >>> from plica.ir.type import tensor
 >>> x, main = Var(Name("x"), tensor((1, 2, 4, 4), "i8")), Var(Name("main"), None)
 >>> w, b = np.ones((3, 2, 3, 3), np.int8), np.full((3, 1, 1), 8, np.int32)
@@ -118,8 +119,11 @@ def integer_convolution(root: Expr) -> IntegerConvolution | None:
         return None
     rest: Expr = cut.args[0]
     shift: Array = np.zeros((), np.int32)
-    if isinstance(rest, Apply) and rest.op == "right_shift" and isinstance(rest.args[1], Const):
-        rest, shift = rest.args[0], rest.args[1].numpy()
+    if isinstance(rest, Apply) and rest.op == "right_shift":
+        rest, by = rest.args
+        if not isinstance(by, Const):
+            return None
+        shift = by.numpy()
     bias: Array | None = None
     if isinstance(rest, Apply) and rest.op == "add":
         left, right = rest.args

@@ -105,6 +105,18 @@ def rescaled_sums(m: Match) -> Expr | None:
     return made if tensor(made).shape == tensor(m.sums).shape else None
 
 
+def rescaled_bytes(m: Match) -> Expr | None:
+    """Bytes times one constant are the same bytes in another scale."""
+    scale, factor = one(m.s), number(m.c)
+    if scale is None or factor is None or factor.size != 1 or not np.all(factor > 0):
+        return None
+    after = np.float32(scale * float(factor.reshape(())[()]))
+    made = dequantise(m.x, const(after, f32), m.z)
+    if not np.isfinite(after) or after <= TINY or factor.ndim > len(tensor(m.x).shape):
+        return None
+    return made
+
+
 def averaged(
     m: Match, axes: tuple[int, ...] | None, keepdims: bool, mean: bool = True
 ) -> Expr | None:

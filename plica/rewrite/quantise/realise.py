@@ -21,8 +21,9 @@ Measure: `dequantise` goes outwards, over operators that none brings back, or di
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
+from plica.ir.graph import Expr
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import clip
@@ -31,10 +32,18 @@ from plica.ir.op.pool import avg_pool, global_avg_pool
 from plica.ir.op.reduction import mean, sum_
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes
 from plica.rewrite.quantise.arrange import CARRIERS, TABLED, carried, tabled
-from plica.rewrite.quantise.layer import averaged, biased, layer, rescaled_sums, windowed
+from plica.rewrite.quantise.layer import (
+    averaged,
+    biased,
+    layer,
+    rescaled_bytes,
+    rescaled_sums,
+    windowed,
+)
 from plica.rewrite.quantise.rescale import behind_clip, behind_relu, joined, rescaled, summed
 from plica.rewrite.quantise.word import (
     STEP,
@@ -44,7 +53,6 @@ from plica.rewrite.quantise.word import (
     into,
     least,
     most,
-    other,
     tensor,
     weight,
     whole,
@@ -87,27 +95,30 @@ def global_of(m: Match) -> Expr | None:
 convolved: Any = conv(bytes_, weight, *conv_attributes)
 multiplied: Any = matmul(bytes_, weight, *matmul_attributes)
 pooled: Any = avg_pool(bytes_, kernel, strides, padding, ceil, counts)
+means, totals = mean(bytes_, axis, keepdims), sum_(bytes_, axis, keepdims)
 biases: Any = either(whole + c, c + whole)
 scales: Any = either(whole * c, c * whole)
+factors: Any = either(bytes_ * c, c * bytes_)
 
 # fmt: off
 REALISE: Final[Pack] = pack(
     "realise",
-    rule("integer-conv",     convolved,                     layer(conv, 0, None), float=reassociates),
-    rule("integer-dense",    dense(bytes_, weight),         layer(dense, 0, 0),   float=reassociates),
-    rule("integer-matmul",   multiplied,                    layer(matmul, -1, 0), float=reassociates),
-    rule("integer-bias",     biases,                        biased,               float=STEP),
-    rule("scale-sums",       scales,                        rescaled_sums,        float=reassociates),
-    rule("integer-mean",     mean(bytes_, axis, keepdims),  mean_of,              float=reassociates),
-    rule("integer-sum",      sum_(bytes_, axis, keepdims),  sum_of,               float=reassociates),
-    rule("integer-global",   global_avg_pool(bytes_),       global_of,            float=reassociates),
-    rule("integer-avg-pool", pooled,                        windowed,             float=reassociates),
-    rule("quantise-relu",    into(relu(f)),                 behind_relu),
-    rule("quantise-clip",    into(clip(f, least, most)),    behind_clip),
-    rule("rescale-sums",     into(whole),                   rescaled,             float=STEP),
-    rule("rescale-bytes",    into(bytes_),                  rescaled,             float=STEP),
-    rule("integer-add",      into(bytes_ + other),          summed,               float=STEP),
-    rule("integer-concat",   into(f),                       joined),
+    rule("integer-conv",     convolved,                  layer(conv, 0, None), float=reassociates),
+    rule("integer-dense",    dense(bytes_, weight),      layer(dense, 0, 0),   float=reassociates),
+    rule("integer-matmul",   multiplied,                 layer(matmul, -1, 0), float=reassociates),
+    rule("integer-bias",     biases,                     biased,               float=STEP),
+    rule("scale-sums",       scales,                     rescaled_sums,        float=reassociates),
+    rule("scale-bytes",      factors,                    rescaled_bytes,       float=reassociates),
+    rule("integer-mean",     means,                      mean_of,              float=reassociates),
+    rule("integer-sum",      totals,                     sum_of,               float=reassociates),
+    rule("integer-global",   global_avg_pool(bytes_),    global_of,            float=reassociates),
+    rule("integer-avg-pool", pooled,                     windowed,             float=reassociates),
+    rule("quantise-relu",    into(relu(f)),              behind_relu),
+    rule("quantise-clip",    into(clip(f, least, most)), behind_clip),
+    rule("rescale-sums",     into(whole),                rescaled,             float=STEP),
+    rule("rescale-bytes",    into(bytes_),               rescaled,             float=STEP),
+    rule("integer-add",      into(f),                    summed,               float=STEP),
+    rule("integer-concat",   into(f),                    joined),
     tables(),
     version="1",
     doc="What is computed of restored numbers is computed of the integers themselves.",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from plica.ir.dtype import DType, f32, i8, i32
@@ -12,11 +14,12 @@ from plica.ir.graph import Apply, Const, Expr, const
 from plica.ir.op.elementwise import add, cast, clip, multiply
 from plica.ir.op.join import concat
 from plica.ir.op.quantise import fixed_multiply, quantise
-from plica.rewrite.closed import value_of
+from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import Match
 from plica.rewrite.quantise.fixed import Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
 from plica.rewrite.quantise.word import (
+    BYTES,
     ROOM,
     centred,
     number,
@@ -31,6 +34,10 @@ def bounds(m: Match) -> tuple[int, int]:
     """The least and the greatest integer that a `quantise` gives."""
     bottom, top = (int(each) for each in tensor(m.o).dtype.bounds)
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
+
+
+MOST: Final = 8
+"""So many bytes are added at once."""
 
 
 def behind_relu(m: Match) -> Expr | None:
@@ -129,27 +136,68 @@ def shifted(
 
 
 def summed(m: Match) -> Expr | None:
-    """A sum of bytes of two scales: products with whole numbers, and one shift for both."""
-    parts = [one(each) for each in (m.s, m.z, m.t, m.y, m.u, m.o)]
-    if any(each is None for each in parts):
+    """A sum of bytes of several scales: products with whole numbers, and one shift for all."""
+    after, end = one(m.u), one(m.o)
+    leaves = addends(m.f)
+    if after is None or end is None or after <= 0 or leaves is None:
         return None
-    left, zero, right, point, after, end = (each or 0.0 for each in parts)
-    if min(left, right, after) <= 0:
+    parts, constants = leaves
+    scales = [one(each.args[1]) for each in parts]
+    zeros = [one(each.args[2]) for each in parts]
+    if any(each is None or each <= 0 for each in scales) or None in zeros:
         return None
-    found = common_shift(left / after, right / after)
+    found = common_shift(*[(each or 0.0) / after for each in scales])
     if found is None:
         return None
-    (a, b), shift = found
+    factors, shift = found
+    points = [np.array(int(each or 0)) for each in zeros]
+    far = sum(a * reach(e.args[0], z) for a, e, z in zip(factors, parts, points, strict=True))
     terms = [
-        scaled(centred(m.x, np.array(int(zero))), a),
-        scaled(centred(m.v, np.array(int(point))), b),
+        scaled(centred(each.args[0], zero), factor)
+        for each, zero, factor in zip(parts, points, factors, strict=True)
     ]
-    far = a * reach(m.x, np.array(int(zero))) + b * reach(m.v, np.array(int(point)))
-    if far >= ROOM:
+    total = terms[0]
+    for each in terms[1:]:
+        total = add(total, each)
+    for each in constants:
+        steps = np.rint(each.astype(np.float64) / after * 2.0**shift)
+        far += int(np.max(np.abs(steps), initial=0))
+        if far >= ROOM:
+            return None
+        total = add(total, const(steps.astype(np.int32)))
+    if far >= ROOM or tensor(total).shape != tensor(m.f).shape:
         return None
     factor = np.array(2.0**-shift)
-    dtype = tensor(m.o).dtype
-    return requantised(add(*terms), factor, int(end), dtype, bounds(m), m.rounding)
+    return requantised(total, factor, int(end), tensor(m.o).dtype, bounds(m), m.rounding)
+
+
+def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
+    """What is added: bytes that are restored, and constants; None where it is something else.
+
+    >>> from plica.ir.graph import const
+    >>> addends(const(1.0, f32)) is None
+    True
+    """
+    parts: list[Apply] = []
+    constants: list[Array] = []
+    stack = [of]
+    while stack:
+        node = stack.pop()
+        if is_closed(node):
+            values = number(node)
+            if values is None:
+                return None
+            constants.append(values)
+        elif not isinstance(node, Apply) or len(parts) + len(stack) > MOST:
+            return None
+        elif node.op == "add":
+            stack.extend(reversed(node.args))
+        elif node.op == "dequantise" and tensor(node.args[0]).dtype in BYTES:
+            parts.append(node)
+        else:
+            return None
+    is_sum = isinstance(of, Apply) and of.op == "add"
+    return (parts, constants) if is_sum and parts else None
 
 
 def scaled(of: Expr, by: int) -> Expr:

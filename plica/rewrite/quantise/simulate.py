@@ -56,8 +56,9 @@ def _with_bias(node: Apply, made: Expr, of: Annotated, points: Mapping[Expr, Poi
     """A sum of a layer and a constant, which is rounded to the steps of the layer's sums."""
     left, right = node.args
     layer, bias = (left, right) if left in of.layers else (right, left)
-    if layer not in of.layers or not is_closed(bias) or not isinstance(made, Apply):
+    if layer not in of.layers or layer in points or not is_closed(bias):
         return made
+    assert isinstance(made, Apply)
     whole, place = made.args[node.args.index(layer)], node.args.index(bias)
     assert isinstance(layer, Apply)
     assert isinstance(whole, Apply)

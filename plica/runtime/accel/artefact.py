@@ -36,6 +36,10 @@ from plica.runtime.record import read_json, to_json
 FORMAT: Final = 1
 NAME: Final = "accel.json"
 _MOST: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 32
+
+INPUT, OUTPUT = "x", "y"
+"""The rooms of what a launch reads and of what it gives."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +91,8 @@ Step: TypeAlias = Part | Launch
 class AccelArtefact:
     """A compiled model, some of whose layers run on an accelerator."""
 
+    module: str
+    """The digest of the model."""
     target: str
     megahertz: int
     device: Device
@@ -121,6 +127,7 @@ def to_members(of: AccelArtefact) -> dict[str, bytes]:
     manifest = {
         "format": FORMAT,
         "versions": dict(of.versions),
+        "module": of.module,
         "target": of.target,
         "megahertz": of.megahertz,
         "device": device.to_data(of.device),
@@ -147,11 +154,6 @@ def _to_data(of: Step) -> object:
     return ["launch", of.name, where, list(of.shape), held, cost]
 
 
-def is_accelerated(members: Mapping[str, bytes]) -> bool:
-    """Whether an archive is one of these artefacts."""
-    return NAME in members
-
-
 def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
     """The artefact in an archive."""
     manifest = read_json(members, NAME)
@@ -163,6 +165,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
         case {
             "format": int(),
             "versions": dict(versions),
+            "module": str(module),
             "target": str(target),
             "megahertz": int(megahertz),
             "device": data,
@@ -190,7 +193,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
     if len(outputs) != len(seen.outputs) or not all(reader.is_known(each) for each in outputs):
         raise damaged("The outputs of the artefact are damaged.", repr(outputs))
     return AccelArtefact(
-        target, megahertz, machine, seen, coded, read, tuple(outputs), constants, parts,
+        module, target, megahertz, machine, seen, coded, read, tuple(outputs), constants, parts,
         _text(members, "accel.txt"), _text(members, "placement.txt"),
         tuple([(str(name), str(value)) for name, value in versions.items()]),
     )  # fmt: skip
@@ -205,11 +208,13 @@ def _coded(members: Mapping[str, bytes], machine: Device, at: int, given: object
     if words is None or micro is None or len(micro) % 8 or not isinstance(given, list):
         raise damaged("A program in the artefact is damaged.", str(at))
     rooms: list[Room] = []
-    known = {each.name for each in machine.memories}
+    bytes_of = {each.name: each.bytes for each in machine.memories}
     for each in given:
         match each:
             case [str(name), str(memory), int(first), int(elements)] if (
-                memory in known and 0 <= first < 1 << 32 and 0 <= elements < 1 << 32
+                memory in bytes_of
+                and first >= 0 <= elements
+                and (first + elements) * bytes_of[memory] <= _MOST_BYTES
             ):
                 rooms.append(Room(name, memory, first, elements))
             case _:
@@ -240,6 +245,11 @@ def _constants(members: Mapping[str, bytes], places: Sequence[object]) -> tuple[
     return tuple(found)
 
 
+def _numbers(given: Sequence[object]) -> tuple[int, ...]:
+    """What has been seen to be numbers."""
+    return tuple([each for each in given if isinstance(each, int)])
+
+
 class _Reader:
     """What a step may speak of: values that are known by then, programs, parts, constants."""
 
@@ -265,8 +275,9 @@ class _Reader:
                 and len(takes) == len(self.parts[number].interface.inputs)
                 and len(gives) == len(self.parts[number].interface.outputs)
             ):
-                self.known.update(gives)
-                return Part(number, tuple(takes), tuple(gives))
+                taken, given_ = _numbers(takes), _numbers(gives)
+                self.known.update(given_)
+                return Part(number, taken, given_)
             case [
                 "launch",
                 str(name),
@@ -281,11 +292,13 @@ class _Reader:
                 and 0 < batch < _MOST
                 and all(type(each) is int and 0 < each < _MOST for each in shape)
                 and min(cycles, turns, operations, moved) >= 0
+                and {INPUT, OUTPUT} <= {each.name for each in self.programs[program].rooms}
             ):
                 constants = tuple([self.constant(each, self.programs[program]) for each in held])
                 self.known.add(gives)
                 cost = Cost(cycles, turns, operations, moved)
-                return Launch(name, program, takes, gives, tuple(shape), batch, constants, cost)
+                sizes = _numbers(shape)
+                return Launch(name, program, takes, gives, sizes, batch, constants, cost)
         raise damaged("A step of the artefact is damaged.", repr(given)[:80])
 
     def constant(self, given: object, program: Coded) -> tuple[str, int]:

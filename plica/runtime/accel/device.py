@@ -245,7 +245,9 @@ def _memory(given: object) -> Memory:
             and all(type(size) is int and 0 < size <= 1 << 12 for size in shape)
             and len(shape) < 8
         ):
-            return Memory(name, depth, tuple(shape), dtype)
+            return Memory(
+                name, depth, tuple([size for size in shape if isinstance(size, int)]), dtype
+            )
     raise _damaged(given)
 
 
@@ -329,14 +331,11 @@ class _Reader:
 
     def reach(self, given: object, bases: int, loops: int) -> Reach:
         match given:
-            case [[*memories], int(base), [*strides]] if (
-                memories
-                and all(each in self.held for each in memories)
-                and 0 <= base < bases
-                and len(strides) == loops
-                and len({self.held[each].shape for each in memories}) == 1
-            ):
-                return Reach(tuple(memories), base, self.operands(strides))
+            case [[*names], int(base), [*strides]] if 0 <= base < bases and len(strides) == loops:
+                memories = [each for each in names if isinstance(each, str) and each in self.held]
+                shapes = {self.held[each].shape for each in memories}
+                if len(memories) == len(names) and len(shapes) == 1:
+                    return Reach(tuple(memories), base, self.operands(strides))
         raise _damaged(given)
 
 

@@ -6,6 +6,7 @@ cycle simulator said when the programs were made.  A call may be made from many 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from plica.runtime import archive
-from plica.runtime.accel.artefact import AccelArtefact, Launch, to_members
+from plica.runtime.accel.artefact import INPUT, OUTPUT, AccelArtefact, Launch, to_members
 from plica.runtime.accel.device import decoded
 from plica.runtime.accel.functional import Program, Simulator
 from plica.runtime.artefact import Artefact
@@ -26,9 +27,6 @@ from plica.runtime.port import Array
 from plica.runtime.profile import Profile, Row
 
 Native = Callable[[Artefact], Executable]
-
-INPUT, OUTPUT = "x", "y"
-"""The rooms of what a launch reads and of what it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,9 @@ class AccelExecutable(Executable):
             if data.nbytes != rooms[name].elements * memory.bytes:
                 raise damaged("A constant of a launch has another size.", name)
             found[name] = data.view(memory.dtype).reshape(-1, *memory.shape)
+        given = self.whole.device.memory(rooms[OUTPUT].memory)
+        if math.prod(of.shape) != of.batch * rooms[OUTPUT].elements * given.bytes:
+            raise damaged("What a launch gives has another size.", of.name)
         return found
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:

@@ -73,7 +73,8 @@ def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> 
     everyone = np.arange(count).reshape([count] + [1] * len(sizes))
     found: list[Array] = []
     with np.errstate(over="ignore"):
-        for word, *rest in of.steps:
+        for step in of.steps:
+            word, rest = step[0], step[1:]
             binary = BINARY.get(word)
             if binary is not None:
                 found.append(binary(found[rest[0]], found[rest[1]]))

@@ -161,11 +161,11 @@ def from_data(given: object) -> DeviceProgram:
     count = len(places)
     layout = Layout(
         size,
-        _numbers(places, size),
+        _numbers(places, size + 1),  # what is empty may lie at the end
         tuple([_pair(each, count) for each in constants]),
         _numbers(inputs, count),
         _numbers(outputs, count),
-        _numbers(scratch, size),
+        _numbers(scratch, size + 1),
     )
     made = tuple([_step(each, count, len(scratch)) for each in steps])
     return DeviceProgram(made, layout)

@@ -10,35 +10,27 @@ Not here: how native code is made.
 from __future__ import annotations
 
 import ctypes
+import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from plica.runtime.dynamic.form import Face, flat, ports
+from plica.runtime import archive, host
+from plica.runtime.artefact import Artefact
+from plica.runtime.dynamic.artefact import DynamicArtefact, to_members
+from plica.runtime.dynamic.form import flat, ports
 from plica.runtime.dynamic.state import DEEP, FULL, KEEP, RELEASE, RUN, State
-from plica.runtime.dynamic.value import Given, Make, taken
-from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.dynamic.value import NEVER, Given, Make, taken
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
-from plica.runtime.link import Code
-from plica.runtime.port import Array
+from plica.runtime.link import link
+from plica.runtime.pool import use_threads
 
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_MISSING: Final = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a program may end without a result: a code, a sentence, and where."""
-
-    code: str
-    message: str
-    node: str | None = None
-    expected: str | None = None
 
 
 class DynamicExecutable(Executable):
@@ -46,15 +38,16 @@ class DynamicExecutable(Executable):
 
     def __init__(
         self,
-        code: Code,
-        face: Face,
+        artefact: DynamicArtefact,
         *,
-        constants: Sequence[Array] = (),
-        endings: Sequence[Ending] = (),
+        threads: int | None = None,
         texts: Mapping[str, Callable[[], str]] | None = None,
-        target: str = "cpu",
         make: Make | None = None,
     ) -> None:
+        host.check(artefact.machine)
+        face = artefact.face
+        code = link(artefact.objects)
+        use_threads(code, artefact.threads if threads is None else threads)
         inputs = [each for name, form in face.params for each in ports(name, form, face.data)]
         params, count = [], 0
         for name, form in face.params:
@@ -63,17 +56,16 @@ class DynamicExecutable(Executable):
         outputs = ports("output", face.result, face.data)
         single = not isinstance(face.result, tuple)
         interface = Interface(tuple(params), tuple(inputs), tuple(outputs), single)
-        super().__init__(0, interface, texts=texts, target=target, keep=code)
+        super().__init__(0, interface, texts=texts, target=str(artefact.machine), keep=code)
+        self._program = artefact
         self._face = face
         self._code = code
-        self._endings = tuple(endings)
         self._make = make
         self._run: Callable[[int, int, int], int] = _RUN(code.address(RUN))
         self._release: Callable[[int, int], None] = _RELEASE(code.address(RELEASE))
-        self._tensors = tuple(constants)
-        table = np.zeros((len(self._tensors) + 1, 3), np.int64)
-        table[:, 0] = -1
-        for number, each in enumerate(self._tensors):
+        table = np.zeros((len(artefact.constants) + 1, 3), np.int64)
+        table[:, 0] = NEVER
+        for number, each in enumerate(artefact.constants):
             table[number, 2] = each.__array_interface__["data"][0]
         self._table = table
         self._known: dict[tuple[int, int], object] = {}
@@ -102,6 +94,17 @@ class DynamicExecutable(Executable):
             state.reset()
         self._states.append(state)
         return values[0] if self._interface.single else tuple(values)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        archive.write(path, archive.pack(to_members(self._program)))
+
+    @property
+    def artefact(self) -> Artefact:
+        """Refuse: a dynamic program is no list of launches that could be profiled or exported."""
+        message = "A program with data and recursion is not profiled, nor exported to C."
+        hint = "It can be saved, and loaded again."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself."""
@@ -139,6 +142,6 @@ class DynamicExecutable(Executable):
             message = "There is not enough memory for the values of the program."
             hint = "Run it on smaller inputs."
             return EvaluationError(Diagnostic("no-memory", message, suggestion=hint))
-        end = self._endings[code - 1]
+        end = self._program.endings[code - 1]
         place = None if end.node is None else Place(node=end.node)
         return EvaluationError(Diagnostic(end.code, end.message, place, end.expected))

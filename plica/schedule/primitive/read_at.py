@@ -18,8 +18,12 @@ Preconditions: `loop-around` (the loop is around the block), those of `cache_rea
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from attrs import frozen
 
+from plica.core.name import Name
+from plica.ir.loop import Kernel
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -59,8 +63,14 @@ class ReadAt(Instruction):
         return CacheRead(self.block, self.index, self.scope, (self.block,))
 
     def _halfway(self, scene: Scene) -> Scene:
-        first = self._copied().edit(scene)
+        first = _staged(scene.kernel, scene.block(self.block).node.label, self.index, self.scope)
         return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
+
+
+@lru_cache(maxsize=16)
+def _staged(kernel: Kernel, label: Name, index: int, scope: str) -> Edited:
+    """A copy of what a block reads: first it is asked whether it may be, then it is made."""
+    return CacheRead(COPY, index, scope, (COPY,)).edit(Scene(kernel, {COPY: label}))
 
 
 def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:

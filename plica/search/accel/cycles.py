@@ -20,6 +20,7 @@ from attrs import frozen
 
 from plica.codegen.accel.conv import Tiling, convolution
 from plica.codegen.accel.cycle import Timed, simulate
+from plica.codegen.accel.declaration import Machine
 from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
 from plica.core.diagnostic import CompilerBug
@@ -74,6 +75,11 @@ def simulated(task: LayerTask, tiling: Tiling) -> tuple[Stream, Timed]:
     return stream, simulate(task.machine, stream)
 
 
+def machine_name(machine: Machine) -> str:
+    """A machine as records call it: two configurations of one are two machines."""
+    return f"accel:{machine.name}/{digest(machine)[:16]}"
+
+
 def policy() -> Policy[Any]:  # what an explorer remembers is its own affair
     """The way to search a layer: guided by a model of the sizes of tiles."""
     return Policy(Guided(Judge("ridge", Ridge(), knobs)))
@@ -88,9 +94,7 @@ def searched(
 ) -> Course:
     """How a search went; every trial is in the database before it counts."""
     space = layer_space(task.machine, task.of)
-    # Two configurations of one machine are two machines.
-    target = f"accel:{task.machine.name}/{digest(task.machine)[:16]}"
     records = Database() if database is None else database
-    run = Run(by or policy(), CycleMeasurer(), records, target, seed)
+    run = Run(by or policy(), CycleMeasurer(), records, machine_name(task.machine), seed)
     (course,) = tuned([Subject(task, space)], run, trials)
     return course

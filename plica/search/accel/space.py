@@ -24,6 +24,7 @@ from attrs import frozen
 from plica.codegen.accel.conv import Across, Convolution, Tiling
 from plica.codegen.accel.declaration import Machine
 from plica.codegen.accel.tiling import estimate, tilings
+from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.ir.loop import Kernel
 from plica.ir.script import from_text
@@ -31,6 +32,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule import bind, block, do, loops, reorder, sample_tuple, split, trace_of
 from plica.schedule.do import Body
 from plica.schedule.instruction import Decision, Sampling
+from plica.schedule.trace import Trace
 from plica.search.space import Point, Sketch, Space, sketch
 
 THREADS: Final = (1, 2)
@@ -118,12 +120,24 @@ def _sizes(of: Tiling) -> Decision:
 
 def tiling_of(space: Space, point: Point) -> Tiling:
     """The tiling that a point stands for."""
-    trace = space.trace(point)
-    (number,) = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
-    height, width, outputs, inputs = trace.decisions()[number]
-    threads, across, *keep = space.sketches[point.sketch].name.split()
-    (shared,) = [each for each in get_args(Across) if each == across]
-    return Tiling(height, width, outputs, inputs, int(threads), shared, bool(keep))
+    found = decided(space.sketches[point.sketch].name, space.trace(point))
+    if found is None:
+        raise CompilerBug("a space of tilings has a trace that decides on none")
+    return found
+
+
+def decided(form: str, trace: Trace) -> Tiling | None:
+    """The tiling of a trace whose sketch has a name; None where it is none of ours."""
+    numbers = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
+    words = form.split()
+    shared = [each for each in get_args(Across) if each in words[1:2]]
+    if len(numbers) != 1 or not shared or not words[0].isdecimal():
+        return None
+    sizes = trace.decisions()[numbers[0]]
+    if len(sizes) != 4 or min(sizes) < 1:
+        return None
+    height, width, outputs, inputs = sizes
+    return Tiling(height, width, outputs, inputs, int(words[0]), shared[0], "keep" in words[2:])
 
 
 @frozen(eq=False)

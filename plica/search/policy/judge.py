@@ -50,11 +50,14 @@ class Learner(Protocol):
 
 @frozen(eq=False)
 class Judge:
-    """A model that learns from what is known; judges that think differently have other names."""
+    """A model that learns from what is known, and what is reckoned before; judges that think
+    differently have other names."""
 
     name: str
     model: Learner
     features: Features
+    cycles: Callable[[Packs], Array] | None = None
+    """What is reckoned without measuring; what is far beyond that of the best is not thought of."""
 
     def after(self, known: Known) -> Score:
         """The opinion after everything known; what was refused teaches nothing, for it is no
@@ -67,13 +70,20 @@ class Judge:
             legal = np.flatnonzero(packs.is_legal)
             if len(legal):
                 model = model.fitted(packs[legal], np.array(costs)[legal])
-        return self._score(known.space, model)
+        return self._score(known.space, model, self._most(known))
 
     def before(self, space: Space) -> Score:
         """The opinion of a model that has seen nothing here."""
         return self._score(space, self.model)
 
-    def _score(self, space: Space, model: Learner) -> Score:
+    def _most(self, known: Known) -> float:
+        """How many cycles a point may be reckoned to take that is worth a trial."""
+        if self.cycles is None or known.best is None:
+            return np.inf
+        packs = self.features(known.space, (known.best.point,))
+        return BEYOND * float(self.cycles(packs)[0]) if packs.is_legal[0] else np.inf
+
+    def _score(self, space: Space, model: Learner, most: float = np.inf) -> Score:
         def score(points: Sequence[Point]) -> Array:
             if not points:
                 return np.zeros(0)
@@ -82,6 +92,8 @@ class Judge:
             found = np.full(len(points), -np.inf)
             if len(legal):
                 found[legal] = model.scores(packs[legal])
+            if self.cycles is not None and most < np.inf:
+                found[self.cycles(packs) > most] = -np.inf
             return found
 
         return score
@@ -122,6 +134,10 @@ def stores(machine: Machine) -> Features:
 
     return features
 
+
+BEYOND: Final = 4.0
+"""A point that is reckoned to take so many times the cycles of the best was never seen to be fast:
+less than three times was the most of any within a tenth of the best."""
 
 MOST_KEPT: Final = 1 << 16
 """Points of a space whose features are kept."""

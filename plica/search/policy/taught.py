@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from plica.schedule.default.machine import Machine
-from plica.search.model import PackSum, Transferred
+from plica.search.model import Analytical, PackSum, Transferred
 from plica.search.observation import Observation, point_text
 from plica.search.policy.fold import Known, Policy
 from plica.search.policy.guided import Guided, promising
@@ -54,7 +54,7 @@ def taught(machine: Machine, lessons: Sequence[Lesson]) -> Policy[Any]:
     features = stores(machine)
     given = tuple([each for each in lessons if each.ranked])
     model = Transferred(model_of(given, features), PackSum()) if given else PackSum()
-    judge = Judge(f"pack-sum-{_digest(given)}", model, features)
+    judge = Judge(f"pack-sum-{_digest(given)}", model, features, Analytical().cycles)
     return Policy(Guided(judge, lessons=given, word=TAUGHT))
 
 

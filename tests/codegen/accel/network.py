@@ -117,7 +117,7 @@ def networks(draw: st.DrawFn) -> Module:
             low=draw(st.sampled_from([-128, 0])),
         )
         same = [each for each in values if sizes(each) == sizes(made)]
-        if same and draw(st.booleans()):
+        if len(same) > 0 and draw(st.booleans()):
             made = residual(draw(st.sampled_from(same)), made)
         values.append(made)
     outputs_of = (values[-1], values[draw(st.integers(0, len(values) - 1))])

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import plica
+from plica.cli import main
 from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import Convolution, reference
 from plica.codegen.accel.layer import Layer, Stays, layer_of
@@ -29,7 +30,7 @@ from plica.ir.op.elementwise import cast
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.quantise.form import integer_convolutions
 from plica.runtime.accel.executable import AccelExecutable
-from plica.runtime.error import ArtefactError, InputError, UnsupportedError
+from plica.runtime.error import InputError, UnsupportedError
 from plica.runtime.link import can_link
 from tests.codegen.accel.machines import FEW
 from tests.codegen.accel.network import Layers, given, network, networks, residual, sizes
@@ -307,5 +308,33 @@ def test_a_model_of_floats_is_refused() -> None:
     assert "plica.quantise" in str(refused.value)
 
 
-def test_errors_of_an_artefact_are_its_own() -> None:
-    assert issubclass(ArtefactError, plica.PlicaError)
+WEIGHT = np.arange(-128, 128, dtype=np.int8).reshape(16, 16, 1, 1)
+SCRIPT = f"""
+from __future__ import annotations
+import plica
+from plica import op
+from plica.script import Tensor, const, i8, i32
+
+@plica.function
+def main(x: Tensor[(1, 16, 4, 4), i8]) -> Tensor[(1, 16, 4, 4), i8]:
+    sums = op.nn.conv(op.cast(x, i32), op.cast(const({WEIGHT.tolist()}, i8), i32))
+    return op.cast(op.clip(op.right_shift(sums, const(7, i32)), min=-128, max=127), i8)
+"""
+
+
+@native
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.py").write_text(SCRIPT, encoding="utf-8")
+    model, path = str(tmp_path / "m.py"), str(tmp_path / "m.plica")
+    assert main(["compile", model, "-o", path, "--target", "accel:osdi"]) == 0
+    assert "1 of 1 integer layers" in capsys.readouterr().out
+    assert main(["verify", path]) == 0
+    assert "target: accel:osdi" in capsys.readouterr().out
+    np.save(tmp_path / "x.npy", bytes_of((1, 16, 4, 4)))
+    out = tmp_path / "y.npz"
+    assert main(["run", path, "--input", f"x={tmp_path / 'x.npy'}", "-o", str(out)]) == 0
+    wanted = reference(Convolution(16, 4, 4, 16, shift=7), bytes_of((16, 4, 4)), WEIGHT)
+    with np.load(out) as found:
+        assert np.array_equal(found["output"][0], wanted)
+    assert main(["compile", model, "-o", str(tmp_path / "m.so"), "--target", "accel"]) != 0
+    assert "an artefact is written" in capsys.readouterr().err

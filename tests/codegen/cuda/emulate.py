@@ -56,18 +56,18 @@ static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); r
 static unsigned short to_half(float a) {
   _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
-struct Copy { void* to; const void* from; };
+struct Copy { void* to; const void* from; int size; };
 thread_local std::vector<Copy> begun;
 thread_local std::vector<std::vector<Copy>> under_way;
 static void copy_first() {
-  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, 16);
+  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, each.size);
   under_way.erase(under_way.begin());
 }
 static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }
 // Products under way: what was begun last, and groups of it, done when they are waited for.
 thread_local std::vector<std::function<void()>> multiplied;
 thread_local std::vector<std::vector<std::function<void()>>> multiplying;
-// Tiles under way: each is fetched when the thread that began it waits, so that nobody has it sooner.
+// Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.
 struct Fetch { void* to; const unsigned long long* map; unsigned long long* counted; int at[5]; };
 thread_local std::vector<Fetch> fetching;
 static void fetch(const Fetch& of) {
@@ -132,8 +132,8 @@ static auto p_multiply_squares_bf16 = multiply_squares<from_bfloat>;
 # are terms, or with `T` rows, 64 of which are then as far from the next 64 as the first step says.
 _GROUP = """
 template <bool T> static float held(unsigned long long of, int row, int term, auto convert) {
-  long long first = (of & 0x3fff) << 4, far = (of >> 16 & 0x3fff) << 4, near = (of >> 32 & 0x3fff) << 4;
-  long long at = first;
+  long long far = (of >> 16 & 0x3fff) << 4, near = (of >> 32 & 0x3fff) << 4;
+  long long at = (of & 0x3fff) << 4;
   if (T) at += row / 64 * far + term / 8 * near + term % 8 * 128 + row % 64 * 2;
   else at += row / 8 * near + row % 8 * 128 + term * 2;
   at ^= (at >> 7 & 7) << 4;
@@ -152,10 +152,14 @@ void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
 """
 
 _BODIES = {
-    "p_copy_async": "begun.push_back({to, from});",
+    "p_copy_async": "begun.push_back({to, from, 16});",
+    "p_copy_word_async": "begun.push_back({to, from, 4});",
     "p_copies_begun": "under_way.push_back(begun); begun.clear();",
     "p_copies_done": "while (under_way.size() > N) copy_first();",
-    "p_tiles_ready": "if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many); __syncthreads();",
+    "p_tiles_ready": """
+  if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many);
+  __syncthreads();
+""",
     "p_tile_expected": "",
     "p_tile_copy_2": "fetching.push_back({to, map->words, counted, {a, b}});",
     "p_tile_copy_3": "fetching.push_back({to, map->words, counted, {a, b, c}});",
@@ -168,8 +172,6 @@ _BODIES = {
   while (std::atomic_ref<unsigned long long>(*counted).load() % 2 == turn) std::this_thread::yield();
 """,
     "p_products_done": """
-  if (!multiplied.empty()) multiplying.push_back(multiplied);
-  multiplied.clear();
   while (multiplying.size() > N) {
     for (auto& each : multiplying.front()) each();
     multiplying.erase(multiplying.begin());

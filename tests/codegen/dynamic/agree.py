@@ -88,3 +88,10 @@ def agree(exe: DynamicExecutable, module: Module, *args: Any, tolerance: float =
     assert alike(tuple(flat(interpret(module, *args), module)), tuple(several), tolerance)
     assert [state.live for state in exe._states] == [0] * len(exe._states)
     return found
+
+
+def arrays_in(value: Any) -> list[Any]:  # Any: arrays, or tuples of them
+    """The arrays in some inputs, from left to right."""
+    if isinstance(value, tuple):
+        return [leaf for each in value for leaf in arrays_in(each)]
+    return [value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from plica.ir.infer import infer
 from plica.ir.interpret import interpret
 from plica.ir.sized import sized, sizes_of
 from plica.runtime.error import UnsupportedError
-from tests.codegen.dynamic.agree import alike, compiled, flat
+from tests.codegen.dynamic.agree import alike, arrays_in, compiled, flat
 from tests.conftest import PROFILE
 from tests.strategies import inputs_for, modules, static_modules
 
@@ -30,7 +30,7 @@ def agrees(data: st.DataObject, whole: bool) -> None:
     module = infer(data.draw(modules(depth=1) if whole else static_modules()))
     args = data.draw(inputs_for(module))
     if module.main_function().dims:
-        shapes = [each.shape for each in _flat(args)]
+        shapes = [each.shape for each in arrays_in(args)]
         module = sized(module, sizes_of(module, shapes))
     try:
         meant = flat(interpret(module, *args), module)
@@ -44,8 +44,3 @@ def agrees(data: st.DataObject, whole: bool) -> None:
     several = list(found) if isinstance(found, tuple) else [found]
     assert alike(tuple(meant), tuple(several), 1e-4)
 
-
-def _flat(value: Any) -> list[Any]:  # Any: arrays, or tuples of them
-    if isinstance(value, tuple):
-        return [leaf for each in value for leaf in _flat(each)]
-    return [value]

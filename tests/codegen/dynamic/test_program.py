@@ -485,3 +485,21 @@ def main(xs: List[Tensor[(3,), f32]], y: Tensor[(5,), f32]) -> tuple[Tensor[(3,)
     exe = compiled(module)
     xs = build(module, "Cons", np.ones(3, np.float32), build(module, "Nil"))
     agree(exe, module, xs, np.arange(5, dtype=np.float32))
+
+
+def test_a_program_is_saved_and_loaded(tmp_path: Any) -> None:
+    module = text(SUM.replace("-> i64:\n    return total(upto(n, Nil()), i64(0))", KEPT))
+    exe = compiled(module)
+    path = tmp_path / "list.plica"
+    exe.save(path)
+    again = plica.load(path)
+    assert isinstance(again, DynamicExecutable)
+    found = again(2)
+    assert (found.name, found.index) == ("Cons", 1)
+    assert [int(each) for each in (found.fields[0], found.fields[1].fields[0])] == [1, 2]
+    assert repr(found) == "Cons(...)"
+    with pytest.raises(UnsupportedError, match="not profiled"):
+        exe.profile(2)
+
+
+KEPT = "-> List[i64]:\n    return upto(n, Nil())"

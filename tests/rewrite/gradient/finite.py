@@ -28,7 +28,7 @@ def program(function: Function) -> Module:
 
 def is_float(array: Array) -> bool:
     """Whether an array is one of the numbers that have derivatives."""
-    return array.dtype == np.float64
+    return bool(array.dtype == np.float64)
 
 
 def weighted(record: Operator, args: Sequence[Array], attrs: Mapping[str, Any]) -> Module | None:

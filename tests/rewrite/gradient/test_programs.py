@@ -49,7 +49,9 @@ def arrays(given: tuple[Any, ...]) -> list[Array]:
 
 def ways_of(args: list[Array], seed: int = 0) -> list[Array | None]:
     random = np.random.default_rng(seed)
-    return [random.uniform(-1, 1, x.shape) if x.dtype == np.float64 else None for x in args]
+    return [
+        np.asarray(random.uniform(-1, 1, x.shape)) if x.dtype == np.float64 else None for x in args
+    ]
 
 
 def inner(parts: Any, ways: list[Array | None]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,11 @@ from plica.runtime.cuda.step import DeviceLaunch
 from tests.codegen.cuda.emulate import loaded
 
 FREE = 1 << 24
+
+
+@lru_cache(maxsize=4)
+def _library(text: str, launches: tuple[DeviceLaunch, ...]) -> ctypes.CDLL:
+    return loaded(text, {each.function: each for each in launches}.values())
 
 
 class FakeDriver:
@@ -51,7 +57,7 @@ class FakeDriver:
         """Make the functions of an artefact known."""
         assert artefact.device is not None
         launches = [each for each in artefact.device.steps if isinstance(each, DeviceLaunch)]
-        self.code = loaded(artefact.text, {each.function: each for each in launches}.values())
+        self.code = _library(artefact.text, tuple(launches))
 
     def _nothing(self, *args: Any) -> int:
         return 0

@@ -16,6 +16,7 @@ from plica.runtime.error import UnsupportedError
 from plica.schedule.replay import scheduled
 from plica.search.accel.cycles import CycleMeasurer, searched, simulated
 from plica.search.accel.space import LayerTask, layer_kernel, layer_space, tiling_of
+from plica.search.measure import Measured
 from plica.search.policy.example import SQUARE
 from plica.search.policy.fold import Policy, point_at
 from plica.search.policy.uniform import Uniform
@@ -45,7 +46,7 @@ def test_costs_are_cycles() -> None:
     task = LayerTask(osdi(), SMALL)
     space = layer_space(osdi(), SMALL)
     points = (space.default, *space.neighbours(space.default)[:2])
-    told = []
+    told: list[Measured] = []
     found = CycleMeasurer().measure(task, space, points, told.append)
     assert tuple(told) == found
     for each in found:

@@ -9,10 +9,10 @@ True
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.collector import paused
 from plica.ir.dtype import f32
@@ -155,8 +155,15 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
         yield spread(after[-1], after[:-1], gpu, wide)
         yield product(tile, form.labels, form.along, form.sizes[0])
 
-    made = _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
+    made = _finished(form, tile) if form.exact else None
+    made = made or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if made is None else Contracted(form, *made)
+
+
+def _finished(form: ProductForm, tile: Tile) -> tuple[Trace, Kernel] | None:
+    """A product with what is done to each sum done in registers."""
+    near = evolve(tile, near=gcd(NEAR, form.sizes[1] // tile.rows))
+    return _recorded(product(near, form.labels, form.along, 1, fused=True), form.kernel)
 
 
 def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
@@ -182,6 +189,9 @@ def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
     assert best is not None
     return best[1], best[2]
 
+
+NEAR: Final = 8
+"""Tiles below one another that run at once: they read the same columns."""
 
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""

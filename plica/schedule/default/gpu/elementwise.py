@@ -11,8 +11,8 @@ of them are under way at once.
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
 Cut(threads=256, turns=2, lanes=4)
 >>> cut_of(1000, 1000, 4, Gpu())
-Cut(threads=256, turns=1, lanes=4)
->>> cut_of(999, 999, 4, Gpu())
+Cut(threads=250, turns=1, lanes=4)
+>>> cut_of(1009, 1009, 4, Gpu())
 Cut(threads=256, turns=1, lanes=1)
 """
 
@@ -58,10 +58,13 @@ class Cut:
 def cut_of(elements: int, last: int, size: int, gpu: Gpu) -> Cut:
     """How elements of some bytes are cut; `last` are neighbours."""
     lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and last % n == 0)
-    threads = gpu.threads_for(elements // lanes)
+    units = elements // lanes
+    # Where blocks are whole nobody need ask whether an element is there.
+    even = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
+    threads = even if 2 * even > min(units, gpu.threads) else gpu.threads_for(units)
     many = elements >= 2 * gpu.processors * BUSY * lanes * TURNS
-    even = elements % (threads * lanes * TURNS) == 0
-    return Cut(threads, TURNS if many and even else 1, lanes)
+    twice = units % (threads * TURNS) == 0
+    return Cut(threads, TURNS if many and twice else 1, lanes)
 
 
 @do

@@ -1,6 +1,7 @@
 """Forms for threads: any contraction as products of matrices whose sizes the tiles divide.
 
-    left[z, k, m…]      what is multiplied, gathered: 0 outside of an image and of padded sizes
+    left[z, k, m…]      what is multiplied, gathered: 0 outside of an image and of padded sizes;
+                        left[z, m…, k] where terms are neighbours, and kept so in shared memory
     right[z, k, p…]     likewise
     part[z, m…, p…]     sum over k of left * right, for a part of the terms
     sum[…]              sum of the parts
@@ -70,6 +71,8 @@ class ProductForm:
     along: tuple[bool, bool]
     """Whether terms, not rows or columns, are neighbours in what is left and right."""
     packings: tuple[Packing, ...] = ()
+    exact: bool = False
+    """Whether every sum is one element of the result: a matrix whose sizes the tile divides."""
 
 
 def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False) -> ProductForm:
@@ -121,13 +124,16 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
     ):
         within = [Lt(whole, index(size[name]))] if sizes[n] > size[name] else []
         gathered.append(_gathered(load, where, [*inside, *within, *border], fill))
-    left = _buffer("left", (sizes[0], deep, *shapes[0]), sides[0][0].buffer, used)
+    along = (_along_terms(sides[0][0], of), _along_terms(sides[1][0], of))
+    whole_left = (sizes[0], *shapes[0], deep) if tile.keeps(along) else (sizes[0], deep, *shapes[0])
+    left = _buffer("left", whole_left, sides[0][0].buffer, used)
     right = _buffer("right", (sizes[0], deep, *shapes[1]), sides[1][0].buffer, used)
     dtype = of.reduced.dtype
     part = _buffer("part", (sizes[0], *shapes[0], *shapes[1]), of.reduced, used)
-    summand = Mul(Load(left, (z, k, *m)), Load(right, (z, k, *p)))
+    at_left = (z, *m, k) if tile.keeps(along) else (z, k, *m)
+    summand = Mul(Load(left, at_left), Load(right, (z, k, *p)))
     stages = [
-        Each(left, (z, k, *m), gathered[0]),
+        Each(left, at_left, gathered[0]),
         Each(right, (z, k, *p), gathered[1]),
         Each(part, (z, *m, *p), Reduce("sum", (k,), (index(deep),), summand)),
     ]
@@ -152,8 +158,8 @@ def product_form(of: Contraction, tile: Tile, parts: int, constant: bool = False
     stages.append(Each(out, of.axes, value))
     labels = [str(each.out.name) for each in stages]
     kernel = define(*stages, inputs=inputs, outputs=(out,))
-    along = tuple([_along_terms(load, of) for load, _, _ in sides])
-    return ProductForm(kernel, sizes, tuple(labels), (along[0], along[1]), packings)
+    exact = sizes == (1, size["m"], size["p"], size["k"]) and len(of.axes) == 2
+    return ProductForm(kernel, sizes, tuple(labels), along, packings, exact and parts == 1)
 
 
 def _along_terms(of: Load, whole: Contraction) -> bool:

@@ -36,7 +36,6 @@ from plica.schedule.primitive import (
     reverse_compute_inline,
     split,
     transform_block_layout,
-    unroll,
     vectorize,
 )
 
@@ -74,6 +73,13 @@ class Tile:
     def threads(self) -> int:
         return self.down * self.across
 
+    def keeps(self, along: tuple[bool, bool]) -> bool:
+        """Whether slices on the left have their terms as neighbours, as they are in memory.
+
+        All threads down read four terms of a row at once, each its own: none meet in a bank.
+        """
+        return along[0] and self.across == self.terms
+
 
 @do
 def product(
@@ -100,8 +106,10 @@ def product(
         )
         yield reverse_compute_inline(out)
     z, by, vi, ty, i, bx, vj, tx, j, k = yield loops(c)
-    k0, k1 = yield split(k, (None, tile.terms))
-    yield reorder(z, by, bx, ty, tx, k0, k1, vi, i, vj, j)
+    keeps = tile.keeps(along)
+    inner = (tile.terms // WIDE, WIDE) if keeps else (tile.terms,)
+    k0, k1, *k2 = yield split(k, (None, *inner))
+    yield reorder(z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
     if parts > 1:  # a thread's number, even the only one, would choose among registers
         yield bind(z, "blockIdx.z")
@@ -111,14 +119,16 @@ def product(
     for which, given in ((0, left), (1, right)):
         copy = yield read_at(k0, c, which, "shared")
         yield compute_inline(given)
-        fetch = fetched_along if along[which] and tile.across == tile.terms else fetched
-        yield fetch(copy, tile, tile.steps[which])
-    for which in (0, 1):
-        near = yield read_at(k1, c, which, "local")
+        if which == 0 and keeps:
+            yield fetched_rows(copy)
+        else:
+            fetch = fetched_along if along[which] and tile.across == tile.terms else fetched
+            yield fetch(copy, tile, tile.steps[which])
+    for which, loop in ((0, k1), (1, k2[0] if k2 else k1)):
+        near = yield read_at(loop, c, which, "local")
         yield vectorize((yield loops(near))[-1])
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, k0)
-    yield unroll(k1)
     if tile.ahead:
         yield annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
 
@@ -154,6 +164,17 @@ def fetched(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
     _, y = yield split(k, (None, tile.down))
     yield bind(y, "threadIdx.y")
     yield bind(t, "threadIdx.x")
+    yield vectorize(lanes)
+
+
+@do
+def fetched_rows(copy: Handle) -> Body:
+    """A slice copied by all threads as it is: four neighbouring terms at once."""
+    t, i, k = (yield loops(copy))[-3:]
+    k0, lanes = yield split(k, (None, WIDE))
+    x = yield fuse(i, k0)
+    yield bind(t, "threadIdx.y")
+    yield bind(x, "threadIdx.x")
     yield vectorize(lanes)
 
 

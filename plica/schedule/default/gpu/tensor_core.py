@@ -82,17 +82,22 @@ class Warps:
     @property
     def words(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """What the digits of rows, columns and terms are called."""
-        rows = ("by", "wm", "i", *(("w",) if self.together else ()), "half", "g")
-        columns = ("bx", "wn", "j", *(("o",) if self.together else ()), "t", "pair")
+        rows: tuple[str, ...] = ("by", "wm", "i", "half", "g")
+        columns: tuple[str, ...] = ("bx", "wn", "j", "t", "pair")
+        if self.together:  # one square is no digit: regions of intrinsics would not tell it
+            rows = ("by", "wm", *(("i",) if self.high > 1 else ()), "w", "half", "g")
+            columns = ("bx", "wn", *(("j",) if self.wide > OCTET else ()), "o", "t", "pair")
         return rows, columns, ("q", "s", "h", "e")
 
     @property
     def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The digits of rows, columns and terms but the first."""
-        group, wide = (
-            ((GROUP,), (self.wide // OCTET, OCTET)) if self.together else ((), (self.wide,))
-        )
-        rows, columns = (self.down, self.high, *group, 2, OCTET), (self.across, *wide, QUADS, 2)
+        rows: tuple[int, ...] = (self.down, self.high, 2, OCTET)
+        columns: tuple[int, ...] = (self.across, self.wide, QUADS, 2)
+        if self.together:
+            high, wide = (self.high,) * (self.high > 1), (self.wide // OCTET,) * (self.wide > OCTET)
+            rows = (self.down, *high, GROUP, 2, OCTET)
+            columns = (self.across, *wide, OCTET, QUADS, 2)
         return rows, columns, (self.steps, 2, OCTET)
 
     def order(self, along: Along) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -102,8 +107,9 @@ class Warps:
         """
         if self.together:
             left = "w half g s h e" if along[0] else "s h e w half g"
-            right = "j o t pair s h e" if along[1] else "j s h e o t pair"
-            return tuple(f"by q wm i {left}".split()), tuple(f"bx q wn {right}".split())
+            right = "o t pair s h e" if along[1] else "s h e o t pair"
+            i, j = "i" * (self.high > 1), "j" * (self.wide > OCTET)
+            return tuple(f"by q wm {i} {left}".split()), tuple(f"bx q wn {j} {right}".split())
         left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
         return (
             tuple(f"by q s wm i half h {left}".split()),

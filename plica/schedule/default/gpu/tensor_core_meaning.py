@@ -27,11 +27,14 @@ from plica.ir.dtype import DType, f16, f32
 from plica.ir.intrinsic import intrinsic
 from plica.ir.invocation import TensorIntrinsic
 from plica.ir.loop import For, Kernel, Stmt, Store
-from plica.ir.scalar import Cast, ScalarVar, index
+from plica.ir.scalar import Cast, index
 from plica.ir.tensor import axis, buffer
 
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""
+
+Places: TypeAlias = tuple[str, str, str]
+"""Which axes the elements of three buffers have."""
 
 OCTET: Final = 8
 """Neighbours that lie together: 16 bytes of f16."""
@@ -51,7 +54,8 @@ def mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorIntrins
     """The intrinsic of so many squares down and across."""
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": OCTET}
     left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
-    return _declared("mma", (high, wide), along, dtype, extents, (left, right, "i half j pair"))
+    how = extents, (left, right, "i half j pair")
+    return _declared("mma", (high, wide), along, dtype, how)
 
 
 @lru_cache(maxsize=256)
@@ -61,30 +65,34 @@ def group_mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorI
                "h": 2, "e": OCTET}  # fmt: skip
     left = "i half s h e" if along[0] else "i s h e half"
     right = "j o pair s h e" if along[1] else "j s h e o pair"
-    places = (left, right, "i half j o pair")
-    return _declared("group_mma", (high, wide), along, dtype, extents, places)
+    how = extents, (left, right, "i half j o pair")
+    return _declared("group_mma", (high, wide), along, dtype, how)
 
 
 def _declared(
-    word: str, size: tuple[int, int], along: Along, dtype: DType, extents: dict[str, int],
-    places: tuple[str, str, str],
-) -> TensorIntrinsic:  # fmt: skip
-    """The intrinsic that adds products to the last of three buffers, over some axes each."""
+    word: str, size: tuple[int, int], along: Along, dtype: DType, how: tuple[dict[str, int], Places]
+) -> TensorIntrinsic:
+    """The intrinsic that adds products to the last of three buffers, over some axes each.
+
+    An axis of one element is none: a region has many of those.
+    """
+    given, words = how
+    extents = {name: count for name, count in given.items() if count > 1}
     axes = {name: axis(name) for name in extents}
+    places = [[name for name in each.split() if name in extents] for each in words]
     a, b, c = (
-        buffer(name, tuple([extents[each] for each in words.split()]), kind)
-        for name, words, kind in zip("abc", places, (dtype, dtype, f32), strict=True)
+        buffer(name, tuple([extents[each] for each in place]), kind)
+        for name, place, kind in zip("abc", places, (dtype, dtype, f32), strict=True)
     )
-
-    def at(words: str) -> tuple[ScalarVar, ...]:
-        return tuple([axes[each] for each in words.split()])
-
-    left, right = a[at(places[0])], b[at(places[1])]
-    total = c[at(places[2])] + Cast(left, f32) * Cast(right, f32)
-    body: Stmt = Store(c, at(places[2]), total)
+    at = [tuple([axes[name] for name in place]) for place in places]
+    total = c[at[2]] + Cast(a[at[0]], f32) * Cast(b[at[1]], f32)
+    body: Stmt = Store(c, at[2], total)
     for name in reversed(extents):
         body = For(axes[name], index(extents[name]), "serial", body)
     sides = "".join(["k" if terms else side for terms, side in zip(along, "mn", strict=True)])
-    hints = (("cuda", word), ("left", along[0]), ("right", along[1]))
+    hints = (
+        ("cuda", word), ("high", size[0]), ("left", along[0]), ("right", along[1]),
+        ("wide", size[1]),
+    )  # fmt: skip
     name = f"cuda.{word}_{dtype.name}_{size[0]}x{size[1]}_{sides}"
     return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)

@@ -8,15 +8,17 @@ import pytest
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.define import define
+from plica.ir.define import define, defined
 from plica.ir.dtype import f32
 from plica.ir.loop import Alloc, Kernel, statements
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, Intrinsic, Load, Max, Reduce, Scalar, ScalarVar, index, lit
 from plica.ir.stage import Each
-from plica.ir.tensor import axis, buffer
+from plica.ir.tensor import axis, buffer, compute, reduce
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.schedule.default.gpu.row import Shape, shape_of
+from plica.schedule.replay import replay
+from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
 
@@ -81,44 +83,91 @@ def above_least(*shape: int) -> Kernel:
     return of.kernel()
 
 
+def total(*shape: int) -> Kernel:
+    of = Stages(*shape)
+    sums = buffer("sums", shape[:-1], f32)
+    body = Reduce("sum", (of.k,), (index(shape[-1]),), of.at(of.x, of.k))
+    return define(Each(sums, of.rows, body), inputs=(of.x,), outputs=(sums,))
+
+
+def mean(*shape: int) -> Kernel:
+    """The mean over the last two axes."""
+    of = Stages(*shape)
+    rows, terms = of.rows[:-1], shape[-2] * shape[-1]
+    sums, means = (buffer(name, shape[:-2], f32) for name in ("sums", "means"))
+    extents = index(shape[-2]), index(shape[-1])
+    body = Reduce("sum", (of.rows[-1], of.k), extents, of.at(of.x, of.k))
+    one, two = Each(sums, rows, body), Each(means, rows, Load(sums, rows) / lit(float(terms), f32))
+    return define(one, two, inputs=(of.x,), outputs=(means,))
+
+
 MAKERS = {"softmax": softmax, "norm": norm, "above least": above_least}
-SHAPES = [(3, 64), (2, 3, 32), (5, 7), (64, 12), (2, 30), (600, 4)]
+SHAPES = [(3, 64), (2, 3, 32), (5, 7), (64, 12), (2, 30), (24, 4)]
 
 
-@needs_compiler
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", MAKERS)
-def test_rows_mean_the_same(name: str, shape: tuple[int, ...]) -> None:
-    kernel = MAKERS[name](*shape)
-    made = gpu_schedule(kernel, SMALL)
+def compared(kernel: Kernel, shape: tuple[int, ...], gpu: Gpu, *, emulate: bool = False) -> Trace:
+    """Whether a kernel, scheduled and lowered, means the same; its schedule."""
+    made = gpu_schedule(kernel, gpu)
     assert made is not None
     x = np.random.default_rng(0).integers(-3, 4, shape).astype(np.float32)
     (expected,) = run_kernel(kernel, [x])
-    found = np.full_like(expected, -7)
-    code = fold(lower(made[1], "gpu"), "k")
+    lowered = lower(made[1], "gpu")
+    code = fold(lowered, "k")
     assert len(code.launches) == 1
-    emulated(code, [x, found])
+    if emulate:
+        found = np.full_like(expected, -7)
+        emulated(code, [x, found])
+    else:  # the interpreter looks for races, too
+        (found,) = run_kernel(lowered, [x])
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+    return made[0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_mean_the_same(name: str) -> None:
+    compared(MAKERS[name](6, 64), (6, 64), SMALL, emulate=True)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_rows_of_any_shape_mean_the_same(shape: tuple[int, ...]) -> None:
+    compared(softmax(*shape), shape, SMALL)
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_lowered_kernel_means_the_same(name: str) -> None:
-    """The interpreter, which looks for races, agrees too."""
+    trace = compared(MAKERS[name](4, 16), (4, 16), SMALL)
     kernel = MAKERS[name](4, 16)
-    made = gpu_schedule(kernel, SMALL)
-    assert made is not None
-    x = np.random.default_rng(1).integers(-3, 4, (4, 16)).astype(np.float32)
-    (expected,) = run_kernel(kernel, [x])
-    (found,) = run_kernel(lower(made[1], "gpu"), [x])
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert replay(trace, kernel) == replay(trace, kernel)  # every step by itself is legal, too
+
+
+@pytest.mark.parametrize("shape", [(6, 64), (3, 2, 36)], ids=str)
+def test_sums_of_rows(shape: tuple[int, ...]) -> None:
+    assert "cache_read" in compared(total(*shape), shape, SMALL).to_python()
+
+
+def test_means_of_images() -> None:
+    compared(mean(1, 6, 7, 7), (1, 6, 7, 7), SMALL)
+
+
+@pytest.mark.parametrize("shape", [(150, 10), (2, 130, 9)], ids=str)
+def test_sums_down_columns(shape: tuple[int, ...]) -> None:
+    x = buffer("x", shape, f32)
+    of = compute(
+        (x,), (*shape[:-2], shape[-1]),
+        lambda *at: reduce("sum", (shape[-2],), lambda k: x[(*at[:-1], k, at[-1])]),
+    )  # fmt: skip
+    trace = compared(defined(of), shape, Gpu(warp=8, threads=64))
+    assert "threadIdx.y" in trace.to_python()
 
 
 def test_rows_are_kept_in_registers() -> None:
     made = gpu_schedule(softmax(8192, 8192), Gpu())
     assert made is not None
     lowered = lower(made[1], "gpu")
-    scopes = {str(e.buffer.name): e.buffer for e in statements(lowered.body) if isinstance(e, Alloc)}
-    assert scopes["e"].scope == "local"
+    made_inside = [each.buffer for each in statements(lowered.body) if isinstance(each, Alloc)]
+    scopes = {str(each.name): each.scope for each in made_inside}
+    assert scopes["e"] == "local"
     text = fold(lowered, "k").functions
     assert text.count("&x[") == 1
     assert text.count("&y[") == 1

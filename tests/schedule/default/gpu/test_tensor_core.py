@@ -9,7 +9,7 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.ir.define import defined
-from plica.ir.dtype import DType, f16, f32
+from plica.ir.dtype import DType, bf16, f16, f32
 from plica.ir.loop import Invoke, Kernel, statements
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Cast, Max, Scalar, lit
@@ -17,10 +17,11 @@ from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.schedule.default.contraction import Work
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_choice import WARPS, tensor_core_product
+from plica.schedule.default.gpu.tensor_core_choice import GROUPS, WARPS, tensor_core_product
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
 from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.do import run
+from plica.schedule.replay import replay
 from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
@@ -63,6 +64,9 @@ def made(of: Compute, warps: Warps) -> tuple[Trace, Kernel]:
         (Warps(2, 2, 2, 4, 2, ahead=3), (False, True)),
         (Warps(2, 2, 2, 4, 4, ahead=2), (True, True)),
         (Warps(2, 2, 2, 4, 4, ahead=0), (False, False)),
+        (Warps(1, 1, 1, 8, 4, ahead=2, together=True, near=2), (True, False)),
+        (Warps(1, 2, 1, 8, 4, ahead=1, together=True), (False, True)),
+        (Warps(1, 1, 2, 8, 4, ahead=0, together=True), (True, True)),
     ],
 )
 def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> None:
@@ -81,10 +85,30 @@ def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> N
     np.testing.assert_array_equal(found, np.maximum(exact, -100))
 
 
-def test_the_lowered_kernel_means_the_same() -> None:
+@needs_compiler
+def test_bfloats_are_multiplied_by_four_warps() -> None:
+    warps = Warps(1, 1, 1, 8, 4, ahead=1, together=True)
+    rows, columns, terms = warps.tile
+    form = tensor_core_form(Work(matrices(rows, columns, 2 * terms, (True, True), bf16)), warps)
+    assert form is not None
+    schedule = tensor_core(warps, form.along, form.labels, bf16)
+    code = fold(lower(run(schedule, form.kernel, 0, {})[1].kernel, "gpu"), "k")
+    random = np.random.default_rng(2)
+    x, w = (
+        random.integers(-3, 4, (size, 2 * terms)).astype(np.float32) for size in (rows, columns)
+    )
+    found = np.full((rows, columns), -1, np.float32)
+    emulated(code, [x.astype(bf16.numpy), w.astype(bf16.numpy), found])
+    np.testing.assert_array_equal(found, np.maximum(x @ w.T, -100))
+    if path_of() is not None:
+        assert compiled(code.text, "sm_90a").usage[0][1].spilled == 0
+
+
+@pytest.mark.parametrize("warps", [SMALL, Warps(1, 1, 1, 8, 4, ahead=1, together=True)])
+def test_the_lowered_kernel_means_the_same(warps: Warps) -> None:
     """The interpreter, which takes the intrinsic by its meaning, agrees too."""
-    rows, columns, terms = SMALL.tile
-    _, kernel = made(matrices(rows, columns, 2 * terms, (True, False)), SMALL)
+    rows, columns, terms = warps.tile
+    _, kernel = made(matrices(rows, columns, 2 * terms, (True, False)), warps)
     lowered = lower(kernel, "gpu")
     assert any(isinstance(each, Invoke) for each in statements(lowered.body))
     random = np.random.default_rng(1)
@@ -97,12 +121,14 @@ def test_the_lowered_kernel_means_the_same() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("warps", [WARPS[0], Warps(2, 4, 4, 8, 4)])
+@pytest.mark.parametrize("warps", [WARPS[0], Warps(2, 4, 4, 8, 4), *GROUPS])
 def test_nothing_is_spilled(warps: Warps) -> None:
     rows, columns, terms = warps.tile
-    _, kernel = made(matrices(2 * rows, 2 * columns, 4 * terms, (True, False)), warps)
+    _, kernel = made(matrices(8 * rows, 2 * columns, 6 * terms, (True, False)), warps)
     code = fold(lower(kernel, "gpu"), "k")
-    ((_, usage),) = compiled(code.text, "sm_80").usage
+    cubin = compiled(code.text, "sm_90a" if warps.together else "sm_80")
+    assert "serialized" not in cubin.log  # products that wait for one another
+    ((_, usage),) = cubin.usage
     assert usage.spilled == 0
     assert usage.registers * warps.threads <= Gpu().registers
     assert code.launches[0].shared <= Gpu().shared
@@ -122,6 +148,39 @@ def test_slices_are_copied_while_others_are_multiplied(ahead: int) -> None:
     assert body.index("__syncthreads") < body.index("p_copy_async") < body.index("p_mma_f16")
     assert f"p_copies_done<{2 * (ahead - 1)}>" in body
     assert body.count("p_copy_async") == 2
+
+
+def test_products_of_the_turn_before_are_under_way() -> None:
+    """At a barrier nobody waits for them where a spare version is not written over."""
+    warps = Warps(1, 1, 1, 8, 4, ahead=2, together=True)
+    rows, columns, terms = warps.tile
+    form = tensor_core_form(Work(matrices(rows, columns, 8 * terms, (True, False))), warps)
+    assert form is not None
+    trace, kernel = made(matrices(rows, columns, 8 * terms, (True, False)), warps)
+    body = turn(kernel)
+    waits = ["p_tile_awaited", "p_products_done<1>", "__syncthreads"]
+    order = [*waits, "p_tile_copy_2", "p_products_f16_64"]
+    assert [body.index(each) for each in order] == sorted(body.index(each) for each in order)
+    assert "awaited + 2 < begun" in body
+    assert body.count("__syncthreads") == 1
+    without = Trace(tuple([each for each in trace.steps if "spare" not in str(each)]))
+    assert len(without.steps) == len(trace.steps) - 1
+    assert "p_products_done<0>" in turn(replay(without, form.kernel))
+
+
+def turn(kernel: Kernel) -> str:
+    """The text of a turn of the loop over slices."""
+    text = fold(lower(kernel, "gpu"), "k").functions
+    loop = text[text.index("for (int q") :]
+    return loop[: loop.index("\n  }\n")]
+
+
+def test_warps_multiply_together_where_they_can() -> None:
+    of = matrices(1024, 1024, 256, (True, False))
+    for gpu, word in ((Gpu(), "cuda.mma_f16"), (Gpu(groups=True), "cuda.group_mma_f16")):
+        found = tensor_core_product(Work(of), gpu)
+        assert found is not None
+        assert word in found[1].to_python()
 
 
 def test_large_tiles_where_there_are_enough() -> None:

@@ -1,0 +1,142 @@
+"""Showing dynamic programs: one line a step, for people.
+
+>>> from plica.codegen.dynamic.program import Build, Region, Routine, Yield
+>>> one = Routine("one", 1, 2, 1, (Region((Build(1, 0, (0,)),), Yield((1,)), True),))
+>>> print(show(Program((one,), 0, (), (), (), ())))
+one(r0):
+    r1 = tag 0 (r0)
+    return r1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from plica.codegen.dynamic.program import (
+    Build,
+    Choose,
+    Close,
+    Constant,
+    Drop,
+    Dup,
+    Fail,
+    Field,
+    Force,
+    Invoke,
+    KernelCall,
+    Nothing,
+    Open,
+    Program,
+    Routine,
+    Select,
+    Step,
+    Tail,
+    Unpack,
+    Yield,
+)
+from plica.codegen.dynamic.tree import Leaf, Miss, Node, Switch
+
+
+def show(program: Program) -> str:
+    """The routines of a program."""
+    return "\n\n".join([_routine(each, program) for each in program.routines])
+
+
+def _routine(of: Routine, program: Program) -> str:
+    cells = [f"c{number}" for number in range(of.borrowed)]
+    lines = [f"{of.name}({', '.join([_list(range(of.params)), *cells]).strip(', ')}):"]
+    todo = [(0, 1, "")]
+    while todo:
+        number, depth, label = todo.pop()
+        indent = "    " * depth
+        if label:
+            lines.append(f"{'    ' * (depth - 1)}{label}:")
+        region = of.regions[number]
+        inside: list[tuple[int, int, str]] = []
+        for step in region.steps:
+            lines.append(indent + _step(step, of, program))
+            inside += [(each, depth + 1, f"{word} b{each}") for each, word in _ways(step)]
+        match region.end:
+            case Yield(registers):
+                word = "return" if region.tail else "yield"
+                lines.append(f"{indent}{word} {_list(registers)}".rstrip())
+            case Tail(routine, args):
+                lines.append(f"{indent}jump {program.routines[routine].name}({_list(args)})")
+            case Fail(failure):
+                lines.append(f"{indent}fail {failure}")
+            case Nothing():
+                pass
+            case _:
+                assert_never(region.end)
+        todo.extend(reversed(inside))
+    return "\n".join(lines)
+
+
+def _ways(step: Step) -> list[tuple[int, str]]:
+    """The regions inside of a step."""
+    if isinstance(step, Choose):
+        return [(step.then, "then"), (step.orelse, "else")]
+    if isinstance(step, Select):
+        return [(each.region, f"clause {number}") for number, each in enumerate(step.clauses)]
+    return []
+
+
+def _step(step: Step, of: Routine, program: Program) -> str:
+    match step:
+        case KernelCall():
+            made = f"r{step.output.target}"
+            return f"{made} = [{step.source}]({_list(step.inputs)})"
+        case Constant(target, number):
+            return f"r{target} = constant {number}"
+        case Build(target, tag, fields):
+            return f"r{target} = tag {tag} ({_list(fields)})"
+        case Invoke(routine, args, targets):
+            return f"{_list(targets)} = {program.routines[routine].name}({_list(args)})".lstrip()
+        case Choose(condition, then, orelse, targets):
+            return f"{_to(targets)}if r{condition}: b{then} else b{orelse}"
+        case Select(roots, tree, clauses, _, targets):
+            shown = "; ".join([_node(each) for each in tree])
+            return f"{_to(targets)}match {_list(roots)}: {shown}" + "".join(
+                [f"; {n} -> b{each.region}" for n, each in enumerate(clauses)]
+            )
+        case Open(cell):
+            thunk = of.cells[cell]
+            return f"open c{cell}: {program.routines[thunk.routine].name}({_list(thunk.args)})"
+        case Force(cell, targets):
+            return f"{_to(targets)}force c{cell}"
+        case Field(target, root, path, _):
+            return f"r{target} = r{root}.{'.'.join(map(str, path))}"
+        case Dup(register):
+            return f"dup r{register}"
+        case Drop(register):
+            return f"drop r{register}"
+        case Close(cell):
+            return f"close c{cell}"
+        case Unpack(root, targets, _):
+            fields = ", ".join([f"r{register} = .{number}" for number, register in targets])
+            return f"unpack r{root}: {fields}"
+        case _:
+            assert_never(step)
+
+
+def _node(node: Node) -> str:
+    match node:
+        case Switch(root, path, cases, default):
+            ways = ", ".join([f"{tag}: {to}" for tag, to in cases])
+            rest = "" if default is None else f", _: {default}"
+            return f"tag {'.'.join(map(str, (root, *path)))} {{{ways}{rest}}}"
+        case Leaf(clause):
+            return f"clause {clause}"
+        case Miss():
+            return "miss"
+        case _:
+            assert_never(node)
+
+
+def _list(registers: Iterable[int]) -> str:
+    return ", ".join([f"r{each}" for each in registers])
+
+
+def _to(targets: tuple[int, ...]) -> str:
+    return f"{_list(targets)} = " if targets else ""

@@ -1,0 +1,137 @@
+"""Artefacts of dynamic programs: object files, constants, and the forms of what goes in and out.
+
+    dynamic.json    format, versions, target, threads, face, endings, where constants lie, digests
+    params.bin      the constants, each at a multiple of 64
+    code/N.o        object files
+
+Nothing in a file is believed before it is checked.  Loading needs numpy and the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from plica.runtime.artefact import ALIGNMENT, Machine, aligned_array
+from plica.runtime.dynamic import form
+from plica.runtime.dynamic.form import Face
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.port import Array
+from plica.runtime.record import read_json, to_json
+
+FORMAT: Final = 1
+NAME: Final = "dynamic.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a program may end without a result: a code, a sentence, and where."""
+
+    code: str
+    message: str
+    node: str | None = None
+    expected: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DynamicArtefact:
+    """A compiled program over objects, as data."""
+
+    face: Face
+    machine: Machine
+    threads: int
+    objects: tuple[bytes, ...]
+    constants: tuple[Array, ...]
+    endings: tuple[Ending, ...]
+    versions: tuple[tuple[str, str], ...]
+
+
+def is_dynamic(members: Mapping[str, bytes]) -> bool:
+    """Whether an archive holds a dynamic program."""
+    return NAME in members
+
+
+def to_members(of: DynamicArtefact) -> dict[str, bytes]:
+    """The members of the archive that an artefact is."""
+    members = {f"code/{number}.o": each for number, each in enumerate(of.objects)}
+    params = bytearray()
+    places: list[list[int]] = []
+    for each in of.constants:
+        params += bytes(-len(params) % ALIGNMENT)
+        places.append([len(params), each.nbytes])
+        params += each.tobytes()
+    members["params.bin"] = bytes(params)
+    machine = of.machine
+    manifest = {
+        "format": FORMAT,
+        "versions": dict(of.versions),
+        "target": [machine.triple, machine.cpu, list(machine.features)],
+        "threads": of.threads,
+        "face": form.to_data(of.face),
+        "endings": [[each.code, each.message, each.node, each.expected] for each in of.endings],
+        "constants": places,
+        "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+    }
+    return {NAME: to_json(manifest), **members}
+
+
+def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
+    """The artefact in an archive."""
+    manifest = read_json(members, NAME)
+    match manifest:
+        case {
+            "format": int(number),
+            "versions": dict(versions),
+            "target": [str(triple), str(cpu), [*features]],
+            "threads": int(threads),
+            "face": face,
+            "endings": [*endings],
+            "constants": [*places],
+            "members": dict(digests),
+        } if 1 <= threads < 1 << 16:
+            pass
+        case _:
+            raise damaged("The manifest of the artefact is damaged.")
+    if number > FORMAT:
+        message = "The artefact was written by a newer version of Plica."
+        expected, found = f"format {FORMAT}", f"format {number}"
+        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
+    here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != NAME}
+    if digests != here:
+        raise damaged("The members of the artefact are not those its manifest lists.")
+    words = [*features, *versions, *versions.values()]
+    if not all(isinstance(each, str) for each in words):
+        raise damaged("The manifest of the artefact is damaged.")
+    params = members.get("params.bin", b"")
+    whole = aligned_array(len(params))
+    whole[:] = np.frombuffer(params, np.uint8)
+    return DynamicArtefact(
+        form.from_data(face),
+        Machine(triple, cpu, tuple(features)),
+        threads,
+        tuple([members[name] for name in members if name.startswith("code/")]),
+        tuple([_constant(each, whole) for each in places]),
+        tuple([_ending(each) for each in endings]),
+        tuple(sorted(versions.items())),
+    )
+
+
+def _constant(place: object, whole: Array) -> Array:
+    match place:
+        case [int(start), int(size)] if (
+            start >= 0 and size >= 0 and start % ALIGNMENT == 0 and start + size <= whole.size
+        ):
+            return whole[start : start + size]
+    raise damaged("A constant is outside of the artefact.", repr(place)[:80])
+
+
+def _ending(given: object) -> Ending:
+    match given:
+        case [str(code), str(message), str() | None as node, str() | None as expected]:
+            return Ending(code, message, node, expected)
+    raise damaged("The manifest of the artefact is damaged.", repr(given)[:80])

@@ -1,0 +1,65 @@
+"""Layers of a model: tuned for an accelerator, each kind of layer once, and found again.
+
+    tuned_layers(module, target, database, how)     searches, as `plica.tune` does for kernels
+    recorded(database, machine, convolution)        the best tiling a database knows, if any
+
+>>> from plica.codegen.accel.conv import Convolution
+>>> from plica.codegen.accel.vta import osdi
+>>> of = Convolution(32, 6, 6, 32, kernel=3, pad=1)
+>>> with Database() as database:
+...     before = recorded(database, osdi(), of)
+...     course = searched(LayerTask(osdi(), of), trials=4, database=database)
+...     after = recorded(database, osdi(), of)
+>>> before, after == tiling_of(course.subject.space, course.best.point)
+(None, True)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from plica.codegen.accel.conv import Convolution, Tiling
+from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.offload import offload
+from plica.codegen.accel.target import AccelTarget
+from plica.codegen.accel.tiling import fits
+from plica.ir.module import Module
+from plica.schedule.trace import Trace
+from plica.search.accel.cycles import CycleMeasurer, machine_name, policy, searched
+from plica.search.accel.space import LayerTask, decided, layer_space, tiling_of
+from plica.search.progress import shown
+from plica.search.record import versions
+from plica.search.record.database import Database
+from plica.search.tune import How, Tuned
+from plica.search.tune_loop import Run, Subject, tuned
+
+__all__ = ["recorded", "searched", "tiling_of", "tuned_layers"]
+
+
+def tuned_layers(module: Module, target: AccelTarget, database: Database, how: How) -> Tuned:
+    """Search tilings for the layers of a model that the accelerator takes."""
+    machine = target.machine
+    names: dict[Convolution, str] = {}
+    counts: Counter[Convolution] = Counter()
+    for each in offload(module, target).graph.launches:
+        names.setdefault(each.layer.convolution, each.layer.shape)
+        counts[each.layer.convolution] += each.layer.batch
+    subjects = [
+        Subject(LayerTask(machine, of, name, counts[of]), layer_space(machine, of))
+        for of, name in names.items()
+    ]
+    run = Run(policy(), CycleMeasurer(), database, machine_name(machine), how.seed, versions())
+    with shown(how.progress, how.trials) as listener:
+        return Tuned(tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener))
+
+
+def recorded(database: Database, machine: Machine, of: Convolution) -> Tiling | None:
+    """The best tiling that a database knows of a layer; None where it knows none that fits."""
+    task = LayerTask(machine, of)
+    for record in database.top(task.key, machine_name(machine), 1):
+        if record.error:
+            continue
+        found = decided(record.form, Trace.from_json(record.trace_json))
+        if found is not None and fits(machine, of, found):
+            return found
+    return None

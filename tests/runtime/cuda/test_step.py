@@ -1,0 +1,108 @@
+"""Steps on a GPU as data: they come back as they were, and what is damaged is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.runtime.cuda.step import (
+    ALIGNMENT,
+    DeviceCopy,
+    DeviceLaunch,
+    DeviceProgram,
+    arranged,
+    from_data,
+    problems,
+    to_data,
+)
+from plica.runtime.error import ArtefactError
+
+SPACES = st.sampled_from(("input", "output", "constant", "temporary"))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> DeviceProgram:
+    spaces = draw(st.lists(SPACES, min_size=1, max_size=6))
+    sizes = [draw(st.integers(0, 1000)) for _ in spaces]
+    scratch = draw(st.lists(st.integers(0, 100), max_size=3))
+    offsets, arena = dict[int, int](), 0
+    for slot, (size, space) in enumerate(zip(sizes, spaces, strict=True)):
+        if space == "temporary":
+            offsets[slot] = arena
+            arena += -(-size // ALIGNMENT) * ALIGNMENT
+    layout = arranged(sizes, spaces, offsets, arena + 1, scratch)
+    slots = st.integers(0, len(spaces) - 1)
+    extents = st.tuples(*[st.integers(1, 99)] * 3)
+    launch = st.builds(
+        DeviceLaunch,
+        st.sampled_from(("k0", "k1_0")),
+        extents,
+        extents,
+        st.integers(0, 1000),
+        st.lists(slots, max_size=4).map(tuple),
+        st.integers(0, len(scratch)),
+    )
+    copy = st.builds(DeviceCopy, slots, slots, st.integers(0, 1000))
+    return DeviceProgram(tuple(draw(st.lists(launch | copy, max_size=5))), layout)
+
+
+@given(programs())
+def test_what_is_written_is_read(of: DeviceProgram) -> None:
+    assert from_data(to_data(of)) == of
+
+
+@given(programs())
+def test_slots_lie_apart(of: DeviceProgram) -> None:
+    layout = of.layout
+    given_ = (*layout.inputs, *layout.outputs)
+    places = [layout.places[slot] for slot in given_]
+    assert all(place % ALIGNMENT == 0 for place in places)
+    assert all(place < layout.size or place == 0 for place in places)
+
+
+PROGRAM = DeviceProgram(
+    (DeviceLaunch("k", (1, 1, 1), (32, 1, 1), 0, (0, 1), 1), DeviceCopy(0, 1, 4)),
+    arranged([4, 4], ["input", "output"], {}, 0, [8]),
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (("size",), 0),
+        (("places", 0), -1),
+        (("inputs", 0), 2),
+        (("scratch", 0), "x"),
+        (("steps", 0, 1), [1, 1]),
+        (("steps", 0, 2), [0, 1, 1]),
+        (("steps", 0, 4), [7]),
+        (("steps", 0, 5), 9),
+        (("steps", 1), [0, 9, 4]),
+        (("steps", 1), ["what"]),
+        (("constants",), [[5, 0]]),
+        (("steps",), None),
+    ],
+)
+def test_what_is_damaged_is_refused(where: tuple[Any, ...], what: object) -> None:
+    data: Any = to_data(PROGRAM)
+    inside = data
+    for each in where[:-1]:
+        inside = inside[each]
+    inside[where[-1]] = what
+    with pytest.raises(ArtefactError):
+        from_data(data)
+
+
+def test_launches_beside_memory_are_found() -> None:
+    assert not list(problems(PROGRAM, ([4], [4]), 0))
+    assert list(problems(PROGRAM, ([4], []), 0)) == ["The launches know 1 of 0 outputs."]
+    assert any("outside" in each for each in problems(PROGRAM, ([4096], [4]), 0))
+    assert any("constants" in each for each in problems(PROGRAM, ([4], [4]), 1))
+    wild = DeviceProgram((DeviceCopy(0, 1, 4096),), PROGRAM.layout)
+    assert any("leaves" in each for each in problems(wild, ([4], [4]), 0))
+    held = arranged([4, 4, 4], ["input", "output", "constant"], {}, 0, [])
+    over = DeviceProgram((DeviceCopy(0, 2, 4),), held)
+    assert any("over the constant" in each for each in problems(over, ([4], [4]), 1))

@@ -1,0 +1,58 @@
+"""Elementwise work on threads: vectors of 16 bytes, several by a thread where there is much."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.lower.passes import lower
+from plica.ir.define import defined
+from plica.ir.dtype import DType, f16, f32
+from plica.ir.loop import Kernel
+from plica.ir.run import run_kernel
+from plica.ir.tensor import buffer, compute
+from plica.schedule.default.gpu import Gpu, gpu_schedule
+from plica.schedule.default.gpu.elementwise import Cut, cut_of
+
+SMALL = Gpu(processors=1, threads=8, warp=4)
+
+
+def added(shape: tuple[int, ...], dtype: DType = f32) -> Kernel:
+    x, b = buffer("x", shape, dtype), buffer("b", shape[-1:], dtype)
+    return defined(compute((x, b), shape, lambda *at: x[at] + b[at[-1]]))
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (3, 7), (2, 3, 4), (64,)], ids=str)
+def test_elements_mean_the_same(shape: tuple[int, ...]) -> None:
+    kernel = added(shape)
+    made = gpu_schedule(kernel, SMALL)
+    assert made is not None
+    random = np.random.default_rng(0)
+    x, b = (random.standard_normal(each, np.float32) for each in (shape, shape[-1:]))
+    (found,) = run_kernel(lower(made[1], "gpu"), [x, b])
+    np.testing.assert_array_equal(found, x + b)
+
+
+def test_much_work_has_several_vectors_a_thread() -> None:
+    made = gpu_schedule(added((1 << 13, 1 << 13)), Gpu())
+    assert made is not None
+    code = fold(lower(made[1], "gpu"), "k")
+    assert code.launches[0].block == (256, 1, 1)
+    assert code.launches[0].grid[0] * 256 * 4 * 2 == 1 << 26
+    assert "uint4" in code.functions
+
+
+def test_cuts() -> None:
+    assert cut_of(1 << 20, 1 << 10, f16.bytes, Gpu()) == Cut(256, 1, 8)
+    assert cut_of(30, 30, 4, Gpu()) == Cut(15, 1, 2)
+    assert cut_of(7, 7, 4, Gpu()) == Cut(7, 1, 1)
+    assert cut_of(257 * 4, 4, 4, Gpu()) == Cut(256, 1, 4)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4))
+@settings(max_examples=settings.get_profile(settings.get_current_profile_name()).max_examples)
+def test_everything_has_a_schedule(shape: list[int]) -> None:
+    assert gpu_schedule(added(tuple(shape)), Gpu()) is not None

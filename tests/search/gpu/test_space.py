@@ -1,0 +1,68 @@
+"""Spaces for GPUs: the default first, legal schedules that lower, and forms found by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.lower.passes import lower
+from plica.core.digest import digest
+from plica.core.name import Name
+from plica.ir.graph import Apply, Function, Var
+from plica.ir.script import from_text
+from plica.ir.type import tensor
+from plica.schedule.default.gpu import Gpu
+from plica.schedule.replay import scheduled
+from plica.search.rule import Asked
+from plica.search.sketch import gpu as sketches
+from plica.search.sketch.gpu import drafts, gpu_form_named, gpu_space_of, gpu_space_of_kernel
+from plica.search.space import DOUBLED
+
+GPU = Gpu()
+
+
+def asked(m: int, k: int, n: int, dtype: str = "f32") -> Asked:
+    x, w = Var(Name("x"), tensor((m, k), dtype)), Var(Name("w"), tensor((k, n), dtype))
+    body = Apply("matmul", (x, w))
+    return Asked(Function((), (), (x, w), tensor((m, n), dtype), body), (False, True), True)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketches, "TILES", 2)
+    sketches._space.cache_clear()
+
+
+@pytest.mark.usefixtures("few")
+def test_every_sketch_is_a_schedule_that_lowers() -> None:
+    work = asked(64, 64, 64)
+    space = gpu_space_of(work, GPU)
+    names = [each.name for each in space.sketches]
+    assert names[0] == "gpu/default/default"
+    assert len(names) == len(set(names)) >= 3
+    for point in space.points():
+        each = space.sketches[point.sketch]
+        kernel = scheduled(space.trace(point), each.kernel)
+        assert fold(lower(kernel, "gpu"), "k").launches
+        form = gpu_form_named(each.name, work, GPU)
+        assert form is not None
+        assert digest(form.kernel) == digest(each.kernel)
+        assert form.packings == (each.form.packings if each.form else ())
+
+
+def test_a_name_that_is_there_no_longer_has_no_form() -> None:
+    assert gpu_form_named("gpu/product-1x1x1-1x1-1-1-1/default", asked(64, 64, 64), GPU) is None
+    assert gpu_form_named("thumb/default/default", asked(64, 64, 64), GPU) is None
+
+
+def test_the_same_work_has_the_same_names() -> None:
+    one = [name for name, _ in drafts(asked(96, 64, 256), GPU)]
+    two = [name for name, _ in drafts(asked(96, 64, 256), GPU)]
+    assert one == two
+    assert any(name.startswith("product-") for name in one)
+
+
+def test_a_kernel_somebody_wrote_has_numbers_of_threads() -> None:
+    kernel = from_text(DOUBLED).values[0]
+    space = gpu_space_of_kernel(kernel, GPU)  # type: ignore[arg-type]  # it is a kernel
+    assert space.sketches[0].name == "gpu/threads-256/default"
