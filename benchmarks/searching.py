@@ -43,6 +43,9 @@ Courses = Mapping[str, list[Course]]
 FINALISTS = 16
 """How many points of a task are compared in the end, besides the default."""
 
+ROUNDS = 30
+"""How often each of them is timed: the least of so many is hardly ever disturbed."""
+
 SHARED = "shared"
 T = TypeVar("T")
 
@@ -214,8 +217,8 @@ def judged(name: str, courses: Courses, bench: Bench) -> dict[str, list[Course]]
     points = list(dict.fromkeys([of.space.default, *best]))
 
     def compared() -> list[float | None]:
-        timed = bench.shared.inner.finals(of.task, of.space, points)
-        return [each.median for each in timed]
+        timed = bench.shared.inner.finals(of.task, of.space, points, ROUNDS)
+        return [each.cost for each in timed]
 
     found = bench.kept.once(f"last/{name}", compared, [point_text(each) for each in points])
     times = {p: time for p, time in zip(points, found, strict=True) if time is not None}

@@ -4,7 +4,7 @@ Run it: `python examples/list_rnn.py`.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: F821  (constructors are names of the script)
+
 from __future__ import annotations
 
 import numpy as np

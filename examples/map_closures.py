@@ -4,7 +4,7 @@ Run it: `python examples/map_closures.py`.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: F821  (constructors are names of the script)
+
 from __future__ import annotations
 
 import numpy as np
@@ -28,9 +28,7 @@ def chosen(by: Tensor[(), f32]) -> Fn[(Tensor[(8,), f32],), Tensor[(8,), f32]]:
 
 
 @plica.function
-def network(
-    numbers: List[Tensor[(), f32]], x: Tensor[(8,), f32]
-) -> List[Tensor[(8,), f32]]:
+def network(numbers: List[Tensor[(), f32]], x: Tensor[(8,), f32]) -> List[Tensor[(8,), f32]]:
     def applied(f: Fn[(Tensor[(8,), f32],), Tensor[(8,), f32]]) -> Tensor[(8,), f32]:
         return f(f(x))
 

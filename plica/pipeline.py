@@ -178,14 +178,14 @@ def compile(  # noqa: PLR0917  # the public surface says so
         assert isinstance(opened, OpenExecutable)
         return opened.beside(module)
     if isinstance(machine, AccelTarget):
-        key = (module, machine, kept, chosen, threads, database)
-        same = _compiled.get(key) if cache else None
-        if same is not None:
-            return same
-        made = on_accelerator(module, machine, partial(later_on, target="cpu"), database)
-        if cache:
-            _compiled[key] = made
-        return made
+        key = (module, machine, kept, chosen, threads)
+        shared = cache and database is None  # what a database holds changes
+        same = _compiled.get(key) if shared else None
+        if same is None:
+            same = on_accelerator(module, machine, partial(later_on, target="cpu"), database)
+            if shared:
+                _compiled[key] = same
+        return same
     if isinstance(machine, GpuTarget):
         known_ = None if database is None else read_records(database, machine)
         return _compiled_for_gpu(module, machine, kept, chosen, wanted, known_, cache)

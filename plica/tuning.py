@@ -104,6 +104,8 @@ def _layers(
     """Tilings for the integer layers of a model, by the cycles of a simulator."""
     from plica.search.accel.layers import tuned_layers  # as `plica.pipeline.on_accelerator`
 
+    for each in _too_few(how.trials):
+        raise UnsupportedError(each)
     module = None if written_kernel(mod) is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
     if module is None or isinstance(module, Specialised):
         message = "For an accelerator the layers of a model of known sizes are tuned."
@@ -135,6 +137,14 @@ def _check_here(machine: Target | GpuTarget) -> None:
         toolchain.check_host(machine)
 
 
+def _too_few(trials: object) -> list[Diagnostic]:
+    """What is wrong with a number of trials."""
+    if type(trials) is int and trials >= 1:
+        return []
+    message = "The number of trials must be at least 1."
+    return [Diagnostic("unsupported", message, None, "1 or more", repr(trials))]
+
+
 def _machine(machine: AnyTarget, trials: int, pool: str | None) -> Target | GpuTarget:
     """The machine, if schedules are searched for such, and so many trials."""
     wrong = []
@@ -145,9 +155,7 @@ def _machine(machine: AnyTarget, trials: int, pool: str | None) -> Target | GpuT
         message = "The devices of a pool are processors."
         hint = "Tune on the machine with the GPU: leave the pool out."
         wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
-    if type(trials) is not int or trials < 1:
-        message = "The number of trials must be at least 1."
-        wrong.append(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))
+    wrong += _too_few(trials)
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])
     assert isinstance(machine, Target | GpuTarget)

@@ -12,7 +12,9 @@ import pytest
 
 import plica
 from plica.cli import main
+from plica.codegen.cuda.toolchain import path_of
 from plica.runtime.archive import read
+from plica.runtime.cuda.driver import why_not
 from plica.runtime.elf import header
 from plica.runtime.host import features
 from plica.runtime.link import architecture, can_link
@@ -121,6 +123,18 @@ def test_compile_for_another_machine(folder: Path, triple: str, machine: str) ->
     assert main(["verify", str(out)]) == 0
     if machine != "x86_64":
         assert main(["run", str(out)]) == 1
+
+
+@pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+def test_compile_for_a_gpu(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = str(folder / "m.py"), folder / "gpu.plica"
+    assert main(["compile", source, "-o", str(out), "--target", "cuda:sm_80"]) == 0
+    assert "cuda:sm_80" in capsys.readouterr().out
+    assert main(["verify", str(out)]) == 0
+    assert any(name.endswith(".cubin") for name in read(out))
+    assert main(["compile", source, "-o", str(folder / "m.so"), "--target", "cuda:sm_80"]) == 1
+    if why_not() is not None:
+        assert main(["run", str(out), *given(folder, "x", "w", "at")]) == 1
 
 
 @pytest.mark.skipif(architecture() != "x86_64", reason="the processors are named")

@@ -12,8 +12,12 @@ import pytest
 import plica
 from plica.cli import main
 from plica.frontend.zoo import mlp, resnet
+from plica.ir.graph import const
+from plica.ir.module import Module
+from plica.ir.type import static_shape
 from plica.quantising import quantised
 from plica.rewrite.quantise.annotate import annotate, prepare, tapped
+from plica.rewrite.quantise.integer import said
 from tests.conftest import Golden
 from tests.rewrite.quantise.net import digits, module_of, numbers, op, var
 
@@ -70,6 +74,25 @@ def test_a_residual_network_is_near() -> None:
         integers = plica.interpret(found.module, x)
         assert np.array_equal(exe(x), integers)
         assert cosine(integers, plica.interpret(net, x)) > 0.995
+
+
+def bottleneck() -> Module:
+    """A layer whose bias goes into the next one, and stays for a sum."""
+    x = var("x", (1, 4, 5, 5))
+    w = plica_const(numbers(0, 4, 4, 1, 1))
+    y = op("nn.bias_add", op("nn.conv", x, w), plica_const(numbers(1, 4)), axis=1)
+    z = op("clip", op("nn.conv", y, w), min=0.0, max=6.0)
+    return module_of(op("nn.conv", op("add", op("nn.conv", z, w), y), w), x)
+
+
+@pytest.mark.parametrize("net", [bottleneck, digits])
+def test_the_report_says_what_is_in_floats(net: Callable[[], Module]) -> None:
+    of = net()
+    shape = static_shape(of.main_function().params[0].type)  # type: ignore[arg-type]  # a tensor
+    assert shape is not None
+    found = quantised(of, numbers(0, 3, *shape))
+    left = [row.op for row in said(found.module) if row.form == "f32"]
+    assert left == [row.op for row in found.report.rows if row.form == "f32"]
 
 
 def test_it_is_a_pure_function() -> None:
@@ -143,8 +166,6 @@ def test_the_integer_module_as_text(golden: Golden) -> None:
 
 
 def plica_const(values: Array) -> Any:
-    from plica.ir.graph import const
-
     return const(np.ascontiguousarray(values))
 
 

@@ -76,7 +76,7 @@ def test_a_model_with_open_sizes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(why_not() is None, reason="there is a GPU")
 def test_without_a_gpu_tuning_for_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="no NVIDIA driver|no GPU"):
+    with pytest.raises(DeviceError, match=r"no NVIDIA driver|no GPU"):
         plica.tune(multiplied(16), "cuda", 1, tmp_path / "tune.db")
 
 

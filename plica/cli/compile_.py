@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.model import read_model
+from plica.cli.model import check_sizes, read_model
 from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.codegen.accel.target import AccelTarget
     from plica.codegen.cuda.target import GpuTarget
     from plica.codegen.llvm import toolchain
+    from plica.codegen.target import Target
     from plica.pipeline import (
         assemble,
         compile,
@@ -76,10 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.tuning import tune
 
     archive.destination(arguments.output)  # before the work rather than after it
-    module = read_model(arguments.model, arguments.dim, arguments.input)
+    module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
     machine = target_of(find_machine(arguments))
     count = cores() if arguments.threads is None else arguments.threads
     database: Path | None = arguments.db
+    plain = arguments.tune is None and arguments.output.suffix != ".so"
+    if not (plain and isinstance(machine, Target) and machine.triple == toolchain.host().triple):
+        check_sizes(module)  # one code for every size is made for this machine only
     if isinstance(machine, AccelTarget):
         return for_accelerator(module, machine, arguments)
     if isinstance(machine, GpuTarget):
@@ -123,12 +127,16 @@ def run(arguments: argparse.Namespace) -> int:
 def for_accelerator(module: Module, target: AccelTarget, arguments: argparse.Namespace) -> int:
     """The artefact for an accelerator beside this processor; what runs where is shown."""
     from plica.pipeline import compile
+    from plica.tuning import tune
 
-    if arguments.tune is not None or arguments.output.suffix == ".so":
-        asked = "a library" if arguments.tune is None else "--tune"
-        message = "For an accelerator an artefact is written, with the schedules that are known."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "-o M.plica", asked))
-    made = compile(module, target, arguments.threads, arguments.db, contract=arguments.contract)
+    if arguments.output.suffix == ".so":
+        message = "For an accelerator an artefact is written: a library cannot hold the device."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "-o M.plica", "a library"))
+    database = arguments.db
+    if arguments.tune is not None:
+        database = database or Path("tune.db")
+        print(tune(module, target, arguments.tune, database))
+    made = compile(module, target, arguments.threads, database, contract=arguments.contract)
     made.save(arguments.output)
     print(made.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")

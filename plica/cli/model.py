@@ -72,10 +72,14 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     return from_text(source, str(path))
 
 
-def read_model(path: Path, dims: Mapping[str, int], given: Mapping[str, str]) -> Module:
-    """The module in a file; its sizes must be numbers, and arrays in files are part of it."""
+def read_model(
+    path: Path, dims: Mapping[str, int], given: Mapping[str, str], *, may_be_open: bool = False
+) -> Module:
+    """The module in a file; its sizes are numbers unless they may be open, and arrays in files are
+    part of it."""
     module = read(path, dims, read_arrays(given), fix_all=True).module
-    check_sizes(module)
+    if not may_be_open:
+        check_sizes(module)
     return module
 
 

@@ -29,8 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model is not None:
         from plica.cli.model import read_model
         from plica.core.digest import digest
+        from plica.ir.sized import open_form
 
-        model = read_model(arguments.model, arguments.dim, arguments.input)
+        model = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
         expected = digest(model)
         if expected != found.module:
             message = "The artefact was not compiled from this model."
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
                 Diagnostic("bad-artefact", message, place, expected, found.module, hint)
             )
         if arguments.replay:
-            again = _replayed(arguments.artefact, model)
+            again = _replayed(arguments.artefact, open_form(model))
     if arguments.json:
         taken = {} if again is None else {"replayed": again.steps, "rules_applied": again.rules}
         print(json.dumps({**asdict(found), **taken}, indent=2))

@@ -41,7 +41,6 @@ from plica.ir.scalar import Scalar, ScalarVar
 from plica.ir.script import Scripted, as_module
 from plica.ir.show.type import show_dim
 from plica.ir.sized import (
-    apart,
     check_ranges,
     has_open_dims,
     named,
@@ -49,7 +48,6 @@ from plica.ir.sized import (
     sized,
     sizes_of,
     tensors,
-    with_least,
 )
 from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.artefact import Artefact
@@ -236,7 +234,7 @@ class Sizes:
             every = [*unsupported(self._module), *self._hidden()]
             raise UnsupportedError(every[0], *every[1:])
         self.interface = _interface(self._module)
-        self.whole = apart(with_least(self._module))
+        self.whole = open_form(self._module)
 
     def _hidden(self) -> list[Diagnostic]:
         """Dims that no shape says: it must stand alone on some axis."""

@@ -125,6 +125,11 @@ def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
     return made
 
 
+def open_form(of: Module) -> Module:
+    """The module as it is compiled for all sizes at once; itself where all are numbers."""
+    return apart(with_least(infer(of))) if has_open_dims(of) else of
+
+
 FAR: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 

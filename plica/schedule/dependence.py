@@ -26,8 +26,10 @@ from plica.core.name import Name
 from plica.ir.dim import dim_var, known
 from plica.ir.loop import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
 from plica.ir.scalar import And, Buffer, Scalar, ScalarVar
+from plica.rewrite.index import EMPTY
 from plica.rewrite.index.iteration import iteration_map
 from plica.schedule.access import Access, accesses
+from plica.schedule.around import simple
 from plica.schedule.region import block_boxes
 from plica.schedule.site import Site
 
@@ -171,11 +173,27 @@ def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Sca
         if free_vars(fact).isdisjoint(free):
             continue
         predicate = fact if predicate is TRUE else And(predicate, fact)
-    found = iteration_map(loops, bindings, values, predicate).recovered(tuple(values))
-    way = found.get(loop.var)
+    way = _recovered(loop.var, loops, bindings, values, predicate)
+    if way is None:  # digits of digits may be digits
+        context = EMPTY
+        for var, extent in loops:
+            context = context.loop(var, extent)
+        plain = [simple(each, context) for each in bindings]
+        if plain != bindings:
+            way = _recovered(loop.var, loops, plain, values, predicate)
     if way is None or not free_vars(way).isdisjoint(inner | {loop.var}):
         return None
     return way
+
+
+def _recovered(
+    var: ScalarVar,
+    loops: list[tuple[ScalarVar, Scalar]],
+    bindings: list[Scalar],
+    values: list[Scalar],
+    predicate: Scalar,
+) -> Scalar | None:
+    return iteration_map(loops, bindings, values, predicate).recovered(tuple(values)).get(var)
 
 
 def is_private(loop: For, buffer: Buffer) -> bool:

@@ -91,7 +91,7 @@ def form_named(name: str, task: Subject, machine: Machine) -> Formed | None:
     for rule in (*RULES, *installed()):
         if rule.name == word:
             for known, found in rule.forms(asked, machine):
-                if known == form and not found.derived:
+                if known == form:
                     return found
     return None
 
@@ -116,8 +116,6 @@ def _drafts(asked: Asked, machine: Machine) -> Iterator[tuple[str, Formed, Trace
         if rule is NEST and by_thumb:
             continue  # the default is another
         for form, found in rule.forms(asked, machine):
-            if found.derived:
-                return  # constants made of constants: measuring does not know them
             for name, trace in rule.traces(found, machine):
                 by_thumb |= rule is THUMB
                 yield f"{rule.name}/{form}/{name}", found, trace

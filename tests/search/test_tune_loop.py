@@ -21,10 +21,11 @@ from plica.search.policy.fold import Policy
 from plica.search.policy.grid import Grid
 from plica.search.progress import shown
 from plica.search.record.database import Database
+from plica.search.record.order import FINAL
 from plica.search.record.record import Record
 from plica.search.report import page, plot, without_search
 from plica.search.space import Point, Space
-from plica.search.tune_loop import BARREN, FINAL, Course, Run, Subject, tuned
+from plica.search.tune_loop import BARREN, Course, Run, Subject, tuned
 from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
 
 FEW = settings(max_examples=max(3, settings().max_examples // 5))

@@ -66,9 +66,6 @@ WARPS: Final = "threadIdx.y"
 LONGEST_RING: Final = 64
 """Copies of tiles that may be under way, at most."""
 
-WORD: Final = 4
-"""Bytes that a copy moves at least, if nobody is to wait for it."""
-
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
 
@@ -497,7 +494,7 @@ class _Function:
 
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
-        if self._copied(store, var, count) or self._scattered(store, var, count):
+        if self._copied(store, var, count):
             return
         word = self.names.fresh("v")
         kind = in_memory(store.buffer.dtype)
@@ -529,21 +526,6 @@ class _Function:
             self.lines.do(f"{values.help('p_copy_async')}(&{to}, &{source});")
         else:
             self._move(to, source, buffer, count)
-        return True
-
-    def _scattered(self, store: Store, var: ScalarVar, count: int) -> bool:
-        """Write a store that moves neighbours to far places, each by a copy nobody waits for."""
-        value, buffer = store.value, store.buffer
-        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
-            return False
-        outside = scope(value.buffer.scope).reach == "all"
-        if not outside or buffer not in self.handed or buffer.dtype.bytes != WORD:
-            return False
-        values = self.values
-        for lane in range(count):
-            values.vars[var] = literal(lane, dtype_of(var))
-            to, source = values.place(buffer, store.indices), values.place(*_of(value))
-            self.lines.do(f"{values.help('p_copy_word_async')}(&{to}, &{source});")
         return True
 
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
@@ -619,10 +601,6 @@ def _under_way(nest: Stmt, copies: frozenset[Stmt]) -> int | None:
                 times *= turns or 0
         stack += [(each, times) for each in substatements(stmt)]
     return count
-
-
-def _of(load: Load) -> tuple[Buffer, tuple[Scalar, ...]]:
-    return load.buffer, load.indices
 
 
 def _kind(var: ScalarVar) -> str:

@@ -42,12 +42,6 @@ _TEXTS: Final[dict[str, str]] = {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
 }}
 """,
-    "p_copy_word_async": f"""\
-{_HEAD} void p_copy_word_async(void* to, const void* from) {{
-  unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(at), "l"(from) : "memory");
-}}
-""",
     "p_copies_begun": f"""\
 {_HEAD} void p_copies_begun() {{
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -7,20 +7,24 @@ tensor expression at all is done by one thread, as a processor would.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 from attrs import frozen
 
+from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.fused import fused
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.scheduled import Chosen, work_of
 from plica.codegen.program import Origin
 from plica.core.digest import digest
+from plica.ir.dim import known
 from plica.ir.graph import Function
-from plica.ir.loop import Kernel
+from plica.ir.loop import Alloc, Kernel, statements
 from plica.ir.staged import kernel_of
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default import Packing
 from plica.schedule.default.gpu import Gpu, contracted, gpu_schedule
+from plica.schedule.trace import Trace
 
 
 @frozen(eq=False)
@@ -58,9 +62,36 @@ def for_threads(
         whole = kernel_of(function)
     except UnsupportedError:
         whole = None
-    made = None if whole is None else gpu_schedule(whole, gpu)
+    made = None if whole is None else threaded(whole, gpu)
     if whole is None or made is None:
         return ForThreads(plain.kernel, plain.digest, plain.reads, None)
-    kernel = lower(made[1], "gpu")
+    trace, kernel = made
     reads = tuple(range(len(function.params)))
-    return ForThreads(kernel, digest(kernel), reads, Origin(whole, made[0]))
+    return ForThreads(kernel, digest(kernel), reads, Origin(whole, trace))
+
+
+def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of a kernel by rule of thumb, and what it is lowered to.
+
+    How much memory threads share is known when that is compacted: where it is more than there is,
+    nothing is kept there.
+    """
+    found = gpu_schedule(kernel, gpu)
+    if found is None:
+        return None
+    made = lower(found[1], "gpu")
+    if _shared_at_most(made) > gpu.shared:
+        most = max([each.shared for each in fold(made, "k").launches], default=0)
+        other = gpu_schedule(kernel, gpu, rows=False) if most > gpu.shared else None
+        if other is not None:
+            return other[0], lower(other[1], "gpu")
+    return found[0], made
+
+
+def _shared_at_most(kernel: Kernel) -> int:
+    """Bytes of all buffers that threads share, some of which may lie in one place."""
+    return sum(
+        each.buffer.dtype.bytes * prod(known(size) or 1 for size in each.buffer.shape)
+        for each in statements(kernel.body)
+        if isinstance(each, Alloc) and each.buffer.scope == "shared"
+    )

@@ -21,7 +21,6 @@ from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of
 from plica.runtime.verify import COPY
 
-
 PART: Final = 8000
 """Characters after which a part of the text ends."""
 

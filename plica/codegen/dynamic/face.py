@@ -150,4 +150,3 @@ class _Forms:
                 )
             )
         self.data[number] = DataForm(str(of.data.name), tuple(ways))
-

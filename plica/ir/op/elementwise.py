@@ -17,23 +17,20 @@ from plica.ir.dtype import DType, bool_
 from plica.ir.graph import Const, Expr
 from plica.ir.op.attribute import attribute, dtype, number, optional
 from plica.ir.op.cotangent import equal, logical_xor, where
+from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 from plica.ir.op.record import Slope, as_dtype, pointwise, primitive, read, tensor_of, widened
 from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
 from plica.ir.operator import FLAT, Flat, Operator, Values
 from plica.ir.scalar import (
     Add,
-    And,
     Buffer,
     Div,
     Eq,
-    FloorDiv,
-    FloorMod,
     Intrinsic,
     Lt,
     Max,
     Min,
     Mul,
-    Ne,
     Not,
     Or,
     Pow,
@@ -129,230 +126,49 @@ def signum(x: Scalar) -> Scalar:
 
 # --- one argument --------------------------------------------------------------------------------
 
-exp = unary("exp", "exp", "e to the power x.", onnx=("Exp",), slope=lambda d, y, x: d * y)
-exp2 = unary("exp2", "exp2", "2 to the power x.", slope=lambda d, y, x: d * y * math.log(2))
-expm1 = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.", slope=lambda d, y, x: d * (y + 1))
-log = unary("log", "log", "The natural logarithm.", onnx=("Log",), slope=lambda d, y, x: d / x)
-log2 = unary(
-    "log2", "log2", "The logarithm to base 2.", slope=lambda d, y, x: d / (x * math.log(2))
-)
-log10 = unary(
-    "log10", "log10", "The logarithm to base 10.", slope=lambda d, y, x: d / (x * math.log(10))
-)
-log1p = unary("log1p", "log1p", "log(1 + x), accurate near 0.", slope=lambda d, y, x: d / (x + 1))
-sqrt = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",), slope=lambda d, y, x: d / y * 0.5)
-rsqrt = unary("rsqrt", "rsqrt", "1 / sqrt(x).", slope=lambda d, y, x: d * (y / x) * -0.5)
-sin = unary("sin", "sin", "The sine.", onnx=("Sin",), slope=lambda d, y, x: d * cos(x))
-cos: Operator = unary(
-    "cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x))
-)
-tan = unary("tan", "tan", "The tangent.", onnx=("Tan",), slope=lambda d, y, x: d * (square(y) + 1))
-arcsin = unary(
-    "arcsin",
-    "asin",
-    "The inverse sine.",
-    onnx=("Asin",),
-    aliases=("asin",),
-    slope=lambda d, y, x: d * rsqrt(1 - square(x)),
-)
-arccos = unary(
-    "arccos",
-    "acos",
-    "The inverse cosine.",
-    onnx=("Acos",),
-    aliases=("acos",),
-    slope=lambda d, y, x: -(d * rsqrt(1 - square(x))),
-)
-arctan = unary(
-    "arctan",
-    "atan",
-    "The inverse tangent.",
-    onnx=("Atan",),
-    aliases=("atan",),
-    slope=lambda d, y, x: d / (square(x) + 1),
-)
-sinh = unary(
-    "sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",), slope=lambda d, y, x: d * cosh(x)
-)
-cosh: Operator = unary(
-    "cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",), slope=lambda d, y, x: d * sinh(x)
-)
-tanh = unary(
-    "tanh",
-    "tanh",
-    "The hyperbolic tangent.",
-    onnx=("Tanh",),
-    aliases=("nn.tanh",),
-    slope=lambda d, y, x: d * (1 - square(y)),
-)
-arcsinh = unary(
-    "arcsinh",
-    "asinh",
-    "The inverse hyperbolic sine.",
-    onnx=("Asinh",),
-    aliases=("asinh",),
-    slope=lambda d, y, x: d * rsqrt(square(x) + 1),
-)
-arccosh = unary(
-    "arccosh",
-    "acosh",
-    "The inverse hyperbolic cosine.",
-    onnx=("Acosh",),
-    aliases=("acosh",),
-    slope=lambda d, y, x: d * rsqrt(square(x) - 1),
-)
-arctanh = unary(
-    "arctanh",
-    "atanh",
-    "The inverse hyperbolic tangent.",
-    onnx=("Atanh",),
-    aliases=("atanh",),
-    slope=lambda d, y, x: d / (1 - square(x)),
-)
-erf = unary(
-    "erf",
-    "erf",
-    "The error function.",
-    onnx=("Erf",),
-    slope=lambda d, y, x: d * exp(-square(x)) * (2 / math.sqrt(math.pi)),
-)
-floor = unary(
-    "floor", "floor", "The greatest whole number not above x.", onnx=("Floor",), slope=FLAT
-)
-ceil = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",), slope=FLAT)
-round_ = unary(
-    "round",
-    "round",
-    "The nearest whole number, ties to even.",
-    onnx=("Round",),
-    aliases=("rint",),
-    slope=FLAT,
-)
-trunc = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",), slope=FLAT)
-absolute = unary(
-    "absolute",
-    absolute_value,
-    "|x|; the least integer stays itself.",
-    admits=NUMBER,
-    onnx=("Abs",),
-    aliases=("abs",),
-    slope=lambda d, y, x: d * sign(x),
-)
-sign: Operator = unary(
-    "sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT
-)
-negative = unary(
-    "negative",
-    negated,
-    "-x.",
-    admits=NUMBER,
-    onnx=("Neg",),
-    aliases=("neg",),
-    slope=lambda d, y, x: -d,
-)
-square: Operator = unary(
-    "square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2
-)
-reciprocal = unary(
-    "reciprocal",
-    lambda x: Div(like(1, x), x),
-    "1 / x.",
-    onnx=("Reciprocal",),
-    slope=lambda d, y, x: -(d * square(y)),
-)
-degrees: Operator = unary(
-    "degrees",
-    widened(lambda x: Mul(x, like(180 / math.pi, x))),
-    "Radians as degrees.",
-    aliases=("rad2deg",),
-    slope=lambda d, y, x: degrees(d),
-)
-radians: Operator = unary(
-    "radians",
-    widened(lambda x: Mul(x, like(math.pi / 180, x))),
-    "Degrees as radians.",
-    aliases=("deg2rad",),
-    slope=lambda d, y, x: radians(d),
-)
-copy = unary(
-    "copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d
-)
-
-isnan = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
-isinf = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
-isfinite = unary(
-    "isfinite",
-    lambda x: Not(Or(call("isnan", x), call("isinf", x))),
-    "Whether x is neither infinite nor nan.",
-    result=bool_,
-)
-signbit = unary(
-    "signbit",
-    lambda x: Lt(call("copysign", like(1, x), x), like(0, x)),
-    "Whether the sign of x is set; that of -0.0 is.",
-    result=bool_,
-)
+# fmt: off
+# ruff: noqa: E501  # a record is one line
+exp               = unary("exp", "exp", "e to the power x.", onnx=("Exp",), slope=lambda d, y, x: d * y)
+exp2              = unary("exp2", "exp2", "2 to the power x.", slope=lambda d, y, x: d * y * math.log(2))
+expm1             = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.", slope=lambda d, y, x: d * (y + 1))
+log               = unary("log", "log", "The natural logarithm.", onnx=("Log",), slope=lambda d, y, x: d / x)
+log2              = unary("log2", "log2", "The logarithm to base 2.", slope=lambda d, y, x: d / (x * math.log(2)))
+log10             = unary("log10", "log10", "The logarithm to base 10.", slope=lambda d, y, x: d / (x * math.log(10)))
+log1p             = unary("log1p", "log1p", "log(1 + x), accurate near 0.", slope=lambda d, y, x: d / (x + 1))
+sqrt              = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",), slope=lambda d, y, x: d / y * 0.5)
+rsqrt             = unary("rsqrt", "rsqrt", "1 / sqrt(x).", slope=lambda d, y, x: d * (y / x) * -0.5)
+sin               = unary("sin", "sin", "The sine.", onnx=("Sin",), slope=lambda d, y, x: d * cos(x))
+cos: Operator     = unary("cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x)))
+tan               = unary("tan", "tan", "The tangent.", onnx=("Tan",), slope=lambda d, y, x: d * (square(y) + 1))
+arcsin            = unary("arcsin", "asin", "The inverse sine.", onnx=("Asin",), aliases=("asin",), slope=lambda d, y, x: d * rsqrt(1 - square(x)))
+arccos            = unary("arccos", "acos", "The inverse cosine.", onnx=("Acos",), aliases=("acos",), slope=lambda d, y, x: -(d * rsqrt(1 - square(x))))
+arctan            = unary("arctan", "atan", "The inverse tangent.", onnx=("Atan",), aliases=("atan",), slope=lambda d, y, x: d / (square(x) + 1))
+sinh              = unary("sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",), slope=lambda d, y, x: d * cosh(x))
+cosh: Operator    = unary("cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",), slope=lambda d, y, x: d * sinh(x))
+tanh              = unary("tanh", "tanh", "The hyperbolic tangent.", onnx=("Tanh",), aliases=("nn.tanh",), slope=lambda d, y, x: d * (1 - square(y)))
+arcsinh           = unary("arcsinh", "asinh", "The inverse hyperbolic sine.", onnx=("Asinh",), aliases=("asinh",), slope=lambda d, y, x: d * rsqrt(square(x) + 1))
+arccosh           = unary("arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",), slope=lambda d, y, x: d * rsqrt(square(x) - 1))
+arctanh           = unary("arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",), slope=lambda d, y, x: d / (1 - square(x)))
+erf               = unary("erf", "erf", "The error function.", onnx=("Erf",), slope=lambda d, y, x: d * exp(-square(x)) * (2 / math.sqrt(math.pi)))
+floor             = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",), slope=FLAT)
+ceil              = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",), slope=FLAT)
+round_            = unary("round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",), slope=FLAT)
+trunc             = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",), slope=FLAT)
+absolute          = unary("absolute", absolute_value, "|x|; the least integer stays itself.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=lambda d, y, x: d * sign(x))
+sign: Operator    = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT)
+negative          = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",), slope=lambda d, y, x: -d)
+square: Operator  = unary("square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
+reciprocal        = unary("reciprocal", lambda x: Div(like(1, x), x), "1 / x.", onnx=("Reciprocal",), slope=lambda d, y, x: -(d * square(y)))
+degrees: Operator = unary("degrees", widened(lambda x: Mul(x, like(180 / math.pi, x))), "Radians as degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
+radians: Operator = unary("radians", widened(lambda x: Mul(x, like(math.pi / 180, x))), "Degrees as radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
+copy              = unary("copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d)
+isnan             = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
+isinf             = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
+isfinite          = unary("isfinite", lambda x: Not(Or(call("isnan", x), call("isinf", x))), "Whether x is neither infinite nor nan.", result=bool_)
+signbit           = unary("signbit", lambda x: Lt(call("copysign", like(1, x), x), like(0, x)), "Whether the sign of x is set; that of -0.0 is.", result=bool_)
+# fmt: on
 
 # --- two arguments -------------------------------------------------------------------------------
-
-
-def float_modulo(x: Scalar, y: Scalar) -> Scalar:
-    """Python's modulo of floats: the remainder of truncation, moved to the sign of `y`."""
-    zero = like(0, x)
-    rest = call("fmod", x, y)
-    away = Ne(Lt(rest, zero), Lt(y, zero))
-    return Select(Eq(rest, zero), call("copysign", zero, y), Select(away, Add(rest, y), rest))
-
-
-def modulo(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder of division rounded down."""
-    return widened(float_modulo)(x, y) if dtype_of(x).is_float else FloorMod(x, y)
-
-
-def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
-    """Division rounded down."""
-    return widened(float_floor_quotient)(x, y) if dtype_of(x).is_float else FloorDiv(x, y)
-
-
-def float_floor_quotient(x: Scalar, y: Scalar) -> Scalar:
-    """Division of floats rounded down as Python does it: exact where the quotient is."""
-    zero, one = like(0, x), like(1, x)
-    rest = call("fmod", x, y)
-    down = And(Ne(rest, zero), Ne(Lt(rest, zero), Lt(y, zero)))
-    cut = Div(Sub(x, rest), y)
-    whole = Select(down, Sub(cut, one), cut)
-    near = call("floor", whole)
-    near = Select(Lt(like(0.5, x), Sub(whole, near)), Add(near, one), near)
-    return Select(
-        Eq(y, zero),
-        Div(x, y),
-        Select(Ne(whole, zero), near, call("copysign", zero, Div(x, y))),
-    )
-
-
-def trunc_quotient(x: Scalar, y: Scalar) -> Scalar:
-    """Division rounded towards zero."""
-    dtype = dtype_of(x)
-    if dtype.is_float:
-        return call("trunc", Div(x, y))
-    quotient = FloorDiv(x, y)
-    if dtype.kind == "uint":
-        return quotient
-    zero, one = like(0, x), like(1, x)
-    inexact = Ne(FloorMod(x, y), zero)
-    return Select(And(inexact, Ne(Lt(x, zero), Lt(y, zero))), Add(quotient, one), quotient)
-
-
-def trunc_modulo(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder of division rounded towards zero: it has the sign of `x`."""
-    dtype = dtype_of(x)
-    if dtype.is_float:
-        return call("fmod", x, y)
-    rest = FloorMod(x, y)
-    if dtype.kind == "uint":
-        return rest
-    zero = like(0, x)
-    return Select(And(Ne(rest, zero), Ne(Lt(x, zero), Lt(y, zero))), Sub(rest, y), rest)
 
 
 def ignoring_nan(combine: Callable[[Scalar, Scalar], Scalar]) -> Callable[..., Scalar]:

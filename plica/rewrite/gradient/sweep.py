@@ -34,7 +34,6 @@ from plica.ir.graph import (
     Pattern,
     PConstructor,
     Project,
-    PTuple,
     PVar,
     Tuple,
     Var,
@@ -46,6 +45,7 @@ from plica.ir.operator import Flat, Through
 from plica.ir.scalar import ScalarVar
 from plica.ir.script.task import Task
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
+from plica.rewrite.gradient.pattern import named, variables
 from plica.rewrite.gradient.tangent import Part, is_zero, projected
 from plica.rewrite.graph.walk import is_atom
 
@@ -262,8 +262,10 @@ class Sweep:
                 assert isinstance(value.value, Var)
                 scrutinee = value.value
             for clause in value.clauses:
-                named = scrutinee is not None
-                patterns.append(self._named(clause.pattern, type_of(value.value), named))
+                own = clause.pattern
+                if scrutinee is not None:
+                    own = named(own, type_of(scrutinee), self.program)
+                patterns.append(own)
         branches = []
         for at, body in enumerate(bodies):
             bound = variables(patterns[at]) if patterns else []
@@ -315,24 +317,6 @@ class Sweep:
             self._hand_out(takers, self.tangents.opened(type_of(found), found))
 
         self.steps.append((var, hand_on))
-
-    def _named(self, pattern: Pattern, of: Type, named: bool) -> Pattern:
-        """A pattern in which what has a cotangent has a name, so that its zero can be made."""
-        if named and isinstance(pattern, PAny):
-            return PVar(self.program.fresh("x", of))
-        if not named or not self.tangents.is_active(of):
-            return pattern
-        match pattern, of:
-            case PTuple(items), TupleType(types):
-                pairs = zip(items, types, strict=True)
-                return PTuple(tuple([self._named(item, type, True) for item, type in pairs]))
-            case PConstructor(constructor, items), DataType():
-                fields = self.program.fields(of, constructor)
-                pairs = zip(items, fields, strict=True)
-                return PConstructor(
-                    constructor, tuple([self._named(item, type, True) for item, type in pairs])
-                )
-        return pattern
 
     # --- backwards ---------------------------------------------------------------------------
 
@@ -396,16 +380,3 @@ class Sweep:
 
 def ignore(_: Part) -> None:
     """Hand nothing on."""
-
-
-def variables(pattern: Pattern) -> list[Var]:
-    """The variables that a pattern binds, in order."""
-    found: list[Var] = []
-    stack = [pattern]
-    while stack:
-        match stack.pop():
-            case PVar(var):
-                found.append(var)
-            case PConstructor(_, items) | PTuple(items):
-                stack.extend(reversed(items))
-    return found

@@ -16,7 +16,7 @@ from plica.ir.op.join import concat
 from plica.ir.op.quantise import fixed_multiply, quantise
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import Match
-from plica.rewrite.quantise.fixed import Array, common_shift, fixed_point, shift_of
+from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
 from plica.rewrite.quantise.word import (
     BYTES,
@@ -38,6 +38,8 @@ def bounds(m: Match) -> tuple[int, int]:
 
 MOST: Final = 8
 """So many bytes are added at once."""
+FINER: Final = 8
+"""So many bits of a step are kept of constants that are added."""
 
 
 def behind_relu(m: Match) -> Expr | None:
@@ -152,23 +154,25 @@ def summed(m: Match) -> Expr | None:
     factors, shift = found
     points = [np.array(int(each or 0)) for each in zeros]
     far = sum(a * reach(e.args[0], z) for a, e, z in zip(factors, parts, points, strict=True))
-    terms = [
-        scaled(centred(each.args[0], zero), factor)
-        for each, zero, factor in zip(parts, points, factors, strict=True)
-    ]
-    total = terms[0]
-    for each in terms[1:]:
-        total = add(total, each)
-    for each in constants:
-        steps = np.rint(each.astype(np.float64) / after * 2.0**shift)
-        far += int(np.max(np.abs(steps), initial=0))
-        if far >= ROOM:
-            return None
-        total = add(total, const(steps.astype(np.int32)))
-    if far >= ROOM or tensor(total).shape != tensor(m.f).shape:
+    biases = [each.astype(np.float64) / after for each in constants]
+    far += sum(int(np.ceil(np.max(np.abs(each), initial=0) * 2.0**shift)) + 1 for each in biases)
+    # A constant is no whole number of steps: with room to spare, it is rounded to parts of them.
+    finer = min(FINER, PRECISION - 1 - shift, ROOM.bit_length() - 1 - far.bit_length())
+    if finer < 0:
         return None
-    factor = np.array(2.0**-shift)
-    return requantised(total, factor, int(end), tensor(m.o).dtype, bounds(m), m.rounding)
+    finer = finer if biases else 0
+    shift += finer
+    total: Expr | None = None
+    for each, zero, factor in zip(parts, points, factors, strict=True):
+        term = scaled(centred(each.args[0], zero), factor << finer)
+        total = term if total is None else add(total, term)
+    for bias in biases:
+        assert total is not None
+        total = add(total, const(np.rint(bias * 2.0**shift).astype(np.int32)))
+    if total is None or tensor(total).shape != tensor(m.f).shape:
+        return None
+    by = np.array(2.0**-shift)
+    return requantised(total, by, int(end), tensor(m.o).dtype, bounds(m), m.rounding)
 
 
 def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:

@@ -29,7 +29,7 @@ STEP: Final = approx(1 / 64)
 """One step of a byte, of a range of which half is used; see Note [Steps]."""
 
 BYTES: Final = (i8, u8)
-x, v, w = hole("x", dtypes=BYTES), hole("v", dtypes=BYTES), hole("w", dtypes=BYTES)
+x, w = hole("x", dtypes=BYTES), hole("w", dtypes=BYTES)
 sums = hole("sums", dtypes=i32)
 f: Any = hole("f", dtypes=f32)
 s, t, u, c = (closed(name, dtypes=f32) for name in "stuc")
@@ -37,7 +37,6 @@ z, y, o = (closed(name, dtypes=(i8, u8, i32)) for name in "zyo")
 (rounding, low, high, least, most) = holes("rounding low high least most")
 
 bytes_: Any = dequantise(x, s, z)
-other: Any = dequantise(v, t, y)
 weight: Any = dequantise(w, t, y)
 whole: Any = dequantise(sums, s, z)
 

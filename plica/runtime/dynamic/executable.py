@@ -136,7 +136,9 @@ class DynamicExecutable(Executable):
     def _failed(self, code: int) -> EvaluationError:
         if code == DEEP:
             message = "The program recurses deeper than its stack allows."
-            hint = "Let the recursive call be the last thing a function does, or use a smaller input."
+            hint = (
+                "Let the recursive call be the last thing a function does, or use a smaller input."
+            )
             return EvaluationError(Diagnostic("recursion-depth", message, suggestion=hint))
         if code == FULL:
             message = "There is not enough memory for the values of the program."

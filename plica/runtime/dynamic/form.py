@@ -107,7 +107,10 @@ def to_data(of: Face) -> dict[str, Any]:
         "params": [[name, _written(form)] for name, form in of.params],
         "result": _written(of.result),
         "data": [
-            [each.name, [[c.name, [_written(field) for field in c.fields]] for c in each.constructors]]
+            [
+                each.name,
+                [[c.name, [_written(field) for field in c.fields]] for c in each.constructors],
+            ]
             for each in of.data
         ],
     }

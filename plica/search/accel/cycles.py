@@ -12,9 +12,9 @@ A simulation gives the same cycles always, so there is no noise and nothing to r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -25,13 +25,19 @@ from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.runtime.error import UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.search.accel.space import LayerTask, layer_space, tiling_of
 from plica.search.measure import Measured, Work
 from plica.search.measure.outcome import Outcome, failed, measured
+from plica.search.policy.annealing import Annealing
+from plica.search.policy.descent import Descent
+from plica.search.policy.evolution import Evolution
 from plica.search.policy.fold import Policy
+from plica.search.policy.genetic import Genetic
+from plica.search.policy.grid import Grid
 from plica.search.policy.guided import Guided, Judge, knobs
 from plica.search.policy.ridge import Ridge
+from plica.search.policy.uniform import Uniform
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
 from plica.search.tune_loop import Course, Run, Subject, tuned
@@ -80,9 +86,28 @@ def machine_name(machine: Machine) -> str:
     return f"accel:{machine.name}/{digest(machine)[:16]}"
 
 
-def policy() -> Policy[Any]:  # what an explorer remembers is its own affair
-    """The way to search a layer: guided by a model of the sizes of tiles."""
-    return Policy(Guided(Judge("ridge", Ridge(), knobs)))
+JUDGE: Final = Judge("ridge", Ridge(), knobs)
+"""What thinks of a tiling before it is tried: a model of its sizes."""
+
+# fmt: off
+POLICIES: Final[Mapping[str, Policy[Any]]] = {  # Any: what an explorer remembers is its own affair
+    "guided":    Policy(Guided(JUDGE)),
+    "evolution": Policy(Evolution(JUDGE)),
+    "annealing": Policy(Annealing(JUDGE)),
+    "descent":   Policy(Descent()),
+    "genetic":   Policy(Genetic()),
+    "random":    Policy(Uniform()),
+    "grid":      Policy(Grid()),
+}
+# fmt: on
+
+
+def policy(name: str = "guided") -> Policy[Any]:
+    """The way to search a layer that has this name; raises `InputError` where none has."""
+    if name in POLICIES:
+        return POLICIES[name]
+    message, expected = f"There is no search policy {name!r}.", f"one of {', '.join(POLICIES)}"
+    raise InputError(Diagnostic("unknown-policy", message, None, expected, name))
 
 
 def searched(

@@ -48,7 +48,9 @@ def tuned_layers(module: Module, target: AccelTarget, database: Database, how: H
         Subject(LayerTask(machine, of, name, counts[of]), layer_space(machine, of))
         for of, name in names.items()
     ]
-    run = Run(policy(), CycleMeasurer(), database, machine_name(machine), how.seed, versions())
+    run = Run(
+        policy(how.policy), CycleMeasurer(), database, machine_name(machine), how.seed, versions()
+    )
     with shown(how.progress, how.trials) as listener:
         return Tuned(tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener))
 

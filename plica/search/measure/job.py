@@ -18,12 +18,14 @@ from attrs import frozen
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.target import Target
 from plica.core import encode
-from plica.core.diagnostic import CompilerBug, Malformed
+from plica.core.diagnostic import Malformed
 from plica.core.term import Term
+from plica.ir.dtype import i8
 from plica.ir.graph import Function
 from plica.ir.loop import Kernel
 from plica.runtime.error import Diagnostic
 from plica.schedule.default import Packing
+from plica.schedule.default.constant import Cut, Derived, Sums
 from plica.schedule.default.grouped import Viewed
 from plica.schedule.trace import Trace
 from plica.search.space import Point, Space
@@ -59,6 +61,8 @@ class Job:
     trace: Trace
     target: str
     """The machine, as `Target.describe` says it."""
+    derived: tuple[Derived, ...] = ()
+    """What the kernel reads that is made of constants."""
 
     @property
     def work(self) -> str:
@@ -76,6 +80,7 @@ class Job:
                 "packings": [_plain(each) for each in self.packings],
                 "trace": self.trace.to_json(),
                 "target": self.target,
+                "derived": [_plain_derived(each) for each in self.derived],
             }
         )
 
@@ -102,7 +107,10 @@ class Job:
                 "packings": [*packings],
                 "trace": str(trace),
                 "target": str(target),
-            } if len(packings) <= MOST_PACKINGS and all(isinstance(e, bool) for e in constant):
+                "derived": [*derived],
+            } if max(len(packings), len(derived)) <= MOST_PACKINGS and all(
+                isinstance(each, bool) for each in constant
+            ):
                 pass
             case _:
                 _refuse("It does not have the parts of one.")
@@ -111,15 +119,14 @@ class Job:
             _refuse("Its function or its kernel is another term.")
         packed = tuple([_packing(each) for each in packings])
         steps = Trace.from_json(trace)
-        return Job(whole, tuple(constant), reassociates, begun, packed, steps, target)
+        more = tuple([_derived(each) for each in derived])
+        return Job(whole, tuple(constant), reassociates, begun, packed, steps, target, more)
 
 
 def job_of(work: Work, space: Space, point: Point, target: Target | GpuTarget) -> Job:
     """The job of a point of a space."""
     sketch = space.sketches[point.sketch]
     form = sketch.form
-    if form is not None and form.derived:
-        raise CompilerBug(f"The sketch {sketch.name} reads what is derived from constants.")
     packings = () if form is None else form.packings
     return Job(
         work.function,
@@ -129,6 +136,7 @@ def job_of(work: Work, space: Space, point: Point, target: Target | GpuTarget) -
         packings,
         space.trace(point),
         target.describe(),
+        () if form is None else form.derived,
     )
 
 
@@ -155,6 +163,38 @@ def _packing(given: object) -> Packing:
         case _:
             pass
     _refuse("It packs a constant in a way that does not exist.")
+
+
+def _plain_derived(of: Derived) -> list[object]:
+    if isinstance(of, Sums):
+        return ["sums", of.input, of.axis, of.lanes]
+    return ["cut", of.input, [list(each) for each in of.cuts], list(of.order), of.dtype.name]
+
+
+def _derived(given: object) -> Derived:
+    match given:
+        case ["sums", int(number), int(axis), int(lanes)] if (
+            min(number, axis) >= 0 and 0 < lanes < 1 << 16
+        ):
+            return Sums(number, axis, lanes)
+        case ["cut", int(number), [*cuts], [*order], "i8"] if (
+            number >= 0
+            and (pairs := [tuple(e) for e in cuts if _is_cut(e)])
+            and len(pairs) == len(cuts)
+            and (places := [e for e in order if type(e) is int])
+            and sorted(places) == list(range(len(order)))
+        ):
+            return Cut(number, tuple(pairs), tuple(places), i8)
+        case _:
+            _refuse("It derives from a constant what does not exist.")
+
+
+def _is_cut(given: object) -> bool:
+    match given:
+        case [int(axis), int(size)]:
+            return 0 <= axis < MOST_PACKINGS and 0 < size < 1 << 16
+        case _:
+            return False
 
 
 @lru_cache(maxsize=256)

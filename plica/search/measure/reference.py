@@ -30,6 +30,7 @@ from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array
 from plica.schedule.default import Packing
+from plica.schedule.default.constant import Cut, Derived
 from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import Job
 
@@ -107,11 +108,20 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return room.view(dtype).reshape(shape)
 
 
-def prepared(of: Reference, kernel: Kernel, packings: Sequence[Packing]) -> tuple[Array, ...]:
-    """What a candidate reads: the inputs of the reference, laid out as it wants them."""
+def prepared(
+    of: Reference, kernel: Kernel, packings: Sequence[Packing], derived: Sequence[Derived] = ()
+) -> tuple[Array, ...]:
+    """What a candidate reads: the inputs of the reference, laid out as it wants them, and what is
+    made of them."""
     arrays = list(of.inputs)
     for each in packings:
         arrays[each.input] = each.apply(arrays[each.input])
+    made = [(each, each.apply(arrays[each.input])) for each in derived]
+    for how, array in made:
+        if isinstance(how, Cut):
+            arrays[how.input] = array
+        else:
+            arrays.append(array)
     found = []
     for array, buffer in zip(arrays, kernel.params[: kernel.inputs], strict=True):
         if array.size != elements(buffer) or array.dtype != buffer.dtype.numpy:
@@ -134,10 +144,12 @@ def elements(of: Buffer) -> int:
 
 
 @lru_cache(maxsize=8)
-def _guarded(job_work: str, packings: tuple[Packing, ...], kernel: Kernel) -> tuple[Guarded, ...]:
+def _guarded(
+    job_work: str, packings: tuple[Packing, ...], derived: tuple[Derived, ...], kernel: Kernel
+) -> tuple[Guarded, ...]:
     """Inputs that cannot be written, kept for the candidates of one kernel."""
     rooms = []
-    for array in prepared(_kept[job_work], kernel, packings):
+    for array in prepared(_kept[job_work], kernel, packings, derived):
         room = Guarded(array.shape, array.dtype, "end", array.dtype.itemsize)
         room.array[...] = array
         room.freeze()
@@ -148,7 +160,7 @@ def _guarded(job_work: str, packings: tuple[Packing, ...], kernel: Kernel) -> tu
 def difference(job: Job, code: Loaded) -> str:
     """Run a candidate once; what is wrong with what it wrote, or nothing."""
     reference = reference_of(job)
-    inputs = _guarded(job.work, job.packings, job.kernel)
+    inputs = _guarded(job.work, job.packings, job.derived, job.kernel)
     rooms = [
         Guarded(shape_of(each), each.dtype.numpy, "end", each.dtype.numpy.itemsize)
         for each in written(reference, job.kernel)

@@ -115,7 +115,7 @@ def final(asked: Frame, limits: Limits) -> Frame:
 def _timing(job: Job, code: Loaded, limits: Limits, bar: float = math.inf) -> tuple[Timing, Array]:
     """A candidate ready to be timed, and where its result will be."""
     reference = reference_of(job)
-    arrays = _together(job.kernel, prepared(reference, job.kernel, job.packings))
+    arrays = _together(job.kernel, prepared(reference, job.kernel, job.packings, job.derived))
     written(reference, job.kernel)
     table = table_of(arrays)
     flush = None

@@ -18,7 +18,7 @@ only that one is made again.
 >>> asked = Asked(product, (False, True), True)
 >>> names = [name for name, _ in drafts(asked, Gpu())]
 >>> names[0], [each for each in names if each.startswith("product")][0]
-('default', 'product-32x64x8-8x8-1-1-2')
+('default', 'product-32x64x8-8x8-2-1-2')
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ TILES: Final = 24
 WINDOWED: Final = 8
 """How many of what is gathered from windows, where each takes longer to make."""
 
-AHEAD: Final = (1, 2)
+AHEAD: Final = (2, 1, 3)
 """Slices that are under way."""
 
 NEAR: Final = 8
@@ -184,7 +184,7 @@ def tiles(of: Contraction, gpu: Gpu) -> list[tuple[Tile, int]]:
     gathers = WINDOW if len(of.terms) > 1 or of.guarded else ROW
     found: list[tuple[float, Tile, int]] = []
     for high, wide, terms, (down, across), parts in every_choice(
-        (32, 64, 128, 256), (64, 128, 256), (8, 16, 32), ((8, 8), (8, 16), (16, 16)), PARTS
+        (32, 64, 128, 256), (64, 128, 256), (8, 16), ((8, 8), (8, 16), (16, 16)), PARTS
     ):
         tile = Tile(high, wide, terms, down, across, ahead=1)
         each, deep = high * wide // tile.threads, -(-of.depth // parts)

@@ -326,7 +326,8 @@ def main(x: Tensor[(1, 16, 4, 4), i8]) -> Tensor[(1, 16, 4, 4), i8]:
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.py").write_text(SCRIPT, encoding="utf-8")
     model, path = str(tmp_path / "m.py"), str(tmp_path / "m.plica")
-    assert main(["compile", model, "-o", path, "--target", "accel:osdi"]) == 0
+    tuned = ["--tune", "3", "--db", str(tmp_path / "tune.db")]
+    assert main(["compile", model, "-o", path, "--target", "accel:osdi", *tuned]) == 0
     assert "1 of 1 integer layers" in capsys.readouterr().out
     assert main(["verify", path]) == 0
     assert "target: accel:osdi" in capsys.readouterr().out

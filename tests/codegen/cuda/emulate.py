@@ -56,11 +56,11 @@ static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); r
 static unsigned short to_half(float a) {
   _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
-struct Copy { void* to; const void* from; int size; };
+struct Copy { void* to; const void* from; };
 thread_local std::vector<Copy> begun;
 thread_local std::vector<std::vector<Copy>> under_way;
 static void copy_first() {
-  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, each.size);
+  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, 16);
   under_way.erase(under_way.begin());
 }
 static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }
@@ -152,8 +152,7 @@ void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
 """
 
 _BODIES = {
-    "p_copy_async": "begun.push_back({to, from, 16});",
-    "p_copy_word_async": "begun.push_back({to, from, 4});",
+    "p_copy_async": "begun.push_back({to, from});",
     "p_copies_begun": "under_way.push_back(begun); begun.clear();",
     "p_copies_done": "while (under_way.size() > N) copy_first();",
     "p_tiles_ready": """

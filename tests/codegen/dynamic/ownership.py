@@ -29,7 +29,7 @@ from plica.codegen.dynamic.program import (
 def check(program: Program) -> None:
     """Every way through every routine owns what it uses, and nothing at its end."""
     for routine in program.routines:
-        start = Counter({each: 1 for each in range(routine.params)})
+        start = Counter(dict.fromkeys(range(routine.params), 1))
         assert _after(routine, 0, start, frozenset()) is None
 
 

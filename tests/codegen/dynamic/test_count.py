@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from plica.codegen.dynamic.build import lower
 from plica.codegen.dynamic.count import counted
 from plica.codegen.dynamic.program import (
-    Build, Choose, Drop, Dup, Invoke, Program, Region, Routine, Unpack, Yield,
+    Build,
+    Choose,
+    Drop,
+    Dup,
+    Invoke,
+    Program,
+    Region,
+    Routine,
+    Unpack,
+    Yield,
 )  # fmt: skip
 from plica.codegen.dynamic.show import show
 from plica.ir.infer import infer
@@ -79,7 +88,9 @@ def test_a_deep_nest_is_counted() -> None:
 
 def test_routines(golden: Golden) -> None:
     golden(show(lower(text(TREE), exact, ()).program) + "\n", "tree")
-    source = NUMBERS + """
+    source = (
+        NUMBERS
+        + """
 @plica.function
 def main(n: i64, a: bool_, b: bool_) -> tuple[i64, i64]:
     v = total(upto(n, Nil()), i64(0))
@@ -87,6 +98,7 @@ def main(n: i64, a: bool_, b: bool_) -> tuple[i64, i64]:
     y = v * 2 if b else n
     return x, y
 """
+    )
     golden(show(lower(text(source), exact, ()).program) + "\n", "cells")
 
 

@@ -43,4 +43,3 @@ def agrees(data: st.DataObject, whole: bool) -> None:
     found = exe(*args)
     several = list(found) if isinstance(found, tuple) else [found]
     assert alike(tuple(meant), tuple(several), 1e-4)
-

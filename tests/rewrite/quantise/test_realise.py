@@ -120,6 +120,34 @@ def test_sums_of_odd_scales_are_near(s: float, t: float) -> None:
     assert "f32" not in str(after)
 
 
+@settings(max_examples=EXAMPLES)
+@given(st.integers(0, 999), st.booleans(), st.booleans())
+def test_constants_are_added_to_bytes_exactly(seed: int, several: bool, each: bool) -> None:
+    x = var("x", (2, 9), "i8")
+    c = const(np.rint(numbers(seed, *((9,) if each else ())) * 40) / 16, "f32")
+    total = op("add", restored(x, 0.25), c)
+    if several:
+        total = op("add", total, restored(op("flip", x, axis=(1,)), 0.0625))
+    body = rounded(op("nn.relu", total), 0.125, 3, rounding="up")
+    assert "f32" not in str(agrees(body, bytes_of(seed + 1, 2, 9), x))
+
+
+def test_a_factor_of_bytes_is_a_scale() -> None:
+    x = var("x", (2, 9), "i8")
+    for factor, stays in ((0.5, False), (-0.5, True)):
+        body = rounded(op("multiply", restored(x, 0.25), const(factor, "f32")), 0.5, rounding="up")
+        assert ("f32" in str(agrees(body, bytes_of(0, 2, 9), x))) == stays
+
+
+def test_many_addends_stay_in_floats() -> None:
+    x = var("x", (2, 9), "i8")
+    total = restored(x, 0.25)
+    for number in range(12):
+        total = op("add", total, restored(x, 0.25 + number))
+    after = agrees(rounded(total, 0.5), bytes_of(0, 2, 9), x)
+    assert "f32" in str(after)
+
+
 @pytest.mark.parametrize("how", ["mean", "global", "avg", "sum"])
 def test_means_are_near(how: str) -> None:
     x = var("x", (1, 3, 4, 4), "u8")

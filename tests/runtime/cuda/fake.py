@@ -1,7 +1,8 @@
 """A driver for a GPU that is not there: its memory is that of the processor.
 
 Launches run the text of an artefact as C++ (`tests.codegen.cuda.emulate`).  Streams do at once what
-they are asked, so that order is not what is tested here; a capture notes calls, a graph repeats them.
+they are asked, so that order is not what is tested here; a capture notes calls, a graph repeats
+them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ def test_a_name_with_an_a_is_for_that_one_alone() -> None:
 @pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_the_functions_of_a_cubin_are_known(architecture: str) -> None:
-    text = "\n".join([f'extern "C" __global__ void {n}(int* x) {{ *x = 1; }}' for n in ("f", "g_1")])
+    text = "\n".join(
+        [f'extern "C" __global__ void {n}(int* x) {{ *x = 1; }}' for n in ("f", "g_1")]
+    )
     code = compiled(text, architecture).code
     assert functions(code) == {"f", "g_1"}
     with pytest.raises(ArtefactError, match="sections"):

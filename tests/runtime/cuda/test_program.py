@@ -1,4 +1,4 @@
-"""Programs on a GPU, here on one that is made of the processor: calls, arrays, artefacts, faults."""
+"""Programs on a GPU, here one that is made of the processor: calls, arrays, artefacts, faults."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_arrays_on_the_gpu_are_read_where_they_are(exe: CudaExecutable, gpu: Fak
 
 
 def test_what_lies_otherwise_is_gathered(exe: CudaExecutable, gpu: FakeDriver) -> None:
-    x, y = pair()
+    _, y = pair()
     room = aligned(np.zeros(24, np.float32))
     exe(OnGpu(room[1:21].reshape(5, 4)), y)
     assert gpu.gathered == 1

@@ -8,21 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.accel.conv import Convolution
+import plica
+from plica.codegen.accel.choice import choose
+from plica.codegen.accel.conv import Convolution, Tiling
 from plica.codegen.accel.tiling import fits, ranked
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.diagnostic import CompilerBug
-from plica.runtime.error import UnsupportedError
+from plica.ir.module import Module
+from plica.runtime.error import InputError, UnsupportedError
 from plica.schedule.replay import scheduled
-from plica.search.accel.cycles import CycleMeasurer, searched, simulated
+from plica.search.accel.cycles import CycleMeasurer, policy, searched, simulated
+from plica.search.accel.layers import recorded
 from plica.search.accel.space import LayerTask, layer_kernel, layer_space, tiling_of
 from plica.search.measure import Measured
 from plica.search.policy.example import SQUARE
-from plica.search.policy.fold import Policy, point_at
-from plica.search.policy.uniform import Uniform
+from plica.search.policy.fold import point_at
 from plica.search.record.database import Database
 from plica.search.space import Point
 from tests.codegen.accel.machines import FEW
+from tests.codegen.accel.network import Layers, network
+from tests.codegen.accel.network import given as an_input
 
 SMALL = Convolution(32, 8, 8, 64, kernel=3, pad=1)
 LAYER = Convolution(256, 14, 14, 256, 3, 1, 1)
@@ -65,9 +70,12 @@ def test_a_search_is_the_same_again_and_goes_on_from_its_records(tmp_path: Path)
     assert again.measured == 0
 
 
-def test_other_policies_search_the_same_space() -> None:
-    course = searched(LayerTask(osdi(), SMALL), 8, by=Policy(Uniform()))
+@pytest.mark.parametrize("name", ["evolution", "descent", "random"])
+def test_other_policies_search_the_same_space(name: str) -> None:
+    course = searched(LayerTask(osdi(), SMALL), 8, by=policy(name))
     assert course.trials == 8
+    with pytest.raises(InputError, match="no search policy 'fast'"):
+        policy("fast")
 
 
 def test_a_few_trials_find_what_the_table_has() -> None:
@@ -78,6 +86,42 @@ def test_a_few_trials_find_what_the_table_has() -> None:
     assert timed.utilisation >= 0.95 * 0.961
     guess = ranked(osdi(), LAYER, 2, 1)[0]
     assert timed.cycles <= simulated(task, guess)[1].cycles
+
+
+def model() -> Module:
+    x = an_input((2, 16, 6, 6))
+    layers = Layers(0)
+    return network((x,), layers.conv(layers.conv(layers.conv(x, 32), 32), 32))
+
+
+def test_layers_of_a_model_are_tuned_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "tune.db"
+    found = plica.tune(model(), "accel", 10, path, progress=False)
+    names = [each.subject.task.name for each in found.courses]
+    assert names == ["2 x 16x6x6 -> 32, 3x3", "2 x 32x6x6 -> 32, 3x3"]
+    assert [each.subject.task.weight for each in found.courses] == [2, 4]
+    assert found.trials == 10
+    with Database(path) as records:
+        for course in found.courses:
+            task = course.subject.task
+            assert isinstance(task, LayerTask)
+            assert course.best is not None
+            best = recorded(records, vta(), task.of)
+            assert best is not None
+            assert simulated(task, best)[1].cycles / 100e6 == course.best.cost
+            assert recorded(records, osdi(), task.of) is None  # another machine
+    with pytest.raises(UnsupportedError, match="at least 1"):
+        plica.tune(model(), "accel", 0, path)
+    kernel = layer_kernel(osdi(), SMALL)
+    with pytest.raises(UnsupportedError, match="layers of a model"):
+        plica.tune(kernel, "accel", 1, path)
+
+
+def test_a_known_tiling_is_taken_if_it_is_the_best() -> None:
+    slow, fast = Tiling(1, 1, 1, 1), ranked(osdi(), SMALL, 2, 1)[0]
+    assert choose(osdi(), SMALL, 1, slow).tiling != slow
+    first = choose(osdi(), SMALL, 1)
+    assert choose(osdi(), SMALL, 1, fast).timed.cycles <= first.timed.cycles
 
 
 def test_a_layer_that_fits_nowhere_has_no_space() -> None:

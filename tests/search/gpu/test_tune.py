@@ -68,9 +68,7 @@ def test_what_is_found_is_used(tmp_path: Path) -> None:
         assert WINNER in lowered.tuning[0].why
         plain = lower(module, contract, (), TARGET)
         assert plain.program.kernels != lowered.program.kernels
-        elsewhere = lower(
-            module, contract, (), TARGET, read_records(database, GpuTarget("sm_80"))
-        )
+        elsewhere = lower(module, contract, (), TARGET, read_records(database, GpuTarget("sm_80")))
         assert "another machine" in elsewhere.tuning[0].why
     if path_of() is not None:
         assert assemble_for_gpu(lowered, TARGET).objects

@@ -1,12 +1,8 @@
 """The fold of dynamic programs: each routine becomes one LLVM function.
 
-    tailcc ptr routine(ptr state, ptr others, ptr ... args and cells)
-
-gives its first result, the others where `others` points; null says that it failed, and the state
-says why.  Registers are variables of the function, which LLVM keeps in registers of the machine.  A
-call of itself in tail position is a jump to its beginning; other calls in tail position take its
-place, where the machine has such calls, so that they take no stack.  The same program gives the
-same text.
+A call of itself in tail position is a jump to its beginning; other calls in tail position take its
+place, where the machine has such calls, so that they take no stack.  Kernels are in modules of
+their own (`plica.codegen.llvm.dynamic.unit`).  The same program gives the same text.
 """
 
 from __future__ import annotations
@@ -14,51 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plica.codegen.dynamic.program import (
-    Build,
-    Choose,
-    Close,
-    Constant,
-    Drop,
-    Dup,
-    Fail,
-    Field,
-    Force,
-    Invoke,
-    KernelCall,
-    Nothing,
-    Open,
-    Program,
-    Region,
-    Routine,
-    Select,
-    Step,
-    Tail,
-    Unpack,
-    Yield,
-)
-from plica.codegen.dynamic.tree import Leaf, Miss, Switch
-from plica.codegen.llvm.dynamic.support import class_of, has_tail_calls, meta, tensor_size, text
+from plica.codegen.dynamic.program import KernelCall, Program
+from plica.codegen.llvm.dynamic.routine import Function, name_of, passed, word_at
+from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
 from plica.codegen.llvm.fold import Callee
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.target import Target
-from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
-from plica.ir.scalar import Scalar
 from plica.runtime.dynamic import state
-from plica.runtime.error import Diagnostic, UnsupportedError
 
 NEVER: Final = -1
 """The count of what is not counted."""
-
-IN_REGISTERS: Final = 4
-"""So many arguments of a routine are in registers; see Note [Arguments]."""
-
-# Note [Arguments]
-# Every machine has registers for the state, the place of other results, and four more arguments.
-# The rest goes through the state, and is fetched before anything else is done: a call in tail
-# position that has arguments on the stack would have to move the frame of its caller, and LLVM 22
-# forgets to write them.
 
 
 def routines_text(program: Program, callees: Sequence[Callee], target: Target) -> str:
@@ -117,14 +78,14 @@ class _Folding:
 
     def function(self, number: int) -> str:
         """One routine."""
-        return _Function(self, number).text()
+        return Function(self, number).text()
 
     def entry(self) -> str:
         """What runs the main routine on the arguments of a call."""
         main = self.program.routines[self.program.entry]
         w = Writer()
         args, results = (
-            w.let(f"load ptr, ptr {_at(w, '%state', word)}, align 8")
+            w.let(f"load ptr, ptr {word_at(w, '%state', word)}, align 8")
             for word in (state.ARGS, state.RESULTS)
         )
         others = w.let(f"getelementptr ptr, ptr {results}, i64 1")
@@ -132,371 +93,10 @@ class _Folding:
         for number in range(main.params):
             at = w.let(f"getelementptr ptr, ptr {args}, i64 {number}")
             given.append(w.let(f"load ptr, ptr {at}, align 8"))
-        listed = _passed(w, others, given)
-        made = w.let(f"call tailcc ptr @{_name(self.program, self.program.entry)}({listed})")
+        listed = passed(w, others, given)
+        made = w.let(f"call tailcc ptr @{name_of(self.program, self.program.entry)}({listed})")
         if main.results:
             w.do(f"store ptr {made}, ptr {results}, align 8")
         w.do("ret void")
         head = "define internal void @plica.begin(ptr %state) noinline nounwind {"
         return "\n".join([head, "entry:", *w.lines, "}"])
-
-
-def _name(program: Program, number: int) -> str:
-    name = program.routines[number].name
-    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-    return f"f{number}_{plain}"
-
-
-def _passed(w: Writer, others: str, values: Sequence[str]) -> str:
-    """The arguments of a call; those that find no register are in the state."""
-    for number, value in enumerate(values[IN_REGISTERS:]):
-        w.do(f"store ptr {value}, ptr {_at(w, '%state', state.MORE + number)}, align 8")
-    if len(values) - IN_REGISTERS > state.ARGUMENTS:
-        message = "A function needs too many values at once to be compiled."
-        most = str(state.ARGUMENTS + IN_REGISTERS)
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, None, f"at most {most}", str(len(values)))
-        )
-    return ", ".join([f"ptr {each}" for each in ("%state", others, *values[:IN_REGISTERS])])
-
-
-def _at(w: Writer, base: str, word: int) -> str:
-    return w.let(f"getelementptr i8, ptr {base}, i64 {8 * word}")
-
-
-def _size(of: Scalar) -> int:
-    found = known(of)
-    if found is None:
-        raise CompilerBug("A tensor of an open size came as far as native code.")
-    return found
-
-
-class _Function:
-    """One routine under construction."""
-
-    def __init__(self, folding: _Folding, number: int) -> None:
-        self.folding = folding
-        self.program = folding.program
-        self.number = number
-        self.routine: Routine = folding.program.routines[number]
-        self.w = Writer()
-        self.todo: list[tuple[int, tuple[int, ...], str]] = []
-        self.calls = False  # whether it calls routines that come back
-        self.most = 0  # how many results such a routine gives besides the first
-
-    def text(self) -> str:
-        routine, w = self.routine, self.w
-        self.todo = [(0, (), "")]
-        while self.todo:
-            region, targets, join = self.todo.pop()
-            w.start(f"r{region}")
-            self.region(routine.regions[region], targets, join)
-        first = routine.borrowed
-        names = [f"%p{number}" for number in range(routine.params)]
-        names += [f"%c{number}" for number in range(first)]
-        params = [f"ptr {each}" for each in ("%state", "%others", *names[:IN_REGISTERS])]
-        head = f"define internal tailcc ptr @{_name(self.program, self.number)}"
-        lines = [f"{head}({', '.join(params)}) noinline nounwind {{", "entry:"]
-        lines += [f"  %r{number}.at = alloca ptr, align 8" for number in range(routine.registers)]
-        if self.most:
-            lines.append(f"  %more = alloca [{self.most} x ptr], align 8")
-        for number, cell in enumerate(routine.cells[first:], first):
-            lines.append(f"  %c{number} = alloca [{1 + cell.results} x ptr], align 8")
-        for number, name in enumerate(names[IN_REGISTERS:]):
-            offset = 8 * (state.MORE + number)
-            lines.append(f"  {name}.at = getelementptr i8, ptr %state, i64 {offset}")
-            lines.append(f"  {name} = load ptr, ptr {name}.at, align 8")
-        for number in range(routine.params):
-            lines.append(f"  store ptr %p{number}, ptr %r{number}.at, align 8")
-        lines += self.guard() if self.calls else ["  br label %r0"]
-        return "\n".join([*lines, *w.lines, "fail:", "  ret ptr null", "}"])
-
-    def guard(self) -> list[str]:
-        """Look whether there is stack enough to go on."""
-        return [
-            "  %sp = call ptr @llvm.stacksave.p0()",
-            f"  %lowest.at = getelementptr i8, ptr %state, i64 {8 * state.LOWEST}",
-            "  %lowest = load ptr, ptr %lowest.at, align 8",
-            "  %deep = icmp ult ptr %sp, %lowest",
-            "  br i1 %deep, label %too.deep, label %r0",
-            "too.deep:",
-            f"  %code.at = getelementptr i8, ptr %state, i64 {8 * state.CODE}",
-            f"  store i64 {state.DEEP}, ptr %code.at, align 8",
-            "  br label %fail",
-        ]
-
-    # --- registers -------------------------------------------------------------------------------
-
-    def get(self, register: int) -> str:
-        return self.w.let(f"load ptr, ptr %r{register}.at, align 8")
-
-    def put(self, register: int, value: str) -> None:
-        self.w.do(f"store ptr {value}, ptr %r{register}.at, align 8")
-
-    def checked(self, value: str) -> str:
-        """What a call gave, which is null where it failed."""
-        failed = self.w.let(f"icmp eq ptr {value}, null")
-        (on,) = self.w.labels("on")
-        self.w.do(f"br i1 {failed}, label %fail, label %{on}")
-        self.w.start(on)
-        return value
-
-    def field(self, of: str, number: int) -> str:
-        at = self.w.let(f"getelementptr i8, ptr {of}, i64 {16 + 8 * number}")
-        return self.w.let(f"load ptr, ptr {at}, align 8")
-
-    def along(self, root: int, path: tuple[int, ...]) -> str:
-        """What lies behind fields."""
-        found = self.get(root)
-        for number in path:
-            found = self.field(found, number)
-        return found
-
-    def take(self, size: int, fields: int = 0, tag: int = 0) -> str:
-        """A new object that has one owner."""
-        made = self.checked(
-            self.w.let(f"call ptr @plica.take(ptr %state, i64 {class_of(size)})")
-        )
-        self.w.do(f"store i64 1, ptr {made}, align 8")
-        at = _at(self.w, made, 1)
-        self.w.do(f"store i64 {meta(size, fields, tag)}, ptr {at}, align 8")
-        return made
-
-    def drop(self, value: str) -> None:
-        self.w.do(f"call void @plica.drop(ptr %state, ptr {value})")
-
-    def dup(self, value: str) -> None:
-        self.w.do(f"call void @plica.dup(ptr {value})")
-
-    def fail(self, code: int) -> None:
-        self.w.do(f"store i64 {code}, ptr {_at(self.w, '%state', state.CODE)}, align 8")
-        self.w.do("br label %fail")
-
-    # --- regions ---------------------------------------------------------------------------------
-
-    def region(self, region: Region, targets: tuple[int, ...], join: str) -> None:
-        for step in region.steps:
-            self.step(step)
-        match region.end:
-            case Yield(registers):
-                values = [self.get(each) for each in registers]
-                if region.tail:
-                    self.leave(values)
-                    return
-                for target, value in zip(targets, values, strict=True):
-                    self.put(target, value)
-                self.w.do(f"br label %{join}")
-            case Tail(routine, args):
-                self.tail(routine, [self.get(each) for each in args])
-            case Fail(failure):
-                self.fail(1 + failure)
-            case Nothing():
-                if self.w.lines[-1].endswith(":"):  # a match without clauses, of which none fits
-                    self.w.do("unreachable")
-
-    def leave(self, values: Sequence[str]) -> None:
-        """Return the results; where there are none, anything but null."""
-        for number, value in enumerate(values[1:]):
-            at = self.w.let(f"getelementptr ptr, ptr %others, i64 {number}")
-            self.w.do(f"store ptr {value}, ptr {at}, align 8")
-        self.w.do(f"ret ptr {values[0] if values else '%state'}")
-
-    def tail(self, routine: int, values: Sequence[str]) -> None:
-        if routine == self.number:
-            for number, value in enumerate(values):
-                self.put(number, value)
-            self.w.do("br label %r0")
-            return
-        listed = _passed(self.w, "%others", values)
-        kind = "musttail call" if self.folding.jumps else "call"
-        self.calls = self.calls or not self.folding.jumps
-        made = self.w.let(f"{kind} tailcc ptr @{_name(self.program, routine)}({listed})")
-        self.w.do(f"ret ptr {made}")
-
-    def step(self, step: Step) -> None:
-        match step:
-            case KernelCall():
-                self.launch(step)
-            case Constant(target, number):
-                table = self.w.let(
-                    f"load ptr, ptr {_at(self.w, '%state', state.CONSTANTS)}, align 8"
-                )
-                self.put(target, _at(self.w, table, 3 * number))
-            case Build(target, tag, fields):
-                self.build(target, tag, fields)
-            case Invoke(routine, args, targets):
-                given = [self.get(each) for each in args]
-                self.call(routine, given, (), targets)
-            case Choose(condition, then, orelse, targets):
-                self.choose(condition, then, orelse, targets)
-            case Select():
-                self.select(step)
-            case Open(cell):
-                self.w.do(f"store ptr null, ptr %c{cell}, align 8")
-            case Force(cell, targets):
-                self.force(cell, targets)
-            case Field(target, root, path, _):
-                value = self.along(root, path)
-                self.dup(value)
-                self.put(target, value)
-            case Dup(register):
-                self.dup(self.get(register))
-            case Drop(register):
-                self.drop(self.get(register))
-            case Close(cell):
-                self.close(cell)
-            case Unpack():
-                self.unpack(step)
-
-    def launch(self, step: KernelCall) -> None:
-        w = self.w
-        pointers = []
-        for each in step.inputs:
-            pointers.append(self.field(self.get(each), 0))
-        kept = []
-        for number, size in enumerate((*step.scratch, step.output.bytes)):
-            whole, start = tensor_size(_size(size))
-            made = self.take(whole)
-            elements = w.let(f"getelementptr i8, ptr {made}, i64 {start}")
-            w.do(f"store ptr {elements}, ptr {_at(w, made, 2)}, align 8")
-            pointers.append(elements)
-            if number < len(step.scratch):
-                kept.append(made)
-            else:
-                self.put(step.output.target, made)
-        callee = self.folding.callees[step.kernel]
-        listed = ", ".join([f"ptr {each}" for each in pointers])
-        if callee.can_fail:
-            failed = w.let(f"call i1 @{callee.name}({listed})")
-            outside, on = w.labels("outside", "inside")
-            w.do(f"br i1 {failed}, label %{outside}, label %{on}")
-            w.start(outside)
-            self.fail(self.folding.code_of(step))
-            w.start(on)
-        else:
-            w.do(f"call void @{callee.name}({listed})")
-        for each in kept:
-            self.drop(each)
-
-    def build(self, target: int, tag: int, fields: tuple[int, ...]) -> None:
-        if not fields:
-            self.folding.tags.add(tag)
-            self.put(target, f"@plica.tag.{tag}")
-            return
-        made = self.take(16 + 8 * len(fields), len(fields), tag)
-        for number, each in enumerate(fields):
-            self.w.do(f"store ptr {self.get(each)}, ptr {_at(self.w, made, 2 + number)}, align 8")
-        self.put(target, made)
-
-    def call(
-        self, routine: int, given: Sequence[str], cells: Sequence[int], targets: tuple[int, ...]
-    ) -> list[str]:
-        """Call a routine that comes back; its results."""
-        self.calls = True
-        results = self.program.routines[routine].results
-        self.most = max(self.most, results - 1)
-        others = "%more" if results > 1 else "null"
-        listed = _passed(self.w, others, [*given, *[f"%c{n}" for n in cells]])
-        made = self.w.let(f"call tailcc ptr @{_name(self.program, routine)}({listed})")
-        found = [self.checked(made)]
-        for number in range(results - 1):
-            at = self.w.let(f"getelementptr ptr, ptr %more, i64 {number}")
-            found.append(self.w.let(f"load ptr, ptr {at}, align 8"))
-        for target, value in zip(targets, found, strict=False):
-            self.put(target, value)
-        return found[:results]
-
-    def ways(self, regions: Sequence[int], targets: tuple[int, ...]) -> None:
-        """Let regions be written, and go on where they come together, if they do."""
-        (join,) = self.w.labels("join")
-        for each in regions:
-            self.todo.append((each, targets, join))
-        if not regions or not all(self.routine.regions[each].tail for each in regions):
-            self.w.start(join)
-
-    def choose(self, condition: int, then: int, orelse: int, targets: tuple[int, ...]) -> None:
-        elements = self.field(self.get(condition), 0)
-        flag = self.w.let(f"load i8, ptr {elements}, align 1")
-        test = self.w.let(f"icmp ne i8 {flag}, 0")
-        self.w.do(f"br i1 {test}, label %r{then}, label %r{orelse}")
-        self.ways((then, orelse), targets)
-
-    def select(self, step: Select) -> None:
-        w = self.w
-        labels = w.labels(*[f"n{number}" for number in range(len(step.tree))])
-        w.do(f"br label %{labels[0]}")
-        for label, node in zip(labels, step.tree, strict=True):
-            w.start(label)
-            match node:
-                case Leaf(clause):
-                    w.do(f"br label %r{step.clauses[clause].region}")
-                case Miss():
-                    self.fail(1 + step.failure)
-                case Switch(root, path, cases, default):
-                    at = _at(w, self.along(step.roots[root], path), 1)
-                    tag = w.let(f"lshr i64 {w.let(f'load i64, ptr {at}, align 8')}, 32")
-                    last = cases[-1][1] if default is None else default
-                    tests = cases[:-1] if default is None else cases
-                    listed = " ".join([f"i64 {n}, label %{labels[to]}" for n, to in tests])
-                    w.do(f"switch i64 {tag}, label %{labels[last]} [ {listed} ]")
-        used = {node.clause for node in step.tree if isinstance(node, Leaf)}
-        regions = [each.region for n, each in enumerate(step.clauses) if n in used]
-        self.ways(regions, step.targets)
-
-    def force(self, cell: int, targets: tuple[int, ...]) -> None:
-        """The values of a cell, whose first word says whether they are there."""
-        w, of = self.w, self.routine.cells[cell]
-        new, old = w.labels("force", "forced")
-        filled = w.let(f"load ptr, ptr %c{cell}, align 8")
-        empty = w.let(f"icmp eq ptr {filled}, null")
-        w.do(f"br i1 {empty}, label %{new}, label %{old}")
-        w.start(new)
-        given = [self.get(each) for each in of.args]
-        for value in given:
-            self.dup(value)
-        for number, value in enumerate(self.call(of.routine, given, of.cells, ())):
-            w.do(f"store ptr {value}, ptr {_at(w, f'%c{cell}', 1 + number)}, align 8")
-        w.do(f"store ptr %state, ptr %c{cell}, align 8")
-        w.do(f"br label %{old}")
-        w.start(old)
-        for number, target in enumerate(targets):
-            value = w.let(f"load ptr, ptr {_at(w, f'%c{cell}', 1 + number)}, align 8")
-            self.dup(value)
-            self.put(target, value)
-
-    def close(self, cell: int) -> None:
-        w = self.w
-        full, empty = w.labels("full", "empty")
-        filled = w.let(f"load ptr, ptr %c{cell}, align 8")
-        none = w.let(f"icmp eq ptr {filled}, null")
-        w.do(f"br i1 {none}, label %{empty}, label %{full}")
-        w.start(full)
-        for number in range(self.routine.cells[cell].results):
-            self.drop(w.let(f"load ptr, ptr {_at(w, f'%c{cell}', 1 + number)}, align 8"))
-        w.do(f"br label %{empty}")
-        w.start(empty)
-
-    def unpack(self, step: Unpack) -> None:
-        """Take over the fields of an object; if others own it too, they are shared."""
-        w = self.w
-        root = self.get(step.root)
-        values = {number: self.field(root, number) for number in range(step.count)}
-        taken = {number for number, _ in step.targets}
-        count = w.let(f"load i64, ptr {root}, align 8")
-        only = w.let(f"icmp eq i64 {count}, 1")
-        alone, shared, end = w.labels("alone", "shared", "unpacked")
-        w.do(f"br i1 {only}, label %{alone}, label %{shared}")
-        w.start(alone)
-        for number, value in values.items():
-            if number not in taken:
-                self.drop(value)
-        w.do(f"call void @plica.give(ptr %state, ptr {root})")
-        w.do(f"br label %{end}")
-        w.start(shared)
-        for number in taken:
-            self.dup(values[number])
-        self.drop(root)
-        w.do(f"br label %{end}")
-        w.start(end)
-        for number, target in step.targets:
-            self.put(target, values[number])

@@ -128,6 +128,27 @@ end:
   ret void
 }
 
+; the same where a routine is long: LLVM's time grows faster than its length
+define internal void @plica.dup.apart(ptr %object) noinline nounwind {
+  call void @plica.dup(ptr %object)
+  ret void
+}
+
+define internal void @plica.drop.apart(ptr %state, ptr %object) noinline nounwind {
+  call void @plica.drop(ptr %state, ptr %object)
+  ret void
+}
+
+define internal ptr @plica.take.apart(ptr %state, i64 %class) noinline nounwind {
+  %object = call ptr @plica.take(ptr %state, i64 %class)
+  ret ptr %object
+}
+
+define internal void @plica.give.apart(ptr %state, ptr %object) noinline nounwind {
+  call void @plica.give(ptr %state, ptr %object)
+  ret void
+}
+
 ; an object whose fields somebody else has taken over
 define internal void @plica.give(ptr %state, ptr %object) alwaysinline nounwind {
   %m = getelementptr i8, ptr %object, i64 8

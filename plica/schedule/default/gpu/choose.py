@@ -9,6 +9,7 @@ True
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product as product_of
 from math import gcd, prod
 from typing import Final
 
@@ -42,8 +43,8 @@ def gpu_trace(kernel: Kernel, gpu: Gpu) -> Trace | None:
 
 
 @lru_cache(maxsize=1024)
-def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The trace, and the kernel it makes."""
+def gpu_schedule(kernel: Kernel, gpu: Gpu, rows: bool = True) -> tuple[Trace, Kernel] | None:
+    """The trace, and the kernel it makes; without `rows` nothing is kept in shared memory."""
     every = stages(begin(kernel).kernel)
     if not every:
         return None
@@ -70,7 +71,7 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
     if len(left) == 1 and not left[0].reduce:
         return _elementwise(kernel, every, left[0], gpu)
-    by_row = _row_schedule(kernel, every, gpu)
+    by_row = _row_schedule(kernel, every, gpu) if rows else None
     if by_row is not None:
         return by_row
     sums = [each for each in left if each.reduce]
@@ -99,12 +100,14 @@ def _elementwise(
         yield turned(one, turn)
 
     @do
-    def along(wide: bool) -> Body:
+    def along(wide: bool, even: bool) -> Body:
         yield before
-        yield elementwise(one, size, gpu, wide)
+        yield elementwise(one, size, gpu, wide, even)
 
     found = None if turn is None else _recorded(across(), kernel)
-    return found or _recorded(along(True), kernel) or _recorded(along(False), kernel)
+    for wide, even in product_of((True, False), (False, True)):
+        found = found or _recorded(along(wide, even), kernel)
+    return found
 
 
 def _row_schedule(
@@ -173,7 +176,7 @@ def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
         rows, columns = columns, rows
     gathers = WINDOW if len(of.terms) > 1 or of.guarded else ROW
     best: tuple[float, Tile, int] | None = None
-    for tile in TILES:
+    for tile in TILES if gathers == WINDOW or batch > 1 else (*TILES, HIGH):
         tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
         for parts in PARTS:
             deep = -(-of.depth // parts)
@@ -183,6 +186,9 @@ def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
             slices = -(-deep // tile.terms) * tile.terms
             fetching = 1 + gathers / tile.rows + ROW / tile.columns
             work = turns * tile.rows * tile.columns * slices * fetching
+            if gathers == ROW and batch == 1:
+                warps = tile.threads // gpu.warp * min(AT_ONCE[tile.threads], turns)
+                work *= 1 + STALL / warps
             joining = JOIN * parts * rows * columns * batch / gpu.processors if parts > 1 else 0
             if best is None or work + joining < best[0]:
                 best = work + joining, tile, parts
@@ -195,6 +201,12 @@ NEAR: Final = 8
 
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""
+
+STALL: Final = 0.8
+"""How much of its time a warp that is alone waits, of that in which it multiplies."""
+
+AT_ONCE: Final = {128: 3, 256: 1}
+"""Blocks of so many threads that have registers enough on one processor."""
 
 WINDOW: Final = 20
 """What fetching an element of a window costs: where it is takes quotients."""
@@ -213,6 +225,10 @@ TILES: Final = (
     Tile(64, 64, 16, 8, 16, ahead=1),
     Tile(32, 64, 16, 8, 16, ahead=1),
 )
+
+
+HIGH: Final = Tile(256, 128, 16, 16, 16, ahead=2, kept=True)
+"""For products of matrices of which there are not many tiles."""
 
 
 @frozen(eq=False)

@@ -11,6 +11,8 @@ of them are under way at once.
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
 Cut(threads=256, turns=2, lanes=4)
 >>> cut_of(1000, 1000, 4, Gpu())
+Cut(threads=256, turns=1, lanes=4)
+>>> cut_of(1000, 1000, 4, Gpu(), even=True)
 Cut(threads=250, turns=1, lanes=4)
 >>> cut_of(1009, 1009, 4, Gpu())
 Cut(threads=256, turns=1, lanes=1)
@@ -55,22 +57,25 @@ class Cut:
     lanes: int
 
 
-def cut_of(elements: int, last: int, size: int, gpu: Gpu) -> Cut:
-    """How elements of some bytes are cut; `last` are neighbours."""
+def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) -> Cut:
+    """How elements of some bytes are cut; `last` are neighbours.
+
+    Where blocks are `even`, none has threads without an element.
+    """
     lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and last % n == 0)
     units = elements // lanes
-    # Where blocks are whole nobody need ask whether an element is there.
-    even = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
-    threads = even if 2 * even > min(units, gpu.threads) else gpu.threads_for(units)
+    threads = gpu.threads_for(units)
+    if even:
+        threads = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
     many = elements >= 2 * gpu.processors * BUSY * lanes * TURNS
     twice = units % (threads * TURNS) == 0
     return Cut(threads, TURNS if many and twice else 1, lanes)
 
 
 @do
-def elementwise(of: Stage, size: int, gpu: Gpu, wide: bool = True) -> Body:
+def elementwise(of: Stage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
     """The elements of a block over threads."""
-    cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu)
+    cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu, even)
     around = yield loops((yield block(str(of.label))))
     whole = around[0] if len(around) == 1 else (yield fuse(*around))
     inner = None

@@ -62,6 +62,8 @@ class Tile:
     ahead: int = 0
     near: int = 1
     """Tiles that follow one another down before the next ones across."""
+    kept: bool = False
+    """Whether slices on the left stay as they lie in memory, if terms are neighbours there."""
 
     @property
     def steps(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -74,11 +76,12 @@ class Tile:
         return self.down * self.across
 
     def keeps(self, along: tuple[bool, bool]) -> bool:
-        """Whether slices on the left have their terms as neighbours, as they are in memory.
+        """Whether terms are neighbours in slices on the left.
 
-        All threads down read four terms of a row at once, each its own: none meet in a bank.
+        Such slices are copied while others are multiplied, but a thread needs more registers: it
+        reads four terms of its rows at once.
         """
-        return along[0] and self.across == self.terms
+        return self.kept and along[0] and self.across == self.terms
 
 
 @do

@@ -47,8 +47,9 @@ def test_much_work_has_several_vectors_a_thread() -> None:
 
 def test_cuts() -> None:
     assert cut_of(1 << 20, 1 << 10, f16.bytes, Gpu()) == Cut(256, 1, 8)
-    assert cut_of(30, 30, 4, Gpu()) == Cut(15, 1, 2)
-    assert cut_of(7, 7, 4, Gpu()) == Cut(7, 1, 1)
+    assert cut_of(30, 30, 4, Gpu()) == Cut(32, 1, 2)
+    assert cut_of(30, 30, 4, Gpu(), even=True) == Cut(15, 1, 2)
+    assert cut_of(7, 7, 4, Gpu()) == Cut(32, 1, 1)
     assert cut_of(257 * 4, 4, 4, Gpu()) == Cut(256, 1, 4)
 
 
