@@ -54,7 +54,7 @@ from plica.codegen.accel.trace import chrome_trace, roofline
 from plica.codegen.accel.vta import osdi
 from plica.codegen.accel.witness import without, witness
 from plica.frontend.zoo import resnet
-from plica.runtime.accel.executable import AccelProfile
+from plica.runtime.accel.executable import AccelExecutable, AccelProfile
 from plica.runtime.executable import Executable
 from plica.search.accel.cycles import searched, simulated
 from plica.search.accel.space import LayerTask, tiling_of
@@ -204,7 +204,8 @@ def model(image: int, target: str) -> None:
     profile = both.profile(given[0], runs=3)
     print(profile)
     assert isinstance(profile, AccelProfile)
-    clock = osdi().timing.megahertz if target.endswith("osdi") else 100
+    assert isinstance(both, AccelExecutable)
+    clock = both.whole.megahertz
     alone_ms = min(_seconds(alone, given[0]) for _ in range(5)) * 1e3
     print(f"accelerator {profile.cycles} cycles = {profile.cycles / clock / 1e3:.1f} ms at {clock} "
           f"MHz; the processor alone takes {alone_ms:.1f} ms for the whole model")  # fmt: skip

@@ -1,13 +1,13 @@
 """Kernels on a GPU beside torch (cuBLAS, cuDNN), in one run; every result is checked first.
 
-    python benchmarks/gpu.py [f32 f16 conv depthwise softmax layer_norm gelu transpose sum] [--sizes 2048,4096,8192] [--tune N]
-                             [--json FILE]
+    python benchmarks/gpu.py [f32 f16 conv depthwise softmax layer_norm gelu transpose sum]
+                             [--sizes 2048,4096,8192] [--tune N] [--json FILE]
 
 Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convolutions of ResNet-18
 (C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1; softmax, layer norm, sums of
-rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f32.  Inputs are fresh, outputs are
-poisoned, results are compared with float64.  Times are medians of CUDA events: of launches for
-products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
+rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f32.  Inputs are
+fresh, outputs are poisoned, results are compared with float64.  Times are medians of CUDA events:
+of launches for products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
 
 Products are made as they are without tuning; with --tune N schedules are searched for those of f32
 with so many trials, and of f16 all tiles are tried, and each is told.

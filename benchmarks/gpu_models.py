@@ -152,7 +152,8 @@ def measured(name: str, profile: bool) -> dict[str, Any]:
         said = f"torch's graph {theirs[0] * 1e3:.3f} ms, {theirs[0] / ours:.2f}x"
     wrong = "" if error <= 1e-4 else "  WRONG"
     print(
-        f"{name:14} {ours * 1e3:9.3f} ms | {said} | made in {made:.1f} s | error {error:.1e}{wrong}",
+        f"{name:14} {ours * 1e3:9.3f} ms | {said} | "
+        f"made in {made:.1f} s | error {error:.1e}{wrong}",
         flush=True,
     )
     if profile:

@@ -110,17 +110,14 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     extra = [pack for name in arguments.rules for pack in named_packs(name)]
     if arguments.plant:
         extra.append(planted())
-    if arguments.compiled:
-        tried, run_native, every = (), compiled, 1
-    else:
-        tried = stages(contract, extra)
-        run_native, every = native if arguments.native > 0 else None, arguments.native
+    every = 1 if arguments.compiled else arguments.native
+    run_native = compiled if arguments.compiled else native
     report = fuzz(
-        tried,
+        () if arguments.compiled else stages(contract, extra),
         arguments.examples,
         arguments.seed,
         contract=contract,
-        native=run_native,
+        native=run_native if every > 0 else None,
         every=every,
         focus=[rule for pack in extra for rule in pack.within(contract)],
     )

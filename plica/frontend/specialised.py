@@ -45,6 +45,7 @@ from plica.ir.sized import (
     has_open_dims,
     named,
     open_dims,
+    open_form,
     sized,
     sizes_of,
     tensors,

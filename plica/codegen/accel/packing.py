@@ -8,6 +8,26 @@ else can compute in that layout does (a residual sum, a pool); a value is brough
 only where somebody needs that (`plica.rewrite.layout`).  So between neighbouring layers nothing is
 moved at all.
 
+>>> import numpy as np
+>>> from plica.codegen.accel.layer import layer_of
+>>> from plica.codegen.accel.vta import vta
+>>> from plica.ir.dtype import i32
+>>> from plica.ir.graph import const
+>>> from plica.ir.infer import infer
+>>> from plica.ir.op.convolution import conv
+>>> from plica.ir.op.elementwise import cast
+>>> from plica.ir.type import tensor
+>>> from plica.rewrite.quantise.form import integer_convolutions, integer_layer
+>>> w = cast(const(np.ones((16, 16, 1, 1), np.int8)), i32)
+>>> x, main = Var(Name("x"), tensor((1, 16, 4, 4), "i8")), Var(Name("main"), None)
+>>> y = integer_layer(conv(cast(x, i32), w), None, 4, 0, 127)
+>>> z = integer_layer(conv(cast(y, i32), w), None, 4, 0, 127)
+>>> whole = infer(module({main: Function((), (), (x,), None, z)}, main))
+>>> layers = [layer_of(vta(), each) for each in integer_convolutions(whole)]
+>>> first, second = packed(whole.main_function(), layers).launches
+>>> second.data is first.result
+True
+
 Laws: with the variables of the launches replaced by what their layers mean, in blocks, the packed
 graph means what the graph meant, exactly; no launch reads what depends on it.
 """

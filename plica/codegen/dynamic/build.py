@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.dynamic.count import counted
-from plica.codegen.dynamic.face import face_of, maker, refuse_functions
+from plica.codegen.dynamic.face import face_of, hidden_functions, maker
 from plica.codegen.dynamic.instruct import instruct
 from plica.codegen.dynamic.kernel import Choice
 from plica.codegen.dynamic.prepare import PASSES, kernels_of
@@ -23,8 +23,9 @@ from plica.codegen.llvm.dynamic.fold import launches
 from plica.codegen.llvm.dynamic.unit import text_of, units
 from plica.codegen.lower.prepare import prepared
 from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.supported import unsupported
 from plica.codegen.target import Target
-from plica.ir.graph import Const, Var
+from plica.ir.graph import Const
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract, fused, reassociates, signless_zero
 from plica.rewrite.history import History
@@ -55,7 +56,9 @@ def lower(
     module: Module, contract: Contract, packs: Sequence[Pack], target: Target | None = None
 ) -> Lowered:
     """The program of an inferred module; with a target, scheduled for it."""
-    refuse_functions(module)
+    problems = [*unsupported(module, objects=True), *hidden_functions(module)]
+    if problems:
+        raise UnsupportedError(problems[0], *problems[1:])
     machine = None if target is None else machine_of(target)
     history = prepared(module, contract, packs, machine)
     kernels = {}
@@ -72,19 +75,12 @@ def lower(
 
 
 def refuse_open(module: Module) -> None:
-    """Refuse what no routine is made for: open sizes, and what is no graph function."""
+    """Refuse functions that would work for open sizes: no routine is made for these."""
     wrong = []
-    for name, value in module.items():
-        if not isinstance(name, Var):
-            continue
-        label = str(name.name)
-        if not hasattr(value, "dims") or not hasattr(value, "body"):
-            message = f"{label} is no graph function, and native code calls nothing else yet."
-            hint = "plica.interpret runs every program of the language."
-            wrong.append(Diagnostic("unsupported", message, suggestion=hint))
-        elif value.dims:
-            dims = ", ".join([str(each.name) for each in value.dims])
-            message = f"{label} works for open sizes: {dims}."
+    for name, function in module.functions():
+        if function.dims:
+            dims = ", ".join([str(each.name) for each in function.dims])
+            message = f"{name.name} works for open sizes: {dims}."
             hint = "Give numbers for the dims."
             wrong.append(Diagnostic("unsupported", message, suggestion=hint))
     if wrong:

@@ -27,6 +27,7 @@ from plica.core.name import Name
 from plica.ir.module import DataDef, Module
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, static_shape
 from plica.ir.value import DataValue
+from plica.rewrite.graph.defunctionalize import holds_function
 from plica.runtime.dynamic.form import ConstructorForm, DataForm, Face, Form
 from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -64,20 +65,19 @@ def maker(module: Module, types: tuple[DataType, ...]) -> Make:
     return make
 
 
-def refuse_functions(module: Module) -> None:
-    """Refuse a main function in whose inputs or outputs functions are hidden."""
+def hidden_functions(module: Module) -> list[Diagnostic]:
+    """Inputs and outputs of main in whose data functions are hidden."""
     main = module.main_function()
     wrong = []
     for name, of in (*[(str(p.name), p.type) for p in main.params], ("the output", main.ret)):
-        if _holds_function(of, module):
-            message = f"{name}: a function is part of the interface of a compiled program."
+        if not holds_function(of) and _holds_function(of, module):
+            message = f"{name}: a function is hidden in the data of the interface."
             hint = "plica.interpret runs every program of the language."
             place = Place(node=name)
             wrong.append(
                 Diagnostic("unsupported", message, place, "tensors and data", str(of), hint)
             )
-    if wrong:
-        raise UnsupportedError(wrong[0], *wrong[1:])
+    return wrong
 
 
 def _holds_function(of: Type | None, module: Module) -> bool:

@@ -4,8 +4,8 @@ What is a function becomes data (`plica.rewrite.graph.defunctionalize`), operato
 kernels as in static programs, and each kernel becomes a definition of its own, which functions
 call as they call each other.  `PASSES` is data: what is done, in order.
 
->>> [each.name for each in PASSES]
-['settle', 'defunctionalize', 'settle-again', 'to-dataflow', 'decompose', 'fuse', 'name-kernels', 'to-anf']
+>>> print(*[each.name for each in PASSES])
+settle defunctionalize settle-again to-dataflow decompose fuse name-kernels to-anf
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def name_kernels(module: Module) -> Module:
 
     made: dict[Defined, Definition] = {}
     for name, value in known.items():
-        kept = isinstance(value, Function) and not is_primitive(value)
-        made[name] = _calling(value, named) if kept else value
+        made[name] = value
+        if isinstance(value, Function) and not is_primitive(value):
+            made[name] = _calling(value, named)
     for function, var in names.items():
         made[var] = attrs.evolve(function, attrs=PRIMITIVE)
     return infer(module_of(made, known.main))

@@ -113,9 +113,9 @@ def _step(step: Step, of: Routine, program: Program) -> str:
             return f"drop r{register}"
         case Close(cell):
             return f"close c{cell}"
-        case Unpack(root, targets, _):
-            fields = ", ".join([f"r{register} = .{number}" for number, register in targets])
-            return f"unpack r{root}: {fields}"
+        case Unpack(root, pairs, _):
+            taken = ", ".join([f"r{register} = .{number}" for number, register in pairs])
+            return f"unpack r{root}: {taken}"
         case _:
             assert_never(step)
 

@@ -22,7 +22,19 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.dtype import i64
-from plica.ir.loop import NOTHING, THREADS, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, statements
+from plica.ir.loop import (
+    NOTHING,
+    THREADS,
+    Alloc,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
 from plica.schedule.site import distinct, map_of

@@ -46,7 +46,8 @@ def unsupported(
     """Everything in an inferred module that cannot be compiled yet, in a fixed order.
 
     Where `sizes_come` with a call, symbolic dims of inputs and outputs are no fault; where there
-    are `objects` (`plica.codegen.dynamic`), neither are data and recursion inside.
+    are `objects` (`plica.codegen.dynamic`), neither are recursion and data, as inputs only where no
+    sizes come with them.
     """
     if module.main is None:
         message = "The module has no main function to compile."
@@ -57,7 +58,7 @@ def unsupported(
     if not isinstance(main, Function):
         return (_refuse("The main definition is not a graph function.", str(module.main.name)),)
     uses = _uses(module.main, table)
-    found = [*_interface(main, sizes_come)]
+    found = [*_interface(main, sizes_come, objects and not sizes_come)]
     for name in uses:
         value = table[name]
         label = str(name.name)
@@ -76,29 +77,30 @@ def unsupported(
     return tuple(found)
 
 
-def _interface(main: Function, sizes_come: bool) -> Iterator[Diagnostic]:
+def _interface(main: Function, sizes_come: bool, data: bool) -> Iterator[Diagnostic]:
     for param in main.params:
         label = str(param.name)
-        for problem in _problems(param.type, sizes_come):
+        for problem in _problems(param.type, sizes_come, data):
             yield _refuse(f"The input {label!r} {problem}.", label, str(param.type))
-    for problem in _problems(main.ret, sizes_come):
+    for problem in _problems(main.ret, sizes_come, data):
         yield _refuse(f"The output {problem}.", None, str(main.ret))
 
 
-def _problems(type: Type | None, sizes_come: bool) -> dict[str, None]:
+def _problems(type: Type | None, sizes_come: bool, data: bool) -> dict[str, None]:
     """What is wrong with the type of an input or output, each thing once."""
     match type:
         case TensorType():
             fine = sizes_come or static_shape(type) is not None
             return {} if fine else {"has a symbolic dim": None}
         case TupleType(items):
-            return {problem: None for item in items for problem in _problems(item, sizes_come)}
+            inside = [_problems(item, sizes_come, data) for item in items]
+            return {problem: None for each in inside for problem in each}
         case FuncType():
             return {"is a function": None}
         case TypeVar():
             return {"has a type that is not known": None}
-        case DataType(data, _):
-            return {f"is of the data type {str(data.name)!r}": None}
+        case DataType(name, _):
+            return {} if data else {f"is of the data type {str(name.name)!r}": None}
         case Unknown() | None:
             return {"has a type that was not inferred": None}
 

@@ -58,7 +58,7 @@ def float_floor_quotient(x: Scalar, y: Scalar) -> Scalar:
     down = And(Ne(rest, zero), Ne(Lt(rest, zero), Lt(y, zero)))
     cut = Div(Sub(x, rest), y)
     whole = Select(down, Sub(cut, one), cut)
-    near = Intrinsic("floor", (whole,))
+    near: Scalar = Intrinsic("floor", (whole,))
     near = Select(Lt(like(0.5, x), Sub(whole, near)), Add(near, one), near)
     return Select(
         Eq(y, zero),

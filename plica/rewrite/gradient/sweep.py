@@ -262,10 +262,10 @@ class Sweep:
                 assert isinstance(value.value, Var)
                 scrutinee = value.value
             for clause in value.clauses:
-                own = clause.pattern
+                pattern = clause.pattern
                 if scrutinee is not None:
-                    own = named(own, type_of(scrutinee), self.program)
-                patterns.append(own)
+                    pattern = named(pattern, type_of(scrutinee), self.program)
+                patterns.append(pattern)
         branches = []
         for at, body in enumerate(bodies):
             bound = variables(patterns[at]) if patterns else []

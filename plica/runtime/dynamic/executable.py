@@ -72,7 +72,7 @@ class DynamicExecutable(Executable):
         self._states: list[State] = []  # those no call is using
         self._flat = flat(face.result)
 
-    def __call__(self, *args: object, **named: object) -> Any:  # type: ignore[override]  # data, too
+    def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, data
         """Run the program; inputs by position or by name."""
         block = self._given(args, named).block()
         roots = array("Q", [*block.roots, 0])

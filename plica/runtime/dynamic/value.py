@@ -82,23 +82,23 @@ class Given:
     def add(self, name: str, form: Form, value: object) -> None:
         """The objects of a parameter; what is wrong with it is noted."""
         found: list[int] = []
-        stack: list[Any] = [(value, form)]
+        stack: list[tuple[Any, Any]] = [(value, form)]  # Any: values and forms, told by class
         pop, push, words = stack.pop, found.append, self.words
         while stack:
-            value, form = pop()
-            kind = form.__class__
+            each, of = pop()
+            kind = of.__class__
             if kind is int:
-                before = self._seen[form].get(id(value))  # type: ignore[index]  # an int
+                before = self._seen[of].get(id(each))
                 if before is not None:
                     push(before)
                     continue
-                way = self._constructor(name, form, value)  # type: ignore[arg-type]  # an int
+                way = self._constructor(name, of, each)
                 if way is None:
                     return
-                stack.append(((value, form), way))
-                stack.extend(zip(value.fields[::-1], way.fields[::-1], strict=True))  # type: ignore[attr-defined]  # `_constructor` has looked
+                stack.append(((each, of), way))
+                stack.extend(zip(each.fields[::-1], way.fields[::-1], strict=True))
             elif kind is ConstructorForm:  # whose fields are there by now
-                (whole, number), width = value, form.width  # type: ignore[misc, union-attr]
+                (whole, number), width = each, of.width
                 offset = 8 * len(words)
                 first = len(words) + 2
                 words += (NEVER, width << 8 | whole.index << 32)
@@ -109,14 +109,14 @@ class Given:
                 self._seen[number][id(whole)] = offset
                 push(offset)
             elif kind is tuple:
-                if not isinstance(value, tuple) or len(value) != len(form):  # type: ignore[arg-type]
-                    self._mistaken(name, f"a tuple of {len(form)}", value)  # type: ignore[arg-type]
+                if not isinstance(each, tuple) or len(each) != len(of):
+                    self._mistaken(name, f"a tuple of {len(of)}", each)
                     return
-                stack.extend(zip(value[::-1], form[::-1], strict=True))  # type: ignore[index]
+                stack.extend(zip(each[::-1], of[::-1], strict=True))
             else:
-                taken = self._tensor(value, form)  # type: ignore[arg-type]  # a port
+                taken = self._tensor(each, of)
                 if isinstance(taken, Diagnostic):
-                    self.wrong.append(_within(name, form, taken))  # type: ignore[arg-type]
+                    self.wrong.append(_within(name, of, taken))
                     return
                 push(taken)
         self._roots.extend(found)

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from attrs import evolve, field, frozen
 
+import plica.codegen.dot  # noqa: F401  # declares the intrinsics that traces name
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import alone
 from plica.codegen.llvm.kernel import emit

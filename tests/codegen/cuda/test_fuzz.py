@@ -38,7 +38,7 @@ def test_a_case_is_the_same_again() -> None:
 
 
 def test_what_is_wrong_is_told() -> None:
-    cases = [some(1), "it is no contraction", some(2)]
+    cases: list[Case | str] = [some(1), "it is no contraction", some(2)]
 
     def spoiled(of: Case) -> list[Array]:
         found = [each.copy() for each in of.expected]

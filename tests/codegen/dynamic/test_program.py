@@ -431,7 +431,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
             "@plica.function\n"
             "def main(x: Tensor[('n',), f32], k: i64) -> Tensor[('n',), f32]:\n"
             "    return loop(x, k)",
-            "open sizes",
+            "symbolic dim",
         ),
     ],
 )
@@ -454,7 +454,7 @@ def main(b: Box) -> i64:
             return f(i64(1))
 """
     )
-    with pytest.raises(UnsupportedError, match="function is part of the interface"):
+    with pytest.raises(UnsupportedError, match="function is hidden"):
         compiled(module)
 
 
@@ -478,7 +478,9 @@ def total(xs: List[Tensor[("n",), f32]], start: Tensor[("n",), f32]) -> Tensor[(
             return total(rest, start + x)
 
 @plica.function
-def main(xs: List[Tensor[(3,), f32]], y: Tensor[(5,), f32]) -> tuple[Tensor[(3,), f32], Tensor[(5,), f32]]:
+def main(
+    xs: List[Tensor[(3,), f32]], y: Tensor[(5,), f32]
+) -> tuple[Tensor[(3,), f32], Tensor[(5,), f32]]:
     return total(xs, op.zeros(shape=(3,), dtype=f32)), total(Cons(y, Nil()), y)
 """
     )
@@ -503,3 +505,20 @@ def test_a_program_is_saved_and_loaded(tmp_path: Any) -> None:
 
 
 KEPT = "-> List[i64]:\n    return upto(n, Nil())"
+
+
+def test_sizes_of_a_call_are_settled_then() -> None:
+    module = text(
+        """
+@plica.function
+def loop(x: Tensor[("n",), f32], k: i64) -> Tensor[("n",), f32]:
+    return x if k <= 0 else loop(x * 2.0, k - 1)
+
+@plica.function
+def main(x: Tensor[("n",), f32], k: i64) -> Tensor[("n",), f32]:
+    return loop(x, k)
+"""
+    )
+    exe = plica.compile(module)
+    assert exe(np.ones(3, np.float32), 2).tolist() == [4.0] * 3
+    assert exe(np.ones(1, np.float32), 3).tolist() == [8.0]

@@ -34,7 +34,7 @@ class Loss(torch.nn.Module):
 
 # fmt: off
 NETWORKS: Final[dict[str, tuple[Callable[[], Any], Callable[[], Any]]]] = {
-    "resnet18":    (lambda: network.ResNet18(thin=16),  lambda: torch.randn(1, 3, 32, 32)),
+    "resnet18":    (lambda: network.ResNet18(thin=32),  lambda: torch.randn(1, 3, 32, 32)),
     "lstm":        (network.Recurrent,                  lambda: torch.randint(0, 20, (2, 5))),
     "transformer": (network.GPT,                        lambda: torch.randint(0, 20, (2, 7))),
 }

@@ -43,6 +43,9 @@ DAMAGED = (
     ("other terms",    lambda given: json.dumps({**given, "kernel": given["function"]})),
     ("a bad packing",  lambda given: json.dumps({**given, "packings": [[0, 0, 0, [0]]]})),
     ("a bad order",    lambda given: json.dumps({**given, "packings": [[0, 0, 4, [0, 0]]]})),
+    ("a bad sum",      lambda given: json.dumps({**given, "derived": [["sums", 0, -1, 4]]})),
+    ("a bad cut",      lambda given: json.dumps({**given, "derived": [["cut", 0, [[0, 0]], [0, 1], "i8"]]})),
+    ("another kind",   lambda given: json.dumps({**given, "derived": [["cut", 0, [[0, 4]], [0, 1], "f32"]]})),
     ("a bad flag",     lambda given: json.dumps({**given, "constant": [1]})),
 )
 # fmt: on

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.dynamic.program import KernelCall, Program
-from plica.codegen.llvm.dynamic.routine import Function, name_of, passed, word_at
+from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
+from plica.codegen.llvm.dynamic.routine import Function
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
 from plica.codegen.llvm.fold import Callee
 from plica.codegen.llvm.writer import Writer

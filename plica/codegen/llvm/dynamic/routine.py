@@ -9,7 +9,7 @@ says why.  Registers are variables of the function, which LLVM keeps in register
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from plica.codegen.dynamic.program import (
     Build,
@@ -25,7 +25,6 @@ from plica.codegen.dynamic.program import (
     KernelCall,
     Nothing,
     Open,
-    Program,
     Region,
     Routine,
     Select,
@@ -35,64 +34,25 @@ from plica.codegen.dynamic.program import (
     Yield,
 )
 from plica.codegen.dynamic.tree import Leaf, Miss, Switch
+from plica.codegen.llvm.dynamic.convention import (
+    IN_REGISTERS,
+    Folding,
+    name_of,
+    passed,
+    word_at,
+)
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
-from plica.codegen.llvm.fold import Callee
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
 from plica.ir.scalar import Scalar
 from plica.runtime.dynamic import state
-from plica.runtime.error import Diagnostic, UnsupportedError
-
-IN_REGISTERS: Final = 4
-"""So many arguments of a routine are in registers; see Note [Arguments]."""
 
 LONG: Final = 100
 """From so many steps on, what counts objects is called instead of written out."""
 
 LONGER: Final = 600
 """From so many steps on, LLVM does not improve a routine: its kernels take the time."""
-
-# Note [Arguments]
-# Every machine has registers for the state, the place of other results, and four more arguments.
-# The rest goes through the state, and is fetched before anything else is done: a call in tail
-# position that has arguments on the stack would have to move the frame of its caller, and LLVM 22
-# forgets to write them.
-
-
-class Folding(Protocol):
-    """What a routine asks of the program it belongs to."""
-
-    program: Program
-    callees: Sequence[Callee]
-    jumps: bool
-    tags: set[int]
-
-    def code_of(self, step: KernelCall) -> int:
-        """The code that says in which call of a kernel an index was outside."""
-
-
-def name_of(program: Program, number: int) -> str:
-    name = program.routines[number].name
-    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-    return f"f{number}_{plain}"
-
-
-def passed(w: Writer, others: str, values: Sequence[str]) -> str:
-    """The arguments of a call; those that find no register are in the state."""
-    for number, value in enumerate(values[IN_REGISTERS:]):
-        w.do(f"store ptr {value}, ptr {word_at(w, '%state', state.MORE + number)}, align 8")
-    if len(values) - IN_REGISTERS > state.ARGUMENTS:
-        message = "A function needs too many values at once to be compiled."
-        most = str(state.ARGUMENTS + IN_REGISTERS)
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, None, f"at most {most}", str(len(values)))
-        )
-    return ", ".join([f"ptr {each}" for each in ("%state", others, *values[:IN_REGISTERS])])
-
-
-def word_at(w: Writer, base: str, word: int) -> str:
-    return w.let(f"getelementptr i8, ptr {base}, i64 {8 * word}")
 
 
 def _size(of: Scalar) -> int:
@@ -309,8 +269,8 @@ class Function:
             w.start(on)
         else:
             w.do(f"call void @{callee.name}({listed})")
-        for each in kept:
-            self.drop(each)
+        for scratch in kept:
+            self.drop(scratch)
 
     def build(self, target: int, tag: int, fields: tuple[int, ...]) -> None:
         if not fields:

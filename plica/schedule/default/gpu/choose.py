@@ -175,18 +175,20 @@ def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:
     if of.axes[-1] in of.lanes:
         rows, columns = columns, rows
     gathers = WINDOW if len(of.terms) > 1 or of.guarded else ROW
+    plain = gathers == ROW and batch == 1
     best: tuple[float, Tile, int] | None = None
-    for tile in TILES if gathers == WINDOW or batch > 1 else (*TILES, HIGH):
+    for tile in (*TILES, HIGH) if plain else TILES:
         tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
         for parts in PARTS:
             deep = -(-of.depth // parts)
-            if parts > 1 and deep < 4 * tile.terms:
+            enough = deep < 4 * tile.terms or (plain and tiles >= 2 * gpu.processors)
+            if parts > 1 and enough:
                 break
             turns = -(-tiles * parts // gpu.processors)
             slices = -(-deep // tile.terms) * tile.terms
             fetching = 1 + gathers / tile.rows + ROW / tile.columns
             work = turns * tile.rows * tile.columns * slices * fetching
-            if gathers == ROW and batch == 1:
+            if plain:
                 warps = tile.threads // gpu.warp * min(AT_ONCE[tile.threads], turns)
                 work *= 1 + STALL / warps
             joining = JOIN * parts * rows * columns * batch / gpu.processors if parts > 1 else 0

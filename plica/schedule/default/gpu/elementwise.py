@@ -5,8 +5,8 @@
                                       for n in unrolled(2):
                                           for v in vectorized(4): y[…] = f(x[…], …)
 
-A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; several
-of them are under way at once.
+A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; more
+than one of them are under way at once.
 
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
 Cut(threads=256, turns=2, lanes=4)

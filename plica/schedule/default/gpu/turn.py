@@ -49,7 +49,7 @@ BLOCKS: Final = 65535
 
 @frozen(eq=False)
 class Turn:
-    """Which buffer is read across, by number, and along which axes: of the result, of the buffer."""
+    """Which buffer is read across, by number, and along which axes of the result and of it."""
 
     number: int
     across: int
