@@ -7,7 +7,8 @@ Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convoluti
 (C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1; softmax, layer norm, sums of
 rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f32.  Inputs are
 fresh, outputs are poisoned, results are compared with float64.  Times are medians of CUDA events:
-of launches for products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over ours.
+of launches for products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over
+ours.
 
 Products are made as they are without tuning; with --tune N schedules are searched for those of f32
 with so many trials, and of f16 all tiles are tried, and each is told.
@@ -394,6 +395,7 @@ def streamed(kind: str) -> Iterator[Row]:
     error = float(np.abs((got if whole else got[rows]) - exact).max() / np.abs(exact).max())
     del got, exact, fresh
     tensors = [torch.from_numpy(each).cuda() for each in given]
+    x: Any
     x, g, b = (*tensors, None, None)[:3]
     eager = torch_seconds(lambda: in_torch(kind, x, g, b))
     how, theirs, size = "beside torch eager", eager, 4 * (math.prod(shape) + math.prod(result))
@@ -425,7 +427,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     sizes = [int(each) for each in options.sizes.split(",")]
-    parts = {
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
         "f32": lambda: products(gpu, sizes, f32, options.tune),
         "f16": lambda: products(gpu, sizes, f16, options.tune),
         "conv": lambda: convolutions([*CONV]),

@@ -43,7 +43,7 @@ def is_exact(how: dict[str, Any]) -> bool:
     """Whether native code and the interpreter agree to the bit on a small image."""
     found = plica.quantise(resnet(18, image=32), images(0, 2, 32), **how)
     x = images(1, 1, 32)[0]
-    return np.array_equal(plica.compile(found)(x), plica.interpret(found, x))
+    return bool(np.array_equal(plica.compile(found)(x), plica.interpret(found, x)))
 
 
 def main() -> None:
@@ -56,12 +56,12 @@ def main() -> None:
     network = resnet(18, image=given.image)
     samples, others = images(0, given.samples, given.image), images(1, 8, given.image)
     programs = {"f32": plica.compile(network, threads=1)}
-    wanted = [programs["f32"](x) for x in others]
+    wanted = [np.asarray(programs["f32"](x)) for x in others]
     near: dict[str, str] = {"f32": ""}
     for name, how in HOW.items():
         found = quantised(network, samples, **how)
         programs[name] = plica.compile(found.module, threads=1)
-        results = [programs[name](x) for x in others]
+        results = [np.asarray(programs[name](x)) for x in others]
         angle = min(cosine(a, b) for a, b in zip(wanted, results, strict=True))
         same = sum(a.argmax() == b.argmax() for a, b in zip(wanted, results, strict=True))
         floats = found.report.count("f32")

@@ -25,7 +25,7 @@ from plica.schedule.trace import Trace
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.measure import Limits, LocalMeasurer, Measurer
 from plica.search.policy.fold import Policy
-from plica.search.policy.named import policy_named
+from plica.search.policy.named import TRANSFER, policy_named
 from plica.search.policy.taught import lessons_of, taught
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
@@ -38,9 +38,6 @@ from plica.search.tune_loop import Course, Run, Subject, tuned
 
 USUAL: Final = "guided"
 """The policy, where none is named."""
-
-TRANSFER: Final = "transfer"
-"""The policy that learns from what the database holds of the same and of like work, first."""
 
 
 @frozen(eq=False)

@@ -146,8 +146,9 @@ def test_no_main() -> None:
 
 
 def test_compile_lists_everything_at_once() -> None:
-    f = Var(Name("f"), FuncType((), (), (VECTOR,), VECTOR))
-    more: dict[Var | DataName, Definition] = {f: Extern("outside", f.type)}
+    of = FuncType((), (), (VECTOR,), VECTOR)
+    f = Var(Name("f"), of)
+    more: dict[Var | DataName, Definition] = {f: Extern("outside", of)}
     with pytest.raises(UnsupportedError) as caught:
         compile(symbolic(Tuple((Call(f, (X,)), N)), more))
     assert len(caught.value.diagnostics) == 3

@@ -77,7 +77,7 @@ def offload(module: Module, target: AccelTarget) -> Offloaded:
     if not layers:
         message = f"No layer of this model can run on the target {str(target)!r}."
         shown = "; ".join(dict.fromkeys(each.why for each in stays)) or "no layer in integer form"
-        hint = "plica.quantise(model, samples) makes one with scales that are powers of two."
+        hint = "Make such layers: plica.quantise(model, samples, power_of_two=True)."
         expected = "convolutions or products of int8, shifted and clipped"
         place = Place(node=str(target))
         raise UnsupportedError(Diagnostic("unsupported", message, place, expected, shown, hint))

@@ -26,7 +26,7 @@ for each copy that may be under way, is gone through in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -35,12 +35,13 @@ from plica.codegen.cuda.place import wide
 from plica.codegen.cuda.value import linear
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
-from plica.ir.loop import For, Stmt, Store
+from plica.ir.loop import For, Region, Stmt, Store, statements
 from plica.ir.memory import scope
-from plica.ir.scalar import Load, Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.runtime.cuda.tile import TileMap
 from plica.schedule.around import simple
 
@@ -143,6 +144,32 @@ def is_tile(stmt: Stmt) -> bool:
     return isinstance(stmt, Store) and stmt.buffer.scope == SWIZZLED
 
 
+def check_swizzled(nest: Stmt, copies: Iterable[Stmt], others: Callable[[Stmt], bool]) -> None:
+    """Refuse whoever touches swizzled memory and does not know that it is: all but copies of tiles,
+    and `others`."""
+    known_ = {
+        stmt
+        for copy in copies
+        for loop in statements(copy)
+        if isinstance(loop, For) and is_tile(loop)
+        for stmt in statements(loop)
+    }
+    for stmt in statements(nest):
+        if stmt in known_ or others(stmt):
+            continue
+        if isinstance(stmt, Store) and stmt.buffer.scope == SWIZZLED:
+            raise _touched(stmt.buffer)
+        own = [part for part in stmt._children if not isinstance(part, Stmt)]
+        for node in post_order(*own):
+            if isinstance(node, Load | Region) and node.buffer.scope == SWIZZLED:
+                raise _touched(node.buffer)
+
+
+def _touched(buffer: Buffer) -> Exception:
+    message = f"The memory of {buffer.name} is swizzled, and something touches it that cannot tell."
+    return refused(message, buffer.name, "copies of tiles, and products of four warps", "another")
+
+
 def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
     """The tile that a nest copies; `around` are the extents of the variables around it."""
     loops: dict[ScalarVar, int] = {}
@@ -185,7 +212,7 @@ def _steps(
     steps, rest = dict.fromkeys(loops, 0), list[Product]()
     for atoms, factor in polynomial(simple(wide(where))).values():
         if len(atoms) == 1 and atoms[0] in steps:
-            steps[atoms[0]] = factor  # type: ignore[index]  # it is one of them
+            steps[atoms[0]] = factor
         elif any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
             raise _no_tile(store, "places that are no multiples of loops")
         else:

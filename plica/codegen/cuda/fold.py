@@ -12,27 +12,23 @@ Buffers outside of a launch that are no parameters are scratch memory: further p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
-from plica.codegen.cuda.bulk import ATOM, SWIZZLED, copied, is_tile
+from plica.codegen.cuda.bulk import ATOM, SWIZZLED, check_swizzled, copied, is_tile
+from plica.codegen.cuda.code import Code, Extents, Launch, joined
 from plica.codegen.cuda.group import has_products, is_product, sums_of
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
-from plica.codegen.cuda.intrinsic import text as intrinsics
 from plica.codegen.cuda.lent import lent
 from plica.codegen.cuda.lines import Lines
+from plica.codegen.cuda.nest import chooses_registers, count_of, launches_of, under_way
 from plica.codegen.cuda.patience import flat, groups, leisure, patience
 from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
-from plica.codegen.cuda.prelude import text as prelude
 from plica.codegen.cuda.value import Values, mentions
 from plica.codegen.cuda.word import Names, in_memory, in_register, literal
 from plica.codegen.lower.statement import refused
-from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import known
@@ -52,13 +48,10 @@ from plica.ir.loop import (
     Store,
     While,
     statements,
-    substatements,
 )
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
 from plica.runtime.cuda.tile import TileMap
-
-Extents: TypeAlias = tuple[int, int, int]
 
 WARPS: Final = "threadIdx.y"
 """The warps of a block, where threads across it are those of one."""
@@ -72,49 +65,12 @@ FEW: Final = 1024
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
 
-@frozen
-class Launch:
-    """A function of the text, and how many threads run it; `shared` is what it asks for."""
-
-    function: str
-    grid: Extents
-    block: Extents
-    shared: int = 0
-    maps: tuple[TileMap, ...] = ()
-    """Further arguments: maps of tensors whose tiles the copy engine fetches."""
-
-
-@frozen
-class Code:
-    """The functions of a kernel, its launches in order, and the bytes of each scratch buffer.
-
-    Every function takes the buffers of the kernel, then the scratch buffers.
-    """
-
-    functions: str
-    launches: tuple[Launch, ...]
-    scratch: tuple[int, ...]
-    helpers: frozenset[str] = frozenset()
-
-    @property
-    def text(self) -> str:
-        """The functions with what they call."""
-        return joined((self,))
-
-
-def joined(of: Sequence[Code]) -> str:
-    """The text of several kernels, with what they call once."""
-    helpers = frozenset[str]().union(*[each.helpers for each in of])
-    before = filter(None, [prelude(helpers), intrinsics(helpers)])
-    return "\n".join([*before, *[each.functions for each in of]])
-
-
 def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
     scratch: list[Buffer] = []
-    nests = list(_launches(kernel.body, scratch))
+    nests = list(launches_of(kernel.body, scratch))
     params = (*kernel.params, *scratch)
     functions: list[str] = []
     launches: list[Launch] = []
@@ -130,68 +86,9 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
     return Code(
         f"{head}{body}",
         tuple(launches),
-        tuple([_count(each) * each.dtype.bytes for each in scratch]),
+        tuple([count_of(each) * each.dtype.bytes for each in scratch]),
         frozenset(helpers),
     )
-
-
-def _launches(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
-    """The parts of a kernel that follow one another, each a launch."""
-    stack = [root]
-    while stack:
-        stmt = stack.pop()
-        match stmt:
-            case Seq(stmts):
-                stack.extend(reversed(stmts))
-            case Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
-                scratch.append(buffer)
-                stack.append(inside)
-            case Alloc(buffer, inside) if _has_threads(inside) and len(_parts(inside)) > 1:
-                raise refused(
-                    "Launches that follow one another share memory that only threads reach.",
-                    buffer.name,
-                    "memory of the scope global, or one launch",
-                    f"{buffer.scope} around {len(_parts(inside))} launches",
-                )
-            case For(kind=kind) if kind not in THREADS and _has_threads(stmt):
-                raise refused(
-                    "A loop that is not over threads has launches inside.",
-                    stmt.var.name,
-                    "loops over threads outermost",
-                    f"a {kind} loop around them",
-                )
-            case _:
-                yield stmt
-
-
-def _parts(root: Stmt) -> list[Stmt]:
-    """What follows one another, inside of allocations."""
-    found: list[Stmt] = []
-    stack = [root]
-    while stack:
-        match stack.pop():
-            case Seq(stmts):
-                stack.extend(reversed(stmts))
-            case Alloc(_, inside):
-                stack.append(inside)
-            case stmt:
-                found.append(stmt)
-    return found
-
-
-def _has_threads(stmt: Stmt) -> bool:
-    return any(isinstance(each, For) and each.kind in THREADS for each in statements(stmt))
-
-
-def _count(buffer: Buffer) -> int:
-    count = 1
-    for size in buffer.shape:
-        number = known(size)
-        if number is None:
-            message = "The size of a buffer is not known before its kernel is launched."
-            raise refused(message, buffer.name, "a number", str(size))
-        count *= number
-    return max(1, count)
 
 
 class _Function:
@@ -236,11 +133,12 @@ class _Function:
                 if size is None:
                     raise CompilerBug(f"The number of threads {stmt.var.name} is not known.")
                 self.extents[stmt.kind] = max(size, self.extents.get(stmt.kind, 1))
-        self.inner = _chooses_registers(nest)
+        self.inner = chooses_registers(nest)
         come_together(nest)
         self.handed = handed(nest) | lent(nest)
         self.copies = groups(nest, self.handed)
         self.multiplies, self.sums = has_products(nest), tuple(sums_of(nest))
+        check_swizzled(nest, self.copies, is_product)
         self._tiles(nest)
         self.stack.append(nest)
         while self.stack:
@@ -278,7 +176,7 @@ class _Function:
             if buffer.scope == SWIZZLED:
                 at = -(-at // ATOM) * ATOM
             places.append(at)
-            at += _padded(_count(buffer) * buffer.dtype.bytes)
+            at += _padded(count_of(buffer) * buffer.dtype.bytes)
         return places, at
 
     def _tiles(self, nest: Stmt) -> None:
@@ -289,7 +187,7 @@ class _Function:
         if len(mine) < len(self.copies):
             message = "A launch copies by threads and by the copy engine."
             raise refused(message, self.name, "one or the other", "both")
-        most = _under_way(nest, self.copies)
+        most = under_way(nest, self.copies)
         if most is None or most > LONGEST_RING:
             message = "Copies begin in a loop in which nobody waits for them."
             raise refused(message, self.name, f"{LONGEST_RING} under way at most", str(most))
@@ -372,7 +270,7 @@ class _Function:
         lines.do(f"{values.help('p_products_done')}<0>();")
         for each in self.sums:
             if each in values.buffers:
-                kept = f"{values.help('p_products_kept')}<{_count(each)}>"
+                kept = f"{values.help('p_products_kept')}<{count_of(each)}>"
                 lines.do(f"{kept}({values.buffers[each]});")
         self.pending = False
 
@@ -461,8 +359,8 @@ class _Function:
         self.values.buffers[buffer] = word
         if reach == "block":
             self.shared.append((word, buffer))
-        elif reach == "thread" or (reach == "all" and _count(buffer) <= FEW):
-            size = _count(buffer)  # what is made anew in each iteration is a thread's own
+        elif reach == "thread" or (reach == "all" and count_of(buffer) <= FEW):
+            size = count_of(buffer)  # what is made anew in each iteration is a thread's own
             self.lines.do(f"alignas({WIDE}) {in_memory(buffer.dtype)} {word}[{size}];")
         else:
             raise refused(
@@ -563,44 +461,6 @@ class _Function:
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
-
-
-def _chooses_registers(nest: Stmt) -> set[Term]:
-    """The variables that say which element of a thread's own memory is meant."""
-    found: set[Term] = set()
-    for stmt in statements(nest):
-        terms: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
-        if isinstance(stmt, Store) and scope(stmt.buffer.scope).reach == "thread":
-            for each in stmt.indices:
-                found |= free_vars(each)
-        for term in terms:
-            for node in post_order(term):
-                if isinstance(node, Load) and scope(node.buffer.scope).reach == "thread":
-                    for each in node.indices:
-                        found |= free_vars(each)
-    return found
-
-
-def _under_way(nest: Stmt, copies: frozenset[Stmt]) -> int | None:
-    """How many copies may be under way together, at most; None where there is no limit.
-
-    Who comes to a barrier in a loop waits for copies of the turns before.
-    """
-    count = 0
-    stack: list[tuple[Stmt, int]] = [(nest, 1)]
-    while stack:
-        stmt, times = stack.pop()
-        if stmt in copies:
-            count += times
-            continue
-        if isinstance(stmt, For) and stmt.kind not in THREADS:
-            turns = known(stmt.extent)
-            if not any(isinstance(each, Barrier) for each in statements(stmt)):
-                if turns is None and any(each in copies for each in statements(stmt)):
-                    return None
-                times *= turns or 0
-        stack += [(each, times) for each in substatements(stmt)]
-    return count
 
 
 def _kind(var: ScalarVar) -> str:

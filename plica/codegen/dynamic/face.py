@@ -146,7 +146,7 @@ class _Forms:
             label = str(each.name)
             ways.append(
                 ConstructorForm(
-                    label, tuple([self.of(t, f"{label}[{n}]") for n, t in enumerate(inside)])
+                    label, index, tuple([self.of(t, f"{label}[{n}]") for n, t in enumerate(inside)])
                 )
             )
         self.data[number] = DataForm(str(of.data.name), tuple(ways))

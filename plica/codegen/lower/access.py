@@ -153,16 +153,17 @@ def never_meet(one: Access, two: Access, var: ScalarVar, same: Collection[Scalar
     quick = len(ranges) > FEW
     for low, high in ((var, other), (other, var)):
         here = context.where(Lt(low, high))
-        for mine, its in pairs:
-            about = _near(here, free_vars(mine) | free_vars(its) | {low, high}) if quick else here
-            if can_prove(Ne(mine, its), about, quick=quick):  # type: ignore[arg-type]  # a term keeps its sort
+        for left, right in pairs:
+            told = free_vars(left) | free_vars(right) | {low, high}
+            about = _near(here, told) if quick else here
+            if can_prove(Ne(left, right), about, quick=quick):  # type: ignore[arg-type]  # a term keeps its sort
                 break
         else:
             return False
     return True
 
 
-def _near(context: Context, told: Collection[Term]) -> Context:
+def _near(context: Context, told: frozenset[Term]) -> Context:
     """What a context says of some variables alone."""
     ranges = tuple([each for each in context.ranges if each.var in told])
     return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))

@@ -45,7 +45,8 @@ LARGEST = 64
 
 def own(kernel: Kernel) -> Kernel:
     """The kernel with registers for what threads do not share."""
-    if not any(_is_shared(each) for each in statements(kernel.body)):
+    every = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    if not any(map(_is_shared, every)):
         return kernel
     kernel = distinct(kernel)
     used = set(map_of(kernel).names)
@@ -64,8 +65,8 @@ def own(kernel: Kernel) -> Kernel:
     return with_body(kernel, mapped(kernel.body, change))
 
 
-def _is_shared(stmt: Stmt) -> bool:
-    return isinstance(stmt, Alloc) and scope(stmt.buffer.scope).reach == "block"
+def _is_shared(buffer: Buffer) -> bool:
+    return scope(buffer.scope).reach == "block"
 
 
 def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
@@ -75,8 +76,8 @@ def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
     joined = _joined(body, whole, tags)
-    kept = {each.buffer for each in statements(joined) if _is_shared(each)}
-    axes = {each: _axes(each, joined, whole, tags) for each in _ordered(kept, joined)}
+    kept = [each.buffer for each in statements(joined) if isinstance(each, Alloc)]
+    axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
     made = {each: _register(each, at) for each, at in axes.items() if at is not None}
     if not made:
         return None
@@ -137,11 +138,6 @@ def _joined(body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> St
         return Branch(Lt(stmt.var, stmt.extent), stmt.body, NOTHING)
 
     return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
-
-
-def _ordered(kept: set[Buffer], body: Stmt) -> list[Buffer]:
-    found = [each.buffer for each in statements(body) if isinstance(each, Alloc)]
-    return [each for each in found if each in kept]
 
 
 def _axes(

@@ -206,7 +206,8 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
         spot = _spot(value, theirs, group)
         if isinstance(spot, Verdict) or spot.depth > limits.depth:
             return None
-        if not spot.inner and _inlined(of, spot, group) is not None:
+        is_made = spot.inner and not any(map(_is_apart, theirs))
+        if not is_made and _inlined(of, spot, group) is not None:
             return None
         found[group] = spot
     return found
@@ -245,7 +246,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict("depth", group.sink), None
     if of.reduces:
         no = _epilogue(of, spot, group)
-    elif spot.inner and is_widened(value):
+    elif spot.inner and is_widened(value) and not any(map(_is_apart, users)):
         no = None  # products of bytes are made of bytes: an instruction does many of them
     else:
         no = _inlined(of, spot, group)
@@ -335,6 +336,15 @@ def _inlined(of: Reading, spot: Spot, group: Group) -> Reason | None:
     if here is not None and there is not None and there <= here:
         return None
     return None if of.is_cheap else "repeated"
+
+
+def _is_apart(user: Expr) -> bool:
+    """Whether a convolution looks at one channel for each result: no instruction adds its bytes."""
+    args = parts(user)
+    if operator(user) != "nn.conv" or args is None:
+        return False
+    weight = type_of(args[1])
+    return isinstance(weight, TensorType) and known(weight.shape[1]) == 1
 
 
 def is_widened(value: Expr) -> bool:

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from plica.core.binding import free_vars
 from plica.core.diagnostic import did_you_mean
 from plica.core.name import Name
 from plica.ir.graph import Call, Expr, Function, Project, Tuple, Var, const
@@ -96,13 +97,17 @@ def jvp(of: Program, wrt: Which = None) -> Module:
     tangents = [Var(supply.name("t"), once_type) for once_type in _items(seeds[-1].type)]
     nothing = [_zero(each.type, twice) for each in (*pulled, *seeds[:-1])]
     args = [*values, *nothing, Tuple(tuple(tangents))]
-    call = Call(main, tuple(args))
+    inner = Var(supply.name(main.name.hint), main.type)  # nothing but this calls it
+    call = Call(inner, tuple(args))
     moved = Project(call, 1)
     several = isinstance(known.main_function().ret, TupleType)
     body = Tuple((Project(Project(call, 0), 0), moved if several else Project(moved, 0)))
-    outer = Var(supply.name("main"), None)
-    whole = Function(function.dims, (), (*values, *tangents), None, body)
-    return evaluate_partially(infer(module_of({**dict(twice.items()), outer: whole}, outer)))
+    outer, whole = (
+        Var(main.name, None),
+        Function(function.dims, (), (*values, *tangents), None, body),
+    )
+    made = {inner if name is main else name: value for name, value in twice.items()}
+    return evaluate_partially(infer(module_of({**made, outer: whole}, outer)))
 
 
 def checkpoint(of: Program) -> Module:
@@ -119,15 +124,7 @@ def checkpoint(of: Program) -> Module:
         else value
         for name, value in known.items()
     ]
-    inner = Module(known.names, tuple(values), main)
-    function = known.main_function()
-    # A main is never called, so a new one calls the old.
-    assert main is not None
-    supply = Supply(*inner.values, *inner.names)
-    params = tuple([Var(each.name, each.type) for each in function.params])
-    outer = Var(supply.name("main"), None)
-    whole = Function(function.dims, (), params, function.ret, Call(main, params))
-    return infer(module_of({**dict(inner.items()), outer: whole}, outer))
+    return _called(Module(known.names, tuple(values), main))
 
 
 # --- parameters ------------------------------------------------------------------------------
@@ -136,8 +133,21 @@ def checkpoint(of: Program) -> Module:
 def _module(of: Program) -> Module:
     if isinstance(of, Function):
         main = Var(Name("main"), None)
-        return infer(module_of({main: of}, main))
-    return infer(as_module(of))
+        known = infer(module_of({main: of}, main))
+    else:
+        known = infer(as_module(of))
+    if any(known.main in free_vars(value) for _, value in known.functions()):
+        return _called(known)  # main becomes its derivative, but is called for its value too
+    return known
+
+
+def _called(module: Module) -> Module:
+    """The module with a main that calls the one it had."""
+    function, main = module.main_function(), module.main
+    assert main is not None
+    outer = Var(Supply(*module.values, *module.names).name(main.name.hint), None)
+    whole = attrs.evolve(function, body=Call(main, function.params), attrs=())
+    return infer(module_of({**dict(module.items()), outer: whole}, outer))
 
 
 def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:

@@ -182,7 +182,7 @@ class Stream:
     def handle(self) -> int:
         return self._handle.value or 0
 
-    def launch(
+    def launch(  # noqa: PLR0917  # as the driver has them
         self,
         function: c_void_p,
         grid: Three,

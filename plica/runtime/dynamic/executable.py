@@ -22,7 +22,7 @@ from plica.runtime.artefact import Artefact
 from plica.runtime.dynamic.artefact import DynamicArtefact, to_members
 from plica.runtime.dynamic.form import flat, ports
 from plica.runtime.dynamic.state import DEEP, FULL, KEEP, RELEASE, RUN, State
-from plica.runtime.dynamic.value import NEVER, Given, Make, taken
+from plica.runtime.dynamic.value import NEVER, Given, Make, Ways, taken
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
@@ -68,7 +68,7 @@ class DynamicExecutable(Executable):
         for number, each in enumerate(artefact.constants):
             table[number, 2] = each.__array_interface__["data"][0]
         self._table = table
-        self._known: dict[tuple[int, int], object] = {}
+        self._ways: Ways = {}
         self._states: list[State] = []  # those no call is using
         self._flat = flat(face.result)
 
@@ -115,7 +115,7 @@ class DynamicExecutable(Executable):
         return super().__repr__().replace("<Executable", "<DynamicExecutable", 1)
 
     def _given(self, args: Sequence[object], named: Mapping[str, object]) -> Given:
-        given = Given(self._face.data, self._known)
+        given = Given(self._face.data, self._ways)
         if named or len(args) != len(self._face.params):
             args = self._in_order(args, named, given.wrong)
         missing = len(given.wrong)

@@ -3,7 +3,7 @@
     Form ::= Port (a tensor) | int (a data type, by number) | tuple of forms
 
 >>> x = Port("x", (2,), "f32", numpy_dtype("f32"))
->>> pair = DataForm("Pair", (ConstructorForm("Pair", (x, x)),))
+>>> pair = DataForm("Pair", (ConstructorForm("Pair", 0, (x, x)),))
 >>> pair.constructors[0].width
 2
 >>> face = Face((("p", 0),), 0, (pair,))
@@ -25,9 +25,10 @@ Form: TypeAlias = "Port | int | tuple[Form, ...]"
 
 @dataclass(frozen=True)
 class ConstructorForm:
-    """One way to build a value: its name, and the forms of its fields."""
+    """One way to build a value: its name, its number, and the forms of its fields."""
 
     name: str
+    index: int
     fields: tuple[Form, ...]
 
     @cached_property
@@ -39,6 +40,16 @@ class ConstructorForm:
     def width(self) -> int:
         """How many fields its objects have."""
         return len(self.leaves)
+
+    @cached_property
+    def meta(self) -> int:
+        """What an object says of itself."""
+        return self.width << 8 | self.index << 32
+
+    @cached_property
+    def empty(self) -> tuple[int, ...]:
+        """Fields that nothing is in yet."""
+        return (0,) * self.width
 
     @cached_property
     def is_flat(self) -> bool:
@@ -162,12 +173,13 @@ def _param(given: object, count: int) -> tuple[str, Form]:
 def _data(given: object, count: int) -> DataForm:
     match given:
         case [str(name), [*constructors]]:
-            return DataForm(name, tuple([_constructor(each, count) for each in constructors]))
+            ways = [_constructor(each, at, count) for at, each in enumerate(constructors)]
+            return DataForm(name, tuple(ways))
     raise damaged("The interface in the artefact is damaged.", repr(given)[:80])
 
 
-def _constructor(given: object, count: int) -> ConstructorForm:
+def _constructor(given: object, index: int, count: int) -> ConstructorForm:
     match given:
         case [str(name), [*fields]]:
-            return ConstructorForm(name, tuple([_read(each, count) for each in fields]))
+            return ConstructorForm(name, index, tuple([_read(each, count) for each in fields]))
     raise damaged("The interface in the artefact is damaged.", repr(given)[:80])

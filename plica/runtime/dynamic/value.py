@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form
+from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form, flat
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.port import Array, Port
 
@@ -40,6 +40,10 @@ _WORD: Final = ctypes.c_int64.from_address
 
 Make: TypeAlias = Callable[[int, int, tuple[Any, ...]], Any]
 """Makes a value of a data type: its number, the constructor's, and the fields."""
+
+
+Ways: TypeAlias = dict[tuple[int, type, object], ConstructorForm]
+"""The constructors of values, by data type, class and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ class Block:
 class Given:
     """Values given to a call, as they become objects."""
 
-    def __init__(self, data: Sequence[DataForm], known: dict[tuple[int, int], object]) -> None:
+    def __init__(self, data: Sequence[DataForm], ways: Ways) -> None:
         self.data = data
-        self.known = known  # the names of constructors that were found right before
+        self.ways = ways  # by data type, class and name of values that were found right before
         self.words: list[int] = []
         self.wrong: list[Diagnostic] = []
         self._objects: list[int] = []  # which words are offsets of objects
@@ -81,45 +85,51 @@ class Given:
 
     def add(self, name: str, form: Form, value: object) -> None:
         """The objects of a parameter; what is wrong with it is noted."""
-        found: list[int] = []
-        stack: list[tuple[Any, Any]] = [(value, form)]  # Any: values and forms, told by class
-        pop, push, words = stack.pop, found.append, self.words
+        words, seen, objects, ways = self.words, self._seen, self._objects, self.ways
+        first = len(words)
+        count = len(flat(form))
+        self._roots += range(first, first + count)
+        words += [0] * count
+        # A value, its form, and the word that is to hold where it is.
+        stack: list[tuple[Any, Any, int]] = [(value, form, first)]
+        pop, push = stack.pop, stack.append
         while stack:
-            each, of = pop()
+            each, of, at = pop()
             kind = of.__class__
             if kind is int:
-                before = self._seen[of].get(id(each))
-                if before is not None:
-                    push(before)
-                    continue
-                way = self._constructor(name, of, each)
-                if way is None:
-                    return
-                stack.append(((each, of), way))
-                stack.extend(zip(each.fields[::-1], way.fields[::-1], strict=True))
-            elif kind is ConstructorForm:  # whose fields are there by now
-                (whole, number), width = each, of.width
-                offset = 8 * len(words)
-                first = len(words) + 2
-                words += (NEVER, width << 8 | whole.index << 32)
-                if width:
-                    words += found[-width:]
-                    del found[-width:]
-                    self._objects += range(first, first + width)
-                self._seen[number][id(whole)] = offset
-                push(offset)
+                known = seen[of]
+                offset = known.get(id(each))
+                if offset is None:
+                    way = ways.get((of, each.__class__, getattr(each, "name", None)))
+                    if (
+                        way is None
+                        or each.index != way.index
+                        or len(each.fields) != len(way.fields)
+                    ):
+                        way = self._constructor(name, of, each)
+                        if way is None:
+                            return
+                    start = len(words) + 2
+                    offset = known[id(each)] = 8 * start - 16
+                    words += (NEVER, way.meta, *way.empty)
+                    objects += range(start, start + way.width)
+                    for inside, item in zip(each.fields, way.fields, strict=True):
+                        push((inside, item, start))
+                        start += 1 if item.__class__ is not tuple else len(flat(item))
+                words[at] = offset
             elif kind is tuple:
                 if not isinstance(each, tuple) or len(each) != len(of):
                     self._mistaken(name, f"a tuple of {len(of)}", each)
                     return
-                stack.extend(zip(each[::-1], of[::-1], strict=True))
+                for inside, item in zip(each, of, strict=True):
+                    push((inside, item, at))
+                    at += len(flat(item))
             else:
                 taken = self._tensor(each, of)
-                if isinstance(taken, Diagnostic):
-                    self.wrong.append(_within(name, of, taken))
+                if taken.__class__ is Diagnostic:
+                    self.wrong.append(_within(name, of, taken))  # type: ignore[arg-type]  # it is
                     return
-                push(taken)
-        self._roots.extend(found)
+                words[at] = taken  # type: ignore[assignment]  # it is none
 
     def block(self) -> Block:
         """The objects in memory."""
@@ -131,7 +141,8 @@ class Given:
         start = -_address(data) % LINE
         data[start : start + self._size] = np.frombuffer(b"".join(self._bytes), np.uint8)
         whole[self._small] += _address(data) + start
-        return Block(whole, [base + each for each in self._roots], (data, *self._kept))
+        roots = [base + self.words[each] for each in self._roots]
+        return Block(whole, roots, (data, *self._kept))
 
     def _tensor(self, value: Any, port: Port) -> int | Diagnostic:
         """A tensor: its elements are copied, or stay."""
@@ -166,10 +177,8 @@ class Given:
             of = data.constructors[index]
             if fields.__class__ is tuple and len(fields) == len(of.fields):
                 made_by = getattr(value, "name", "")
-                if made_by is self.known.get((number, index)):
-                    return of
                 if str(made_by) == of.name:
-                    self.known[number, index] = made_by
+                    self.ways[number, value.__class__, made_by] = of
                     return of
         self._mistaken(name, f"a value of the data type {data.name}", value)
         return None

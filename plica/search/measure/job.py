@@ -179,7 +179,7 @@ def _derived(given: object) -> Derived:
             return Sums(number, axis, lanes)
         case ["cut", int(number), [*cuts], [*order], "i8"] if (
             number >= 0
-            and (pairs := [tuple(e) for e in cuts if _is_cut(e)])
+            and (pairs := [pair for each in cuts if (pair := _pair(each)) is not None])
             and len(pairs) == len(cuts)
             and (places := [e for e in order if type(e) is int])
             and sorted(places) == list(range(len(order)))
@@ -189,12 +189,13 @@ def _derived(given: object) -> Derived:
             _refuse("It derives from a constant what does not exist.")
 
 
-def _is_cut(given: object) -> bool:
+def _pair(given: object) -> tuple[int, int] | None:
+    """An axis and in how many it is cut, if it is that."""
     match given:
-        case [int(axis), int(size)]:
-            return 0 <= axis < MOST_PACKINGS and 0 < size < 1 << 16
+        case [int(axis), int(size)] if 0 <= axis < MOST_PACKINGS and 0 < size < 1 << 16:
+            return axis, size
         case _:
-            return False
+            return None
 
 
 @lru_cache(maxsize=256)

@@ -50,10 +50,14 @@ POLICIES: Final[Mapping[str, Callable[[Machine], Policy[Any]]]] = {
 # fmt: on
 
 
+TRANSFER: Final = "transfer"
+"""The guided policy that learns from records first: it is made where there is a database."""
+
+
 def policy_named(name: str, machine: Machine) -> Policy[Any]:
     """The policy with this name; raises `InputError` where there is none."""
     if name in POLICIES:
         return POLICIES[name](machine)
-    expected = f"one of {', '.join(POLICIES)}"
+    expected = f"one of {', '.join((*POLICIES, TRANSFER))}"
     message = f"There is no search policy {name!r}."
     raise InputError(Diagnostic("unknown-policy", message, None, expected, name))

@@ -6,7 +6,7 @@ only that one is made again.
 
     gpu/default                            what a build without tuning does
     gpu/product-128x64x16-8x16-2-8-1       rows, columns and terms, threads, slices under way,
-                                           tiles that are near, parts of the terms
+                                           tiles that are near, parts of the terms; -kept
     gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
     gpu/threads-128                        each element by a thread, so many in a block
 
@@ -18,7 +18,7 @@ only that one is made again.
 >>> asked = Asked(product, (False, True), True)
 >>> names = [name for name, _ in drafts(asked, Gpu())]
 >>> names[0], [each for each in names if each.startswith("product")][0]
-('default', 'product-32x64x8-8x8-2-1-2')
+('default', 'product-32x64x8-8x8-2-1-2-kept')
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ TILES: Final = 24
 WINDOWED: Final = 8
 """How many of what is gathered from windows, where each takes longer to make."""
 
-AHEAD: Final = (2, 1, 3)
-"""Slices that are under way."""
+AHEAD: Final = ((2, True), (2, False), (1, False))
+"""Slices that are under way, and whether a thread keeps what it will multiply next."""
 
 NEAR: Final = 8
 """Tiles that follow one another down, where there are so many."""
@@ -151,7 +151,8 @@ def drafts(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
             for tile, parts in tiles(found, gpu):
                 size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
                 making = partial(_tiled, asked, found, tile, parts, gpu)
-                yield f"product-{size}-{tile.ahead}-{tile.near}-{parts}", making
+                how = f"{tile.ahead}-{tile.near}-{parts}{'-kept' * tile.kept}"
+                yield f"product-{size}-{how}", making
     if asked.fused.reads == tuple(range(len(asked.function.params))):
         try:
             whole = kernel_of(asked.function)
@@ -210,9 +211,9 @@ def tiles(of: Contraction, gpu: Gpu) -> list[tuple[Tile, int]]:
         return [(tile, parts) for _, tile, parts in found[:WINDOWED]]
     near = [(tile, parts, -(-rows // tile.rows) % NEAR == 0) for _, tile, parts in found]
     return [
-        (evolve(tile, ahead=ahead, near=NEAR if many and parts == 1 else 1), parts)
+        (evolve(tile, ahead=ahead, kept=kept, near=NEAR if many and parts == 1 else 1), parts)
         for tile, parts, many in near[: TILES // len(AHEAD)]
-        for ahead in AHEAD
+        for ahead, kept in AHEAD
     ]
 
 
@@ -245,8 +246,8 @@ def _tiled(asked: Asked, of: Contraction, tile: Tile, parts: int, gpu: Gpu) -> D
         yield product(tile, form.labels, form.along, form.sizes[0])
 
     trace = None
-    if len(after) == 1 and form.sizes[0] == 1:  # what is done to a sum is done in its register
-        fused = product(tile, form.labels, form.along, form.sizes[0], fused=True)
+    if form.exact:  # what is done to a sum is done in its register
+        fused = product(tile, form.labels, form.along, 1, fused=True)
         trace = _recorded(fused, form.kernel)
     trace = trace or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if trace is None else Draft(Formed(form.kernel, form.packings, ()), trace)

@@ -168,7 +168,8 @@ _BODIES = {
     fetching.erase(fetching.begin());
     std::atomic_ref<unsigned long long>(*counted)++;
   }
-  while (std::atomic_ref<unsigned long long>(*counted).load() % 2 == turn) std::this_thread::yield();
+  std::atomic_ref<unsigned long long> done(*counted);
+  while (done.load() % 2 == turn) std::this_thread::yield();
 """,
     "p_products_done": """
   while (multiplying.size() > N) {

@@ -67,6 +67,14 @@ def test_bytes_with_a_zero_point_are_copied_too() -> None:
     assert {each.reason for each in edges} == {"copied"}
 
 
+def test_bytes_of_one_channel_are_widened_before() -> None:
+    image = Var(Name("image"), tensor((1, 4, 6, 6), "i8"))
+    weight = Var(Name("each"), tensor((4, 1, 3, 3), "i32"))
+    body = op("nn.conv", op("cast", image, "i32"), weight, groups=4)
+    (edge,) = explain(module_of(body, image, weight))
+    assert edge.reason == "reread"
+
+
 def test_bytes_that_escape_wider_are_not_copied() -> None:
     edges = explain(module_of(Tuple((PRODUCT, WIDE)), BYTES, WEIGHT))
     assert [each.reason for each in edges] == ["escapes"]

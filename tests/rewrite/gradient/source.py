@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -142,10 +143,60 @@ def main(x: Tensor[("n", 3), f64], w: Tensor[(2, 3), f64], k: Tensor[(), i64]) -
         r = op.sum(op.slice(x, (1,), (None,)))
     return r
 """
+HIGHER: Final = """
+@plica.data(forall="A")
+class Items:
+    Nil: ()
+    Cons: (A, Items[A])
+
+@plica.function(forall="A B")
+def each(f: Fn[(A,), B], l: Items[A]) -> Items[B]:
+    match l:
+        case Nil(): return Nil()
+        case Cons(h, t): return Cons(f(h), each(f, t))
+
+@plica.function(forall="A B")
+def fold(f: Fn[(B, A), B], z: B, l: Items[A]) -> B:
+    match l:
+        case Nil(): return z
+        case Cons(h, t): return fold(f, f(z, h), t)
+
+@plica.function
+def build(n: Tensor[(), i64], x: Tensor[(3,), f64]) -> Items[Tensor[(3,), f64]]:
+    if n == 0:
+        return Nil()
+    else:
+        return Cons(x * x, build(n - 1, x * 0.9))
+
+@plica.function
+def main(n: Tensor[(), i64], x: Tensor[(3,), f64], w: Tensor[(3, 3), f64]) -> Tensor[(), f64]:
+    def cell(s: Tensor[(3,), f64], y: Tensor[(3,), f64]) -> Tensor[(3,), f64]:
+        return op.tanh(nn.dense(s, w) + y)
+    def less(y: Tensor[(3,), f64]) -> Tensor[(3,), f64]:
+        return y * op.sum(x)
+    return op.sum(fold(cell, x, each(less, build(n, x))))
+"""
+BATCH: Final = """
+@plica.function
+def main(
+    x: Tensor[("n", 2, 6, 6), f64], w: Tensor[(4, 2, 3, 3), f64], k: Tensor[(3, 4), f64]
+) -> Tensor[(), f64]:
+    h = nn.max_pool(nn.relu(nn.conv(x, w, padding=1, strides=2)), 2, strides=1)
+    p = op.mean(nn.avg_pool(h, 2, padding=1, strides=1), axis=(2, 3))
+    q = nn.layer_norm(nn.dense(p, k), op.ones((3,), f64), op.zeros((3,), f64))
+    r = op.concat((q, op.flip(q, (0,))), axis=1)
+    return op.mean(op.square(nn.softmax(r)) * op.cumsum(r, 0))
+"""
 VECTOR: Final = np.array([0.1, 0.5, -0.3])
 PAIR: Final = np.array([0.2, 0.7])
 ROWS: Final = np.arange(12.0).reshape(4, 3) / 7
 MATRIX: Final = np.arange(6.0).reshape(2, 3) / 5
+
+
+def waves(*shape: int) -> np.ndarray[Any, Any]:
+    """Numbers none of which is near another."""
+    return np.sin(np.arange(float(math.prod(shape)))).reshape(shape)
+
 
 # fmt: off
 PROGRAMS: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
@@ -161,6 +212,8 @@ PROGRAMS: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "nested-choice": (SHARED_CALL, (0.3, 3)),
     "symbolic":      (SYMBOLIC,    (ROWS, MATRIX, 1)),
     "open-slice":    (SYMBOLIC,    (ROWS, MATRIX, 0)),
+    "higher-order":  (HIGHER,      (3, VECTOR, np.arange(9.0).reshape(3, 3) / 9)),
+    "open-batch":    (BATCH,       (waves(3, 2, 6, 6), waves(4, 2, 3, 3), waves(3, 4))),
 }
 # fmt: on
 

@@ -123,6 +123,20 @@ def test_pullbacks_take_cotangents_of_all_results() -> None:
     assert np.allclose(by_w, bent.T @ x)
 
 
+def test_main_may_call_itself_for_its_value_too() -> None:
+    text = """
+@plica.function
+def main(x: Tensor[(), f64], n: Tensor[(), i64]) -> Tensor[(), f64]:
+    if n == 0:
+        return x
+    else:
+        return op.sin(main(x, n - 1)) * main(op.stop_gradient(x), n - 1)
+"""
+    of = source.read(text)
+    found = plica.interpret(plica.grad(of), 0.7, 1)
+    assert found == pytest.approx(np.cos(0.7) * 0.7)
+
+
 def test_data_has_tangents_of_its_own() -> None:
     text = source.LIST.replace("l = build(n, x)\n", "l = Cons(x, Nil())\n")
     assert "ItemsTangent" not in str(plica.grad(source.read(text)))  # it was decided beforehand

@@ -1,4 +1,4 @@
-"""Products of bytes: what their kernels read is made of constants, and they are tuned all the same."""
+"""Products of bytes: what their kernels read is made of constants, and is tuned all the same."""
 
 from __future__ import annotations
 

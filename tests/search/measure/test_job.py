@@ -36,6 +36,9 @@ def test_packings_travel() -> None:
     assert Job.from_json(packed.to_json()).packings == packed.packings
 
 
+CUT_IN_NOTHING = ["cut", 0, [[0, 0]], [0, 1], "i8"]
+CUT_IN_FLOATS = ["cut", 0, [[0, 4]], [0, 1], "f32"]
+
 # fmt: off
 DAMAGED = (
     ("no JSON",        lambda given: "{"),
@@ -44,8 +47,8 @@ DAMAGED = (
     ("a bad packing",  lambda given: json.dumps({**given, "packings": [[0, 0, 0, [0]]]})),
     ("a bad order",    lambda given: json.dumps({**given, "packings": [[0, 0, 4, [0, 0]]]})),
     ("a bad sum",      lambda given: json.dumps({**given, "derived": [["sums", 0, -1, 4]]})),
-    ("a bad cut",      lambda given: json.dumps({**given, "derived": [["cut", 0, [[0, 0]], [0, 1], "i8"]]})),
-    ("another kind",   lambda given: json.dumps({**given, "derived": [["cut", 0, [[0, 4]], [0, 1], "f32"]]})),
+    ("a bad cut",      lambda given: json.dumps({**given, "derived": [CUT_IN_NOTHING]})),
+    ("another kind",   lambda given: json.dumps({**given, "derived": [CUT_IN_FLOATS]})),
     ("a bad flag",     lambda given: json.dumps({**given, "constant": [1]})),
 )
 # fmt: on

@@ -389,7 +389,7 @@ class Function:
         w.do(f"call void @plica.give{self.apart}(ptr %state, ptr {root})")
         w.do(f"br label %{end}")
         w.start(shared)
-        for number in taken:
+        for number in sorted(taken):
             self.dup(values[number])
         self.drop(root)
         w.do(f"br label %{end}")

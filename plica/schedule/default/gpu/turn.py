@@ -82,7 +82,7 @@ def _across(node: Block, buffer: Buffer) -> list[tuple[int, int]]:
         last = load.indices[-1]
         others = [n for n, each in enumerate(load.indices) if node.vars[-1] in free_vars(each)]
         if last in node.vars[:-1] and len(others) == 1 and load.indices[others[0]] is node.vars[-1]:
-            found.append((node.vars.index(last), others[0]))  # type: ignore[arg-type]  # it is among them
+            found.append((node.vars.index(last), others[0]))
     return found
 
 

@@ -21,7 +21,7 @@ from plica.schedule.default.gpu.tensor_core_choice import GROUPS, WARPS, tensor_
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
 from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.do import run
-from plica.schedule.replay import replay
+from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
@@ -165,7 +165,7 @@ def test_products_of_the_turn_before_are_under_way() -> None:
     assert body.count("__syncthreads") == 1
     without = Trace(tuple([each for each in trace.steps if "spare" not in str(each)]))
     assert len(without.steps) == len(trace.steps) - 1
-    assert "p_products_done<0>" in turn(replay(without, form.kernel))
+    assert "p_products_done<0>" in turn(scheduled(without, form.kernel))
 
 
 def turn(kernel: Kernel) -> str:

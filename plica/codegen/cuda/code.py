@@ -1,0 +1,56 @@
+"""Code: the text of a kernel for threads, and how its functions are launched.
+
+>>> empty = Code("", (), ())
+>>> empty.text
+''
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.cuda.intrinsic import text as intrinsics
+from plica.codegen.cuda.prelude import text as prelude
+from plica.runtime.cuda.tile import TileMap
+
+Extents: TypeAlias = tuple[int, int, int]
+
+
+@frozen
+class Launch:
+    """A function of the text, and how many threads run it; `shared` is what it asks for."""
+
+    function: str
+    grid: Extents
+    block: Extents
+    shared: int = 0
+    maps: tuple[TileMap, ...] = ()
+    """Further arguments: maps of tensors whose tiles the copy engine fetches."""
+
+
+@frozen
+class Code:
+    """The functions of a kernel, its launches in order, and the bytes of each scratch buffer.
+
+    Every function takes the buffers of the kernel, then the scratch buffers.
+    """
+
+    functions: str
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...]
+    helpers: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """The functions with what they call."""
+        return joined((self,))
+
+
+def joined(of: Sequence[Code]) -> str:
+    """The text of several kernels, with what they call once."""
+    helpers = frozenset[str]().union(*[each.helpers for each in of])
+    before = filter(None, [prelude(helpers), intrinsics(helpers)])
+    return "\n".join([*before, *[each.functions for each in of]])

@@ -1,0 +1,50 @@
+"""Tuning after other tuning: what is in the database comes first, and the run can be resumed."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from plica.codegen.llvm import toolchain
+from plica.search.policy.taught import TAUGHT
+from plica.search.record.database import Database
+from plica.search.record.record import Record
+from plica.search.tune import How, searched
+from tests.search.synthetic import SUBJECTS, Synthetic
+
+HERE = evolve(toolchain.host(), cores=1)
+
+
+def taught(database: Database, trials: int) -> list[Record]:
+    """The records of a run after lessons, as they were proposed."""
+    how = How(trials, progress=False, policy="transfer")
+    searched(SUBJECTS, (), HERE, database, how, Synthetic())
+    mine = [each for each in database if each.policy.startswith(TAUGHT)]
+    return sorted(mine, key=lambda each: (each.key, each.trial))
+
+
+def lessons() -> Database:
+    """A database with the records of another policy."""
+    database = Database()
+    how = How(48, progress=False, policy="random")
+    searched(SUBJECTS, (), HERE, database, how, Synthetic())
+    return database
+
+
+def test_the_best_that_is_known_is_tried_first() -> None:
+    database = lessons()
+    best = {each.key: each for each in sorted(database, key=lambda e: -(e.cost or 9.0))}
+    found = taught(database, 16)
+    first = {each.key: each for each in reversed(found)}
+    assert first.keys() == best.keys()
+    assert all(first[key].cost == best[key].cost for key in best)
+
+
+def test_a_run_after_lessons_goes_on_where_it_was() -> None:
+    whole, parts = lessons(), lessons()
+    taught(parts, 9)
+    assert taught(parts, 24) == taught(whole, 24)
+
+
+def test_without_lessons_it_is_a_guided_search() -> None:
+    found = taught(Database(), 16)
+    assert len({each.identity for each in found}) >= 16
