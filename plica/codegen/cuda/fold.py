@@ -22,7 +22,13 @@ from plica.codegen.cuda.group import has_products, is_product, sums_of
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
 from plica.codegen.cuda.lent import lent
 from plica.codegen.cuda.lines import Lines
-from plica.codegen.cuda.nest import chooses_registers, count_of, launches_of, under_way
+from plica.codegen.cuda.nest import (
+    by_one_thread,
+    chooses_registers,
+    count_of,
+    launches_of,
+    under_way,
+)
 from plica.codegen.cuda.patience import flat, groups, leisure, patience
 from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
 from plica.codegen.cuda.value import Values, mentions
@@ -187,6 +193,9 @@ class _Function:
         if len(mine) < len(self.copies):
             message = "A launch copies by threads and by the copy engine."
             raise refused(message, self.name, "one or the other", "both")
+        if not all(by_one_thread(each, nest) for each in mine):
+            message = "The copy engine is asked for a tile by several threads."
+            raise refused(message, self.name, "one thread", "all that come there")
         most = under_way(nest, self.copies)
         if most is None or most > LONGEST_RING:
             message = "Copies begin in a loop in which nobody waits for them."

@@ -19,6 +19,7 @@ from plica.ir.loop import (
     THREADS,
     Alloc,
     Barrier,
+    Branch,
     For,
     Seq,
     Stmt,
@@ -27,7 +28,7 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Load, Scalar
+from plica.ir.scalar import And, Buffer, Eq, Lit, Load, Scalar, ScalarVar
 
 
 def launches_of(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
@@ -103,6 +104,26 @@ def chooses_registers(nest: Stmt) -> set[Term]:
                     for each in node.indices:
                         found |= free_vars(each)
     return found
+
+
+def by_one_thread(stmt: Stmt, nest: Stmt) -> bool:
+    """Whether a statement is done by one thread of a block alone."""
+    threads = {
+        each.var: each.kind
+        for each in statements(nest)
+        if isinstance(each, For) and each.kind.startswith("threadIdx") and known(each.extent) != 1
+    }
+    pinned: set[str] = set()
+    while isinstance(stmt, Branch) and stmt.orelse == Seq(()):
+        stack = [stmt.condition]
+        while stack:
+            match stack.pop():
+                case And(left, right):
+                    stack += [left, right]
+                case Eq(ScalarVar() as var, Lit()) if var in threads:
+                    pinned.add(threads[var])
+        stmt = stmt.then
+    return pinned == {*threads.values()}
 
 
 def under_way(nest: Stmt, copies: frozenset[Stmt]) -> int | None:

@@ -19,8 +19,8 @@ from plica.codegen.dynamic.prepare import PASSES, kernels_of
 from plica.codegen.dynamic.program import Program
 from plica.codegen.dynamic.show import show
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.dynamic.fold import launches
-from plica.codegen.llvm.dynamic.unit import text_of, units
+from plica.codegen.llvm.dynamic.fold import launches, whole_text
+from plica.codegen.llvm.dynamic.unit import units
 from plica.codegen.lower.prepare import prepared
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.lower.supported import unsupported
@@ -141,7 +141,10 @@ def _texts(
     return {
         "graph": lambda: str(lowered.history.module),
         "routines": lambda: show(lowered.program),
-        "llvm": lambda: text_of(lowered.program, target, fma, signless),
+        "asm": lambda: toolchain.assembly(
+            whole_text(lowered.program, target, fma, signless), target
+        ),
+        "llvm": lambda: whole_text(lowered.program, target, fma, signless),
     }
 
 

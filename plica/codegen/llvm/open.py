@@ -148,9 +148,7 @@ class OpenRegions(Regions):
         w.start(end)
         return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
 
-    def _piece_at(
-        self, w: Writer, piece: Piece, bases: Sequence[str], row: str, code: int
-    ) -> None:
+    def _piece_at(self, w: Writer, piece: Piece, bases: Sequence[str], row: str, code: int) -> None:
         """Run a kernel on the rows from one on."""
         callee = self.kernels[piece.kernel, None]
         given = []

@@ -66,7 +66,7 @@ WINDOWED: Final = 8
 """How many of what is gathered from windows, where each takes longer to make."""
 
 AHEAD: Final = ((2, True), (2, False), (1, False))
-"""Slices that are under way, and whether a thread keeps what it will multiply next."""
+"""Slices that are under way, and whether those on the left stay as they lie in memory."""
 
 NEAR: Final = 8
 """Tiles that follow one another down, where there are so many."""

@@ -84,11 +84,17 @@ READ = Store(OUT, (R,), TILE[R, 0])
 ZERO = Store(TILE, (R, index(0)), lit(0.0, f16))
 
 
+def test_one_thread_asks_for_a_tile() -> None:
+    body = For(axis("t"), index(32), "threadIdx.x", Alloc(TILE, COPY))
+    with pytest.raises(LoweringRefused, match="by several threads"):
+        fold(Kernel((), (X,), 1, body), "k")
+
+
 @pytest.mark.parametrize(
-    "also", [nest(READ, r=64), nest(Seq((ZERO, Store(OUT, (R,), X[R, 0]))), r=64), COPY]
+    "also", [nest(READ, r=64), nest(Seq((ZERO, Store(OUT, (R,), X[R, 0]))), r=64)]
 )
 def test_swizzled_memory_is_for_those_who_know(also: Stmt) -> None:
-    """A thread would read elsewhere; and without tensor cores nobody takes tiles over."""
+    """A thread would read and write elsewhere."""
     body = For(axis("t"), index(32), "threadIdx.x", Alloc(TILE, Seq((COPY, also))))
     with pytest.raises(LoweringRefused, match="is swizzled"):
         fold(Kernel((), (X, OUT), 1, body), "k")

@@ -153,7 +153,7 @@ def test_the_text_is_readable(golden: Golden) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_nvrtc_compiles_without_a_gpu(architecture: str) -> None:
-    _, lowered = tiled(256, 64, Tile(128, 128, 16, 8, 16, ahead=True))
+    _, lowered = tiled(256, 64, Tile(128, 128, 16, 8, 16, ahead=1))
     made = compiled(fold(lowered, "product").text, architecture)
     usage = dict(made.usage)["product_0"]
     assert made.code.startswith(b"\x7fELF")

@@ -47,6 +47,30 @@ def buffers(kernel: Kernel) -> dict[str, int]:
     }
 
 
+def shapes(kernel: Kernel) -> dict[str, tuple[object, ...]]:
+    return {
+        str(each.buffer.name): each.buffer.shape
+        for each in statements(kernel.body)
+        if isinstance(each, Alloc)
+    }
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+def test_spare_versions_are_written_later(spare: int) -> None:
+    notes = f"software_pipeline_stage=(0, 1, 1), software_pipeline_spare={spare}"
+    kernel = read(THREE.format(notes=notes))
+    found = pipeline(kernel)
+    # What is written and read in one turn has no versions, and needs none to spare.
+    assert shapes(found) == {"t": (index(2 + spare), index(4)), "u": (index(4),)}
+    assert_same(kernel, found, n=7)
+
+
+def test_a_number_of_spare_versions_is_not_negative() -> None:
+    notes = "software_pipeline_stage=(0, 1, 1), software_pipeline_spare=-1"
+    with pytest.raises(LoweringRefused, match="cannot be pipelined"):
+        pipeline(read(THREE.format(notes=notes)))
+
+
 @given(
     st.lists(st.integers(0, 3), min_size=3, max_size=3).map(sorted),
     st.permutations(range(3)),

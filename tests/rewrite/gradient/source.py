@@ -195,7 +195,7 @@ MATRIX: Final = np.arange(6.0).reshape(2, 3) / 5
 
 def waves(*shape: int) -> np.ndarray[Any, Any]:
     """Numbers none of which is near another."""
-    return np.sin(np.arange(float(math.prod(shape)))).reshape(shape)
+    return np.asarray(np.sin(np.arange(float(math.prod(shape)))).reshape(shape))
 
 
 # fmt: off

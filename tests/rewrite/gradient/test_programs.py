@@ -77,6 +77,17 @@ def test_it_is_what_differences_say(name: str) -> None:
     assert float(moved[1]) == pytest.approx(inner(parts, ways), rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["choice", "list", "tree", "closure", "recursion", "higher-order"])
+def test_compiled_is_interpreted(name: str) -> None:
+    text, given = source.PROGRAMS[name]
+    found, args = plica.grad(source.read(text)), arrays(given)
+    mine, wanted = plica.compile(found)(*args), plica.interpret(found, *args)
+    several = (mine, wanted) if isinstance(wanted, tuple) else ((mine,), (wanted,))
+    for a, b in zip(*several, strict=True):
+        assert np.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["list", "closure", "symbolic"])
 def test_second_derivatives_are_what_differences_say(name: str) -> None:
     """Of the slope along one direction, along another: the closures of pullbacks are derived."""

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.dynamic.program import KernelCall, Program
+from plica.codegen.llvm import helper, pool
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import Function
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
 from plica.codegen.llvm.fold import Callee
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.kernel import Text, emit
+from plica.codegen.llvm.writer import Writer, declarations
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state
 
@@ -25,27 +27,61 @@ NEVER: Final = -1
 
 def routines_text(program: Program, callees: Sequence[Callee], target: Target) -> str:
     """A module of all routines; kernels are in modules of their own."""
-    folding = _Folding(program, callees, has_tail_calls(target.triple))
-    functions = [folding.function(number) for number in range(len(program.routines))]
     declared = {}
     for kernel, callee in zip(program.kernels, callees, strict=True):
         params = ", ".join(["ptr"] * len(kernel.params))
         result = "i1" if callee.can_fail else "void"
         declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
+    head = f'target triple = "{target.triple}"'
+    return "\n".join([head, *declared.values(), *_routines(program, callees, target)])
+
+
+def whole_text(
+    program: Program, target: Target, contract: bool = False, signless: bool = False
+) -> str:
+    """One module of the routines and the kernels."""
+    texts = [
+        kernel_text(program, number, f"k{number}", target, contract, signless)
+        for number in range(len(program.kernels))
+    ]
+    functions = {name: signature for each in texts for name, signature in each.functions}
+    helpers = {each for of in texts for each in of.helpers}
+    callees = [Callee(f"k{number}", each.can_fail) for number, each in enumerate(texts)]
+    return "\n".join(
+        [
+            f'target triple = "{target.triple}"',
+            *declarations(functions),
+            *helper.texts(helpers, target.has_half, target.has_fma, target.has_scale),
+            *["\n".join(each.lines) for each in texts],
+            *_routines(program, callees, target),
+            *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
+        ]
+    )
+
+
+def kernel_text(  # noqa: PLR0917  # as `emit`
+    program: Program, number: int, name: str, target: Target, contract: bool, signless: bool
+) -> Text:
+    """The function of a kernel."""
+    return emit(
+        program.kernels[number],
+        name,
+        fused=contract and target.has_fma,
+        width=target.vector_bits,
+        shared=pool.has_pool(target.triple),
+        signless=signless,
+    )
+
+
+def _routines(program: Program, callees: Sequence[Callee], target: Target) -> list[str]:
+    """All but the kernels."""
+    folding = _Folding(program, callees, has_tail_calls(target.triple))
+    functions = [folding.function(number) for number in range(len(program.routines))]
     nullary = [
         f"@plica.tag.{tag} = internal constant [2 x i64] [i64 {NEVER}, i64 {meta(16, 0, tag)}]"
         for tag in sorted(folding.tags)
     ]
-    return "\n".join(
-        [
-            f'target triple = "{target.triple}"',
-            *declared.values(),
-            *nullary,
-            *functions,
-            folding.entry(),
-            text(),
-        ]
-    )
+    return [*nullary, *functions, folding.entry(), text()]
 
 
 def launches(program: Program) -> tuple[KernelCall, ...]:

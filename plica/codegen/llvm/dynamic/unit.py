@@ -10,9 +10,8 @@ from typing import Final
 
 from plica.codegen.dynamic.program import Program
 from plica.codegen.llvm import pool, toolchain
-from plica.codegen.llvm.dynamic.fold import routines_text
+from plica.codegen.llvm.dynamic.fold import kernel_text, routines_text, whole_text
 from plica.codegen.llvm.fold import Callee, alone
-from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.target import Target
 from plica.core.digest import digest
@@ -30,7 +29,12 @@ def units(
     store: Store | None = None,
     signless: bool = False,
 ) -> tuple[bytes, ...]:
-    """The objects of a counted program, from the store where it has them."""
+    """The objects of a counted program, from the store where it has them.
+
+    For another machine all is one object: each is made in a process of its own.
+    """
+    if target.triple != toolchain.host().triple:
+        return (_made(whole_text(program, target, contract, signless), target, store),)
     callees: list[Callee] = []
     objects: dict[str, bytes] = {}
     shares = False
@@ -41,7 +45,7 @@ def units(
         name = f"k.{key[:24]}"
         entry = store.get(key) if store is not None else None
         if entry is None or not entry.startswith(_OBJECT, 1):
-            text = _text(program, number, name, target, contract, signless)
+            text = kernel_text(program, number, name, target, contract, signless)
             flags = _FAILS * text.can_fail | _SHARES * text.shares
             entry = bytes([flags]) + toolchain.emit(alone(text, name, target), target)
             if store is not None:
@@ -53,31 +57,6 @@ def units(
     if shares:
         texts.append(f'target triple = "{target.triple}"\n' + pool.text(target.triple))
     return (*[_made(text, target, store) for text in texts], *objects.values())
-
-
-def text_of(program: Program, target: Target, contract: bool, signless: bool) -> str:
-    """The routines and kernels as LLVM's text, one module after another."""
-    callees: list[Callee] = []
-    found: list[str] = []
-    for number in range(len(program.kernels)):
-        name = f"k{number}"
-        text = _text(program, number, name, target, contract, signless)
-        callees.append(Callee(name, text.can_fail))
-        found.append(alone(text, name, target))
-    return "\n".join([routines_text(program, callees, target), *found])
-
-
-def _text(  # noqa: PLR0917  # as `emit`
-    program: Program, number: int, name: str, target: Target, contract: bool, signless: bool
-) -> Text:
-    return emit(
-        program.kernels[number],
-        name,
-        fused=contract and target.has_fma,
-        width=target.vector_bits,
-        shared=pool.has_pool(target.triple),
-        signless=signless,
-    )
 
 
 def _made(text: str, target: Target, store: Store | None) -> bytes:
