@@ -116,7 +116,7 @@ def block(batch, length, width=256, heads=4, inner=1024):
 def timed(calls, rounds: int, clock=perf_counter):
     """The least and the median seconds of each, which take turns."""
     found = {name: [] for name in calls}
-    for name, call in calls.items():
+    for call in calls.values():
         call()
     for _ in range(rounds):
         for name, call in calls.items():

@@ -255,9 +255,10 @@ def transfer_table(whole: Whole, bench: Bench) -> tuple[Table, list[Claim]]:
         table.add_row(name, before[1], after[1], said(after[0] <= max(1.0, before[0] / 2)))
         pairs.append((before, after))
     cold, warm = (sum(each[at][0] for each in pairs) for at in (0, 1))
-    table.add_row("together", f"{cold:g}", f"{warm:g}", said(warm <= cold / 2))
+    holds = warm <= max(len(pairs), cold / 2)
+    table.add_row("together", f"{cold:g}", f"{warm:g}", said(holds))
     seen = f"{cold:g} to {warm:g}: " + "; ".join([f"{one[1]} to {two[1]}" for one, two in pairs])
-    claim = Claim("3 trials after other work", "at most half, together", seen, warm <= cold / 2)
+    claim = Claim("3 trials after other work", "at most half together, or 1 each", seen, holds)
     return table, [claim] if pairs else []
 
 

@@ -118,6 +118,7 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
         arguments.seed,
         contract=contract,
         native=run_native if every > 0 else None,
+        whole=arguments.compiled,
         every=every,
         focus=[rule for pack in extra for rule in pack.within(contract)],
     )

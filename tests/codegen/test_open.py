@@ -48,6 +48,9 @@ CASES = {
     "window":      ("x[n 3 h 9] w[4 3 3 3] -> [n 4 h 9]", "nn.conv2d(x, w, padding=(1, 1))"),
     "pooled":      ("x[n 2 8 8] -> [n 2 4 4]",     "nn.max_pool(x, kernel=(2, 2), strides=(2, 2))"),
     "normed":      ("x[n m 16] g[16] -> [n m 16]", "nn.layer_norm(x, g, g)"),
+    "size":        ("x[n 3] -> []",                "op.cast(op.size(x), dtype=f32)"),
+    "counted":     ("x[n m] -> [n m]",             "x + op.cast(op.iota_like(x, 1), dtype=f32)"),
+    "mean":        ("x[n m 4] -> [n 4]",           "op.mean(x, axis=(1,))"),
     "chosen":      ("x[n 3] c[bool] -> [n 3]",     "op.exp(x) if c else x * 2.0"),
 }
 # fmt: on

@@ -30,13 +30,13 @@ def lessons() -> Database:
     return database
 
 
-def test_the_best_that_is_known_is_tried_first() -> None:
+def test_the_best_that_is_known_follows_the_default() -> None:
     database = lessons()
     best = {each.key: each for each in sorted(database, key=lambda e: -(e.cost or 9.0))}
     found = taught(database, 16)
-    first = {each.key: each for each in reversed(found)}
-    assert first.keys() == best.keys()
-    assert all(first[key].cost == best[key].cost for key in best)
+    for key in best:
+        costs = [each.cost for each in found if each.key == key][:2]
+        assert best[key].cost in costs
 
 
 def test_a_run_after_lessons_goes_on_where_it_was() -> None:

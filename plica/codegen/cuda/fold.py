@@ -68,6 +68,9 @@ LONGEST_RING: Final = 64
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
 
+LANES: Final = 64
+"""Neighbours that are written out, at most."""
+
 Step: TypeAlias = "Stmt | Callable[[], None]"
 
 
@@ -313,11 +316,12 @@ class _Function:
         values, lines = self.values, self.lines
         values.natural.add(loop.var)
         count = known(loop.extent)
+        few = count is not None and count <= LANES  # more of them are a loop as any other
         if count is not None:
             self.around[ScalarVar(loop.var.name, i64)] = count
         if loop.kind in THREADS:
             self._threads(loop)
-        elif loop.kind == "vectorized" and count is not None and self._together(loop, count):
+        elif loop.kind == "vectorized" and few and self._together(loop, count or 0):
             return
         else:
             extent = values.of(loop.extent)
@@ -325,7 +329,9 @@ class _Function:
             values.vars[loop.var] = word
             kind = _kind(loop.var)
             if count is not None and (
-                loop.kind in ("unrolled", "vectorized") or loop.var in self.inner
+                loop.kind == "unrolled"
+                or (loop.kind == "vectorized" and few)
+                or loop.var in self.inner
             ):
                 lines.do("#pragma unroll")
             lines.open(f"for ({kind} {word} = 0; {word} < {extent}; ++{word})")

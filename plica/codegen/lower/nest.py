@@ -72,13 +72,15 @@ def nest(of: Compute, finish: Finish | None = None) -> Kernel:
     out = Buffer(fresh(Name("out"), {each.name for each in of.inputs}), shape, dtype)
     body = elements(of, out, finish)
     params = (*of.inputs, out)
-    return Kernel(open_sizes(params), params, len(of.inputs), body)
+    return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
 
-def open_sizes(of: Sequence[Buffer]) -> tuple[ScalarVar, ...]:
-    """The dims in the shapes of buffers, in order."""
+def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
+    """The dims in the shapes of buffers, in order, then those that a statement asks for."""
     found = {var: None for each in of for size in each.shape for var in free_vars(size)}
-    return tuple([var for var in found if isinstance(var, ScalarVar)])
+    more = [var for var in free_vars(body) if var not in found and isinstance(var, ScalarVar)]
+    more.sort(key=lambda var: (var.name.hint, var.name.index))
+    return tuple([var for var in found if isinstance(var, ScalarVar)] + more)
 
 
 def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:

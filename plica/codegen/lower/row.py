@@ -93,8 +93,8 @@ def rowed(stages: Sequence[Stage], rows: int, inputs: tuple[Buffer, ...]) -> Ker
     for stage in reversed(stages[:-1]):
         body = Alloc(kept[stage.result], body)
     around = tuple(zip(own, shape[:rows], strict=True))
-    params = (*inputs, out)
-    return Kernel(open_sizes(params), params, len(inputs), loops_around(around, body))
+    params, whole = (*inputs, out), loops_around(around, body)
+    return Kernel(open_sizes(params, whole), params, len(inputs), whole)
 
 
 def _of_row(

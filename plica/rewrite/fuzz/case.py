@@ -37,12 +37,22 @@ TRIES: Final = 4
 
 @st.composite
 def cases(
-    draw: DrawFn, rules: Sequence[Rule] = (), wanted: Rule | None = None, finite: bool = False
+    draw: DrawFn,
+    rules: Sequence[Rule] = (),
+    wanted: Rule | None = None,
+    finite: bool = False,
+    whole: bool = False,
 ) -> Case:
-    """A module, inferred, and values for its inputs; with an instance of the rule `wanted`."""
+    """A module, inferred, and values for its inputs; with an instance of the rule `wanted`.
+
+    Where it is to be of the `whole` language it has closures, data and recursion.
+    """
     speaking = of_programs(rules)
     made: Module | None = None
-    if wanted is None:
+    if whole:
+        kind = "any"
+        made = draw(modules(depth=1))
+    elif wanted is None:
         kind = pick(draw, (["static", "any"] + ["rule", "rule"] * bool(speaking))[::-1])
         if kind == "rule":
             made = _around(draw, pick(draw, speaking))
@@ -53,11 +63,11 @@ def cases(
         for _ in range(TRIES):
             made = made or _around(draw, wanted)
     if made is not None and kind != "any" and not finite:  # data that rules are sensitive to
-        whole = infer(made)
-        types = [type_of(param) for param in whole.main_function().params]
-        return whole, tuple(array(each, lambda options: pick(draw, options)) for each in types)
-    whole = infer(draw(static_modules()) if made is None else made)
-    return whole, draw(inputs_for(whole, finite))
+        known = infer(made)
+        types = [type_of(param) for param in known.main_function().params]
+        return known, tuple(array(each, lambda options: pick(draw, options)) for each in types)
+    known = infer(draw(static_modules()) if made is None else made)
+    return known, draw(inputs_for(known, finite))
 
 
 def of_programs(rules: Sequence[Rule]) -> list[Rule]:

@@ -98,10 +98,12 @@ def fuzz(
     native: Compiled | None = None,
     every: int = 0,
     focus: Sequence[Rule] = (),
+    whole: bool = False,
 ) -> Report:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
-    The rules of `focus` are tried first, one after another, and then in every other module.
+    The rules of `focus` are tried first, one after another, and then in every other module; where
+    modules are of the `whole` language, all have closures, data or recursion to choose from.
     """
     counts: Counter[str] = Counter()
     fired: Counter[str] = Counter()
@@ -124,7 +126,7 @@ def fuzz(
     for number in range(examples):
         try:
             wanted = _turn(of_programs(focus), number)
-            _try(one, cases(rules, wanted, exact < contract), seed, number)
+            _try(one, cases(rules, wanted, exact < contract, whole), seed, number)
         except Wrong as wrong:
             finding = wrong.finding
             break

@@ -130,9 +130,9 @@ class Guided:
         given = told(space, self.lessons, apart)
         beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
         liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
-        # The best of the nearest work before all, then the default: nothing is worse than both.
+        # Seldom is anything much faster than the default; where it is, like work has shown it.
         turns = [each for row in zip_longest(given, liked) for each in row if each is not None]
-        return list(dict.fromkeys([*given[:1], space.default, *turns]))[: self.first]
+        return list(dict.fromkeys([space.default, *turns]))[: self.first]
 
 
 FOREMOST: Final = 4

@@ -11,10 +11,11 @@ from plica.codegen.lower.passes import lower
 from plica.codegen.lower.statement import LoweringRefused
 from plica.ir.define import defined
 from plica.ir.dtype import f32
-from plica.ir.loop import Kernel
+from plica.ir.loop import For, Kernel, Store
 from plica.ir.run import run_kernel
+from plica.ir.scalar import index
 from plica.ir.script import from_text
-from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.tensor import axis, buffer, compute, reduce
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu, gpu_schedule
@@ -182,3 +183,13 @@ def k(x: Buffer[(4, 8), f32], z: Buffer[(4, 8), f32]):
 """)
     with pytest.raises(LoweringRefused, match="launches inside"):
         fold(kernel, "k")
+
+
+def test_a_long_vector_is_a_loop() -> None:
+    """Thousands of lanes written out would keep the compiler busy for minutes."""
+    x, y, i = buffer("x", (8192,), f32), buffer("y", (8192,), f32), axis("i")
+    loop = For(i, index(8192), "vectorized", Store(y, (i,), x[i] + x[i]))
+    text = fold(Kernel((), (x, y), 1, loop), "k").functions
+    assert "for (" in text
+    assert "unroll" not in text
+    assert len(text) < 1000

@@ -1,0 +1,189 @@
+"""Steps: a loss and an optimiser as one module, weights and memory in and out.
+
+    (weights, memory, x, …) -> (loss, weights, memory)
+
+It is ordinary: derived, optimised and compiled like any model, to one native function.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.interpret import interpret
+>>> from plica.ir.type import tensor
+>>> from plica.training.optimiser import sgd
+>>> w = Var(Name("w"), tensor((), "f32"))
+>>> made = step(Function((), (), (w,), None, w * w), sgd(0.25))
+>>> value, (weight,), () = interpret(made.module, (4.0,), ())
+>>> float(value), float(weight)
+(16.0, 2.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from attrs import frozen
+
+from plica.ir.dtype import DType, f32
+from plica.ir.graph import Call, Const, Expr, Function, Project, Tuple, Var, const
+from plica.ir.infer import infer, type_of
+from plica.ir.module import Module
+from plica.ir.module import module as module_of
+from plica.ir.type import TensorType, TupleType, Type
+from plica.rewrite.gradient import value_and_grad
+from plica.rewrite.gradient.derive import Program, Which
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.partial import evaluate_partially
+from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.runtime.error import Diagnostic, InputError, Place
+from plica.training.optimiser import TIME, Optimiser
+
+WEIGHTS, MEMORY = "weights", "memory"
+_ONE: Final = const(1.0, f32)
+
+
+@frozen(eq=False)
+class Step:
+    """A module, the names and types of the weights it changes, and by what."""
+
+    module: Module
+    weights: tuple[tuple[str, TensorType], ...]
+    optimiser: Optimiser
+
+
+def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
+    """One step downhill on a loss: `wrt` are its weights, all that it takes of floats if none.
+
+    The memory is that of each weight in turn, after the number of steps taken where the optimiser
+    counts them.  Settings of the optimiser that are open follow the other inputs of the loss.
+    """
+    derived = value_and_grad(loss, wrt if wrt is None or not isinstance(wrt, int | str) else (wrt,))
+    main, function = derived.main, derived.main_function()
+    assert main is not None
+    ret = function.ret
+    assert isinstance(ret, TupleType)
+    chosen = _weights(function, ret.items[1], wrt)
+    _check(chosen, optimiser)
+    supply = Supply(*derived.values, *derived.names)
+    kept = {str(each.name) for each in function.params}
+    for name in (WEIGHTS, MEMORY, *optimiser.open):
+        if name in kept - {str(each.name) for each in chosen}:
+            raise InputError(
+                Diagnostic(
+                    "bad-optimiser",
+                    f"The loss has a parameter {name!r}, which a step has too.",
+                    Place(node=name),
+                    "another name",
+                    name,
+                )
+            )
+    types = [_tensor(each.type) for each in chosen]
+    slots = tuple([TupleType((each,) * len(optimiser.slots)) for each in types])
+    of_memory = TupleType((*([TensorType((), f32)] if optimiser.counts else []), *slots))
+    weights = Var(supply.name(WEIGHTS), TupleType(tuple(types)))
+    memory = Var(supply.name(MEMORY), of_memory if optimiser.slots or optimiser.counts else _UNIT)
+    given = {each: Project(weights, at) for at, each in enumerate(chosen)}
+    rest = tuple([each for each in function.params if each not in given])
+    opened = {name: Var(supply.name(name), TensorType((), f32)) for name in optimiser.open}
+
+    inner = Var(supply.name(main.name.hint), main.type)
+    call = Call(inner, tuple([given.get(each, each) for each in function.params]))
+    slopes = Project(call, 1)
+    common: dict[str, Expr] = dict(opened)
+    start = 0
+    if optimiser.counts:
+        common[TIME], start = Project(memory, 0) + _ONE, 1
+    moved: list[Expr] = []
+    kept_: list[Expr] = [common[TIME]] if optimiser.counts else []
+    for at, of in enumerate(types):
+        slope: Expr = slopes if not isinstance(ret.items[1], TupleType) else Project(slopes, at)
+        own = [Project(Project(memory, start + at), n) for n in range(len(optimiser.slots))]
+        new = _updated(optimiser, of, [Project(weights, at), slope, *own], common)
+        moved.append(new[0])
+        if optimiser.slots:
+            kept_.append(Tuple(tuple(new[1:])))
+    body = Tuple((Project(call, 0), Tuple(tuple(moved)), Tuple(tuple(kept_))))
+    outer = Var(main.name, None)
+    params = (weights, memory, *rest, *opened.values())
+    whole = Function(function.dims, (), params, None, body)
+    made = {inner if name is main else name: value for name, value in derived.items()}
+    module = evaluate_partially(infer(module_of({**made, outer: whole}, outer)))
+    names = [str(each.name) for each in chosen]
+    return Step(module, tuple(zip(names, types, strict=True)), optimiser)
+
+
+_UNIT: Final = TupleType(())
+
+
+def _weights(function: Function, slopes: Type, wrt: Which) -> list[Var]:
+    """The parameters that slopes are of, in their order."""
+    if wrt is None:
+        return [each for each in function.params if _floats(each.type)]
+    asked: Sequence[int | str] = (wrt,) if isinstance(wrt, int | str) else tuple(wrt)
+    names = {str(each.name): each for each in function.params}
+    return [names[each] if isinstance(each, str) else function.params[each] for each in asked]
+
+
+def _floats(of: Type | None) -> bool:
+    if isinstance(of, TupleType):
+        return any(map(_floats, of.items))
+    return isinstance(of, TensorType) and of.dtype.is_float
+
+
+def _check(chosen: Sequence[Var], optimiser: Optimiser) -> None:
+    wrong = [each for each in chosen if not isinstance(each.type, TensorType)]
+    if wrong:
+        raise InputError(
+            *[
+                Diagnostic(
+                    "bad-optimiser",
+                    f"The weight {each.name} is not a tensor.",
+                    Place(node=str(each.name)),
+                    "a tensor of floats",
+                    str(each.type),
+                    "Give a loss its weights as parameters of their own.",
+                )
+                for each in wrong
+            ]
+        )
+
+
+def _tensor(of: Type | None) -> TensorType:
+    assert isinstance(of, TensorType)
+    return of
+
+
+@lru_cache(maxsize=256)
+def _flat(rule: Function) -> Function:
+    """The rule as dataflow."""
+    main = Var(Supply(rule).name("main"), None)
+    return to_dataflow(evaluate_partially(infer(module_of({main: rule}, main)))).main_function()
+
+
+def _updated(
+    optimiser: Optimiser, of: TensorType, own: Sequence[Expr], common: dict[str, Expr]
+) -> list[Expr]:
+    """What the rule makes of a weight of some type, its slope and its memory."""
+    rule = _flat(optimiser.rule)
+    memo: dict[Expr, Expr] = dict(zip(rule.params, own, strict=False))
+    settings = dict(optimiser.settings)
+    for each in rule.params[len(own) :]:
+        name = str(each.name)
+        value = common[name] if name in common else const(settings[name], f32)
+        memo[each] = _at(value, of.dtype)
+    for node in expressions(rule.body):
+        if node not in memo:
+            new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+            memo[node] = _at(new, of.dtype) if isinstance(new, Const) else new
+    result = memo[rule.body]
+    return list(result.items) if isinstance(result, Tuple) else [result]
+
+
+def _at(value: Expr, dtype: DType) -> Expr:
+    """A number in the dtype of a weight."""
+    if dtype is f32:
+        return value
+    if isinstance(value, Const):
+        return const(value.data.item(), dtype)
+    from_ = type_of(value)
+    assert isinstance(from_, TensorType)
+    return cast(value, dtype)
