@@ -53,6 +53,7 @@ CODES: Final[dict[str, str]] = {
     "unknown-attribute": "The operator has no attribute of this name.",
     "bad-attribute": "An attribute has a value the operator does not accept.",
     "bad-layout": "A word is no layout of the axes it is for.",
+    "bad-optimiser": "A rule does not say how one weight changes, or cannot be used with a loss.",
     "bad-combiner": "A combiner breaks a law that reductions rely on.",
     # types
     "shape-conflict": "Two shapes that must agree do not.",

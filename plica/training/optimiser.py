@@ -91,7 +91,9 @@ def _library() -> Module:
 
 
 def _of_library(name: str, slots: tuple[str, ...], **settings: float | None) -> Optimiser:
-    return _made(name, _library().find(name), slots, settings)
+    rule = _library().find(name)
+    assert isinstance(rule, Function)
+    return _made(name, rule, slots, settings)
 
 
 def _made(

@@ -25,9 +25,10 @@ from attrs import frozen
 
 from plica.ir.dtype import DType, f32
 from plica.ir.graph import Call, Const, Expr, Function, Project, Tuple, Var, const
-from plica.ir.infer import infer, type_of
+from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.module import module as module_of
+from plica.ir.op.elementwise import cast
 from plica.ir.type import TensorType, TupleType, Type
 from plica.rewrite.gradient import value_and_grad
 from plica.rewrite.gradient.derive import Program, Which
@@ -183,7 +184,5 @@ def _at(value: Expr, dtype: DType) -> Expr:
     if dtype is f32:
         return value
     if isinstance(value, Const):
-        return const(value.data.item(), dtype)
-    from_ = type_of(value)
-    assert isinstance(from_, TensorType)
-    return cast(value, dtype)
+        return const(value.numpy(), dtype)
+    return cast(value, dtype=dtype)

@@ -5,7 +5,7 @@ kernels as in static programs, and each kernel becomes a definition of its own, 
 call as they call each other.  `PASSES` is data: what is done, in order.
 
 >>> print(*[each.name for each in PASSES])
-settle defunctionalize settle-again to-dataflow decompose fuse name-kernels to-anf
+settle defunctionalize settle-again place-known to-dataflow decompose fuse name-kernels to-anf
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from plica.codegen.dynamic.known import place_known
 from plica.codegen.dynamic.settle import settle
 from plica.codegen.lower.decompose import instance, written_out
 from plica.codegen.lower.fused import alone
@@ -112,6 +113,7 @@ PASSES: Final = Pipeline(
         Pass("settle", "Sizes are numbers wherever main says what they are.", settle),
         find_pass("defunctionalize"),
         Pass("settle-again", "Functions that were values are called with sizes, too.", settle),
+        Pass("place-known", "Constants that functions hand on can be packed.", place_known),
         find_pass("to-dataflow"),
         Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),
         Pass("fuse", "What can be computed together costs one kernel.", fuse),

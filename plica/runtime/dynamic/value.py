@@ -127,7 +127,7 @@ class Given:
             else:
                 taken = self._tensor(each, of)
                 if taken.__class__ is Diagnostic:
-                    self.wrong.append(_within(name, of, taken))  # type: ignore[arg-type]  # it is
+                    self.wrong.append(_within(name, of, taken))
                     return
                 words[at] = taken  # type: ignore[assignment]  # it is none
 

@@ -6,6 +6,12 @@
 
 A run after lessons is the same run as long as the lessons are the same: its name has a digest of
 them.  What such a run measured teaches no other, so that one that was stopped goes on.
+
+>>> from plica.search.policy.example import SQUARE
+>>> lesson = Lesson(SQUARE, (Observation(SQUARE.default, 1.0),))
+>>> policy = taught(Machine(512, 32), (lesson,))
+>>> policy.name.split("/")[0], policy.step(policy.begin(SQUARE, 0))[1][0] == SQUARE.default
+('taught', True)
 """
 
 from __future__ import annotations

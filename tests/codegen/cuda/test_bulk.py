@@ -11,13 +11,14 @@ from plica.codegen.cuda.bulk import SWIZZLED, copied
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.statement import LoweringRefused
 from plica.core.name import Name
+from plica.core.term import Term
 from plica.ir.dtype import f16, f32
 from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store
 from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
 from plica.ir.tensor import axis, buffer
 
 R, K, N, B, Q = (axis(name) for name in "rknbq")
-AROUND = {B: 2, Q: 3}
+AROUND: dict[Term, int] = {B: 2, Q: 3}
 
 
 def nest(store: Stmt, **extents: int) -> Stmt:

@@ -1,89 +1,43 @@
-"""Units: names of launches, code kept by the digest of its text, and programs that choose."""
+"""Units: the text of a program in parts, which are compiled at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
-from plica.codegen.cuda import unit as units
-from plica.codegen.cuda.fold import fold
-from plica.codegen.cuda.target import GpuTarget, parse_gpu
-from plica.codegen.cuda.toolchain import Cubin
-from plica.codegen.cuda.unit import cubins, unit
-from plica.codegen.lower.statement import LoweringRefused
+from plica.codegen.cuda.target import parse_gpu
+from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
+from plica.codegen.cuda.unit import PART, cubins, unit
 from plica.ir.script import from_text
-from plica.pipeline import lower
-from plica.runtime.error import UnsupportedError
-from plica.runtime.store import Store
-from tests.codegen.cuda.test_fold import read
+from plica.pipeline import contract_of, lower
+from plica.runtime.cuda.code import functions
 
-TARGET = GpuTarget("sm_90")
+needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 
-CHOICE = """
-import plica
-from plica import op
-from plica.script import Tensor, bool_, f32
-
-@plica.function
-def main(x: Tensor[(8,), f32], c: Tensor[(), bool_]) -> Tensor[(8,), f32]:
-    if c:
-        y = op.exp(x)
-    else:
-        y = op.sqrt(x)
-    return y
-"""
-
-PLAIN = """
-import plica
-from plica import op
+MODEL = """
 from plica.script import Tensor, f32
+from plica.op import nn
+import plica
 
 @plica.function
-def main(x: Tensor[(8,), f32]) -> Tensor[(8,), f32]:
-    return op.exp(x)
+def main(x: Tensor[(16, 64), f32], w: Tensor[(64, 64), f32]) -> Tensor[(16, 64), f32]:
+    return nn.softmax(nn.dense(nn.softmax(nn.dense(x, w), axis=-1), w), axis=-1)
 """
 
 
-def test_choices_are_refused_by_what_they_choose() -> None:
-    with pytest.raises(UnsupportedError, match="whether to run exp, sqrt"):
-        unit(lower(from_text(CHOICE), target=TARGET).program)
+@needs_nvrtc
+def test_parts_hold_every_function_once() -> None:
+    lowered = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80"))
+    made = unit(lowered.program)
+    codes = [functions(each) for each in cubins(made, "sm_80", fused=True)]
+    found = [name for names in codes for name in names]
+    assert len(found) == len(set(found))
+    assert {each.function for each in made.steps if hasattr(each, "function")} == set(found)
+    assert all(len(each) > PART for each in made.parts[:-1])
 
 
-def test_code_is_kept_by_the_digest_of_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = unit(lower(from_text(PLAIN), target=TARGET).program)
-    asked = []
-
-    def compiled(texts: Sequence[str], architecture: str, *, fused: bool = True) -> list[Cubin]:
-        asked.extend([(architecture, fused) for _ in texts])
-        return [Cubin(f"{architecture} {fused}".encode(), (), "") for _ in texts]
-
-    monkeypatch.setattr(units, "compiled_at_once", compiled)
-    store = Store(tmp_path)
-    for _ in range(2):
-        assert cubins(made, "sm_90", fused=True, store=store) == (b"sm_90 True",)
-        assert cubins(made, "sm_90", fused=False, store=store) == (b"sm_90 False",)
-    assert asked == [("sm_90", True), ("sm_90", False)]
-    assert [each.kernel for each in made.launched] == ["k0_exp"]
-
-
-def test_launches_do_not_share_registers() -> None:
-    kernel = read("""
-def k(x: Buffer[(8,), f32], z: Buffer[(8,), f32]):
-    held = alloc(Buffer[(8,), f32, "local"])
-    for t in thread("threadIdx.x", 8):
-        held[t] = x[t]
-    for t in thread("threadIdx.x", 8):
-        z[t] = held[7 - t]
-""")
-    with pytest.raises(LoweringRefused, match="follow one another share"):
-        fold(kernel, "k")
-
-
-def test_the_gpu_of_this_machine_is_asked_for_where_none_is_named() -> None:
-    assert parse_gpu("cuda", lambda: "sm_80") == GpuTarget("sm_80")
-    assert parse_gpu("cuda:sm_86", lambda: "sm_80") == GpuTarget("sm_86")
-    assert parse_gpu("cuda", lambda: "sm_30") == parse_gpu("cuda")
+@needs_nvrtc
+def test_at_once_is_as_one_by_one() -> None:
+    texts = [f'extern "C" __global__ void f{n}(float* y) {{ y[{n}] = {n}; }}' for n in range(3)]
+    at_once = compiled_at_once(texts, "sm_80")
+    assert [functions(each.code) for each in at_once] == [frozenset({f"f{n}"}) for n in range(3)]
+    assert [each.code for each in at_once] == [compiled(each, "sm_80").code for each in texts]

@@ -519,6 +519,6 @@ def main(x: Tensor[("n",), f32], k: i64) -> Tensor[("n",), f32]:
     return loop(x, k)
 """
     )
-    exe = plica.compile(module)
+    exe: Any = plica.compile(module)
     assert exe(np.ones(3, np.float32), 2).tolist() == [4.0] * 3
     assert exe(np.ones(1, np.float32), 3).tolist() == [8.0]

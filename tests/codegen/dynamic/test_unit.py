@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def main(n: Nat) -> tuple[()]:
     )
     from plica.ir.value import build as made
 
-    exe = plica.compile(module)
+    exe: Any = plica.compile(module)
     assert exe(made(module, "Succ", made(module, "Zero"))) == ()
 
 
@@ -119,7 +120,7 @@ def main(b: Box) -> Box:
     )
     from plica.ir.value import build as made
 
-    exe = plica.compile(module)
+    exe: Any = plica.compile(module)
     x = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
     found = exe(made(module, "Box", x[:, ::-1]))
     assert np.array_equal(found.fields[0], x[:, ::-1] + 1)

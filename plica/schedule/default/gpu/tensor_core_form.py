@@ -76,7 +76,7 @@ def tensor_core_form(of: Work, warps: Warps) -> ProductForm | None:
 
 
 def _widened(of: Work) -> tuple[Contraction | None, dict[Buffer, Buffer]]:
-    """The contraction of the same work on inputs of f32, where narrow ones are only read to be cast.
+    """The contraction of the same work on inputs of f32, where narrow ones are but read and cast.
 
     With it, which buffer each of those stands for.
     """

@@ -1,0 +1,18 @@
+"""training: optimisers in the graph language, and compiled steps."""
+
+from plica.training.optimiser import Optimiser, adam, momentum, optimiser, sgd
+from plica.training.step import Step, step
+from plica.training.trainer import State, Trainer, trainer
+
+__all__ = [
+    "Optimiser",
+    "State",
+    "Step",
+    "Trainer",
+    "adam",
+    "momentum",
+    "optimiser",
+    "sgd",
+    "step",
+    "trainer",
+]
