@@ -4,7 +4,7 @@
 
 The same nets, losses and optimiser (Adam) from the same weights; torch is eager, with its fused and
 its plain Adam.  Plica's step is one native call.  All take turns; the least time counts, the median
-stands beside it.  Before that, five steps of each must give the same losses.
+stands beside it, of the processor on one thread, of the wall on several.  Before that, five steps of each must give the same losses.
 """
 
 # mypy: ignore-errors
@@ -14,7 +14,7 @@ import argparse
 import json
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 import torch
@@ -122,17 +122,18 @@ def compare(name, batch, threads, rounds):
         return loss
 
     for _ in range(5):
-        mine, *others = float(ours()), *[float(each()) for each in peers.values()]
+        mine, *others = float(ours()), *[float(each().detach()) for each in peers.values()]
         assert all(abs(mine - each) < 1e-4 * max(1, abs(each)) for each in others), (mine, others)
     ways = {"plica": ours, **peers}
     times = {key: [] for key in ways}
+    clock = thread_time if threads == 1 else perf_counter
     for _ in range(rounds):
         for key, way in ways.items():
             way()
             for _ in range(3):
-                start = perf_counter()
+                start = clock()
                 way()
-                times[key].append(perf_counter() - start)
+                times[key].append(clock() - start)
     return {key: (min(each), median(each)) for key, each in times.items()}
 
 

@@ -248,20 +248,22 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
     """What native code over objects gives for a module at the sizes of its inputs.
 
-    None where there is none: a function among the outputs, a polymorphic one as a value.
+    None where there is none: a function among the outputs, a polymorphic one as a value, or an
+    operator that has no meaning at these sizes, which the program never comes to.
     """
     from plica.codegen.dynamic.build import build, lower
     from plica.codegen.llvm.toolchain import host
+    from plica.core.diagnostic import EvaluationError, IllTyped
     from plica.ir.infer import infer
     from plica.ir.sized import sized, sizes_of
     from plica.rewrite.contract import exact
     from plica.runtime.error import UnsupportedError
 
-    if module.main_function().dims:
-        module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
     try:
+        if module.main_function().dims:
+            module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
         made = build(lower(infer(module), exact, (), host()), host())
-    except UnsupportedError:
+    except (UnsupportedError, IllTyped, EvaluationError):
         return None
     return _shaped(made(*inputs), module)
 

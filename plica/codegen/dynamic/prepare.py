@@ -4,8 +4,10 @@ What is a function becomes data (`plica.rewrite.graph.defunctionalize`), operato
 kernels as in static programs, and each kernel becomes a definition of its own, which functions
 call as they call each other.  `PASSES` is data: what is done, in order.
 
->>> print(*[each.name for each in PASSES])
-settle defunctionalize settle-again place-known to-dataflow decompose fuse name-kernels to-anf
+>>> print(*[each.name for each in PASSES][:5])
+settle defunctionalize settle-again inline remove-dead
+>>> print(*[each.name for each in PASSES][5:])
+place-known to-dataflow decompose fuse name-kernels to-anf
 """
 
 from __future__ import annotations
@@ -113,6 +115,8 @@ PASSES: Final = Pipeline(
         Pass("settle", "Sizes are numbers wherever main says what they are.", settle),
         find_pass("defunctionalize"),
         Pass("settle-again", "Functions that were values are called with sizes, too.", settle),
+        find_pass("inline"),
+        find_pass("remove-dead"),
         Pass("place-known", "Constants that functions hand on can be packed.", place_known),
         find_pass("to-dataflow"),
         Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import same_dim
+from plica.ir.dim import known, same_dim
 from plica.ir.dtype import i64
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, dims
@@ -115,11 +115,48 @@ def _holding(
     return found, checks
 
 
+def _apart(kernel: Sequence[int], sliding: Sequence[Window]) -> bool:
+    """Whether no two windows share a place."""
+    return all(
+        window.dilation == 1 and size <= window.stride
+        for size, window in zip(kernel, sliding, strict=True)
+    )
+
+
+def _only(
+    kernel: Sequence[int],
+    sliding: Sequence[Window],
+    at: Sequence[Scalar],
+    counts: Sequence[Scalar],
+    sizes: Sequence[Scalar],
+) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+    """Of windows that are apart, the one that `at` may lie in; where in it; whether it does."""
+    found: list[Scalar] = []
+    inner: list[Scalar] = []
+    checks: list[Scalar] = []
+    for size, window, place, count, whole in zip(kernel, sliding, at, counts, sizes, strict=True):
+        reached = plus(place, window.before)
+        stride = index(window.stride)
+        found.append(reached if window.stride == 1 else FloorDiv(reached, stride))
+        inner.append(index(0) if window.stride == 1 else FloorMod(reached, stride))
+        if size < window.stride:
+            checks.append(Lt(inner[-1], index(size)))
+        windows_, length = known(count), known(whole)
+        if windows_ is None or length is None or length + window.before > windows_ * window.stride:
+            checks.append(Lt(found[-1], count))
+    return found, inner, checks
+
+
 def _spread_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_spread", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
+    apart = _apart(kernel, sliding)
 
     def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        if apart:
+            found, _, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
+            return guarded(checks, x[(n, c, *found)], Lit(0, x.dtype))
+
         def load(*k: Scalar) -> Scalar:
             found, checks = _holding(sliding, at, k, x.shape[2:])
             return as_dtype(guarded(checks, x[(n, c, *found)], Lit(0, x.dtype)), inner)
@@ -228,8 +265,15 @@ def _put_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Comp
     kernel, sliding = sliding_windows("nn.window_put", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
     nothing = Lit(0, inner)
+    apart = _apart(kernel, sliding)
 
     def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+        if apart:
+            found, own, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
+            here = Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, own))
+            zero = Lit(0, x.dtype)
+            return guarded(checks, Select(here, x[(n, c, *found)], zero), zero)
+
         def load(*k: Scalar) -> Scalar:
             found, checks = _holding(sliding, at, k, x.shape[2:])
             here = Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, k))

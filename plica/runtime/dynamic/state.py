@@ -54,7 +54,7 @@ FULL: Final = -2
 STACK: Final = 256 << 20
 """Bytes of a stack; only what was touched takes memory."""
 
-RESERVE: Final = 4 << 20
+RESERVE: Final = 16 << 20
 """Bytes of it that are left for what routines call: kernels, and the library of C."""
 
 KEEP: Final = 64 << 20
@@ -91,12 +91,13 @@ class State:
         return int(self.words[HELD])
 
     def reset(self) -> None:
-        """Give all memory of objects back; none of them is alive any more."""
+        """Give all memory of objects and of the stack back; nothing is alive any more."""
         self._reset(self.address)
+        self.stack.madvise(mmap.MADV_DONTNEED)
 
     def __del__(self) -> None:
-        if getattr(self, "_hold", None) is not None:
-            self.reset()
+        if getattr(self, "_hold", None) is not None:  # it was made as a whole
+            self._reset(self.address)
 
 
 def _stack() -> mmap.mmap:

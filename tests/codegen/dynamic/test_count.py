@@ -24,6 +24,7 @@ from plica.codegen.dynamic.program import (
     Yield,
 )  # fmt: skip
 from plica.codegen.dynamic.show import show
+from plica.core.diagnostic import EvaluationError, IllTyped
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.sized import sized, sizes_of
@@ -109,12 +110,12 @@ def test_every_way_owns_what_it_uses_and_nothing_at_its_end(
 ) -> None:
     known = infer(module)
     args = data.draw(inputs_for(known))
-    if known.main_function().dims:
-        known = sized(known, sizes_of(known, [each.shape for each in arrays_in(args)]))
     try:
+        if known.main_function().dims:
+            known = sized(known, sizes_of(known, [each.shape for each in arrays_in(args)]))
         program = lower(known, exact, ()).program
-    except UnsupportedError:
-        return  # functions in the interface, polymorphic functions as values
+    except (EvaluationError, IllTyped, UnsupportedError):
+        return  # functions in the interface, operators without meaning at these sizes
     check(program)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.core.diagnostic import EvaluationError
+from plica.core.diagnostic import EvaluationError, IllTyped
 from plica.ir.infer import infer
 from plica.ir.interpret import interpret
 from plica.ir.sized import sized, sizes_of
@@ -29,16 +29,16 @@ def agrees(data: st.DataObject, whole: bool) -> None:
     """A program at the sizes of its inputs, over objects, beside the interpreter."""
     module = infer(data.draw(modules(depth=1) if whole else static_modules()))
     args = data.draw(inputs_for(module))
-    if module.main_function().dims:
-        shapes = [each.shape for each in arrays_in(args)]
-        module = sized(module, sizes_of(module, shapes))
     try:
+        if module.main_function().dims:
+            shapes = [each.shape for each in arrays_in(args)]
+            module = sized(module, sizes_of(module, shapes))
         meant = flat(interpret(module, *args), module)
-    except EvaluationError:
-        return
+    except (EvaluationError, IllTyped):
+        return  # it has no value, or an operator has no meaning at these sizes
     try:
         exe = compiled(module)
-    except UnsupportedError:
+    except (EvaluationError, IllTyped, UnsupportedError):
         return  # functions in the interface, polymorphic functions as values
     found = exe(*args)
     several = list(found) if isinstance(found, tuple) else [found]

@@ -45,7 +45,7 @@ def test_points_are_validated_and_timed(measurer: LocalMeasurer) -> None:
     assert told == list(found)
     for each in found:
         assert each.status == "ok", each.message
-        assert len(each.times) == 3
+        assert 2 <= len(each.times) <= 3  # two where it is ten times slower than the best
         assert each.cost == min(each.times) > 0
         assert each.noise >= 0
         assert set(each.stages) == set(STAGES)

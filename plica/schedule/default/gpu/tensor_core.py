@@ -21,6 +21,7 @@ from attrs import frozen
 
 from plica.ir.dtype import DType, f16
 from plica.ir.index_map import index_map
+from plica.ir.invocation import TensorIntrinsic
 from plica.schedule.default.gpu.form import digits
 from plica.schedule.default.gpu.product import tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
@@ -122,6 +123,10 @@ class Warps:
         rows, columns, terms = (prod(each) for each in self.digits)
         return rows, columns, terms
 
+    def multiplies(self, along: Along, dtype: DType) -> TensorIntrinsic:
+        """The intrinsic of all squares of a thread."""
+        return (group_mma if self.together else mma)(self.high, self.wide, along, dtype)
+
     @property
     def threads(self) -> int:
         return self.down * self.across * LANES * (GROUP if self.together else 1)
@@ -159,10 +164,8 @@ def tensor_core(
             yield fetched(copy, of, along[which], which)
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, at["q"])
-    if of.together:
-        yield tensorize(at["s"], group_mma(of.high, of.wide, along, dtype).name)
-    else:
-        yield tensorize(at["i"], mma(of.high, of.wide, along, dtype).name)
+    yield tensorize(at["s" if of.together else "i"], of.multiplies(along, dtype).name)
+    if not of.together:
         yield unroll(at["s"])
     if of.ahead:
         yield annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))

@@ -29,7 +29,7 @@ from plica.schedule.default.contraction import Work
 from plica.schedule.default.gpu.form import ProductForm
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
+from plica.schedule.default.gpu.tensor_core_form import NARROW, tensor_core_form
 from plica.schedule.do import run
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -48,6 +48,18 @@ WARPS: Final = (
     Warps(2, 2, 2, 4, 2, ahead=3),
 )
 """Tiles from large to small."""
+
+
+DECLARED: Final = tuple(
+    [
+        warps.multiplies((left, right), dtype).name
+        for warps in (*GROUPS, *WARPS)
+        for left in (True, False)
+        for right in (True, False)
+        for dtype in NARROW
+    ]
+)
+"""What traces of theirs name, which so can be read back in a process that has made none."""
 
 
 def tensor_core_product(of: Work, gpu: Gpu) -> tuple[ProductForm, Trace, Kernel] | None:

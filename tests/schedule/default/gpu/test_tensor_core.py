@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -17,7 +20,12 @@ from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.schedule.default.contraction import Work
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_choice import GROUPS, WARPS, tensor_core_product
+from plica.schedule.default.gpu.tensor_core_choice import (
+    DECLARED,
+    GROUPS,
+    WARPS,
+    tensor_core_product,
+)
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
 from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.do import run
@@ -189,6 +197,19 @@ def test_large_tiles_where_there_are_enough() -> None:
     assert many is not None
     assert "cuda.mma_f16_2x4_kn" in few[1].to_python()
     assert "cuda.mma_f16_4x8_kn" in many[1].to_python()
+
+
+def test_traces_are_read_back_in_another_process() -> None:
+    trace, _ = made(matrices(256, 512, 128, (True, False)), GROUPS[0])
+    text = (
+        "import sys\n"
+        "import plica.schedule.default.gpu\n"
+        "from plica.ir.intrinsic import find_intrinsic\n"
+        "sys.exit(any(find_intrinsic(name) is None for name in sys.argv[1:]))"
+    )
+    names = [name for name in DECLARED if name in trace.to_python()]
+    assert names
+    assert subprocess.run([sys.executable, "-c", text, *names], check=False).returncode == 0
 
 
 OTHER = {
