@@ -203,7 +203,15 @@ class Executable:
         """Run the model; inputs by position or by name."""
         arrays = self._arrays(args, named)
         outputs = [port.empty() for port in self._interface.outputs]
-        addresses = [address_of(each) for each in (*arrays, *outputs)]
+        self.run([address_of(each) for each in (*arrays, *outputs)])
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run the code on memory of the types of the inputs, then of the outputs, in order.
+
+        Nothing is checked: the arrays must be what the ports say, contiguous and aligned, and no
+        output may overlap another array.
+        """
         workspace = self._borrow()
         table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
@@ -212,7 +220,6 @@ class Executable:
             self._free.append(workspace)
         if code:
             raise self._failure(code)
-        return outputs[0] if self._interface.single else tuple(outputs)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since its sizes are numbers already."""

@@ -62,8 +62,8 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
     assert main is not None
     ret = function.ret
     assert isinstance(ret, TupleType)
-    chosen = _weights(function, ret.items[1], wrt)
-    _check(chosen, optimiser)
+    chosen = _weights(function, wrt)
+    _check(chosen)
     supply = Supply(*derived.values, *derived.names)
     kept = {str(each.name) for each in function.params}
     for name in (WEIGHTS, MEMORY, *optimiser.open):
@@ -115,7 +115,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
 _UNIT: Final = TupleType(())
 
 
-def _weights(function: Function, slopes: Type, wrt: Which) -> list[Var]:
+def _weights(function: Function, wrt: Which) -> list[Var]:
     """The parameters that slopes are of, in their order."""
     if wrt is None:
         return [each for each in function.params if _floats(each.type)]
@@ -130,7 +130,7 @@ def _floats(of: Type | None) -> bool:
     return isinstance(of, TensorType) and of.dtype.is_float
 
 
-def _check(chosen: Sequence[Var], optimiser: Optimiser) -> None:
+def _check(chosen: Sequence[Var]) -> None:
     wrong = [each for each in chosen if not isinstance(each.type, TensorType)]
     if wrong:
         raise InputError(

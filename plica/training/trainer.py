@@ -1,12 +1,16 @@
 """Trainers: compiled steps, called with what the last call gave.
 
+A state is a value: no step changes one that somebody holds.  The memory of a state that nobody
+holds any more is what the next step writes to, so in a loop two states take turns and nothing is
+allocated.
+
 >>> import numpy as np
 >>> from plica.core.name import Name
 >>> from plica.ir.graph import Function, Var
+>>> from plica.ir.op.reduction import sum_
 >>> from plica.ir.type import tensor
 >>> from plica.training.optimiser import sgd
 >>> w, x = Var(Name("w"), tensor((2,), "f32")), Var(Name("x"), tensor((2,), "f32"))
->>> from plica.ir.op.reduction import sum_
 >>> train = trainer(Function((), (), (w, x), None, sum_((w - x) * (w - x))), sgd(0.25), wrt="w")
 >>> state = train.start(w=np.zeros(2, np.float32))
 >>> for _ in range(20):
@@ -17,22 +21,48 @@ array([1., 2.], dtype=float32)
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from sys import getrefcount
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.codegen.target import Target
-from plica.ir.dim import known
+from plica.core.diagnostic import did_you_mean
 from plica.pipeline import compile
 from plica.rewrite.contract import Contract
 from plica.rewrite.gradient.derive import Program, Which
-from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.executable import Executable
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+from plica.runtime.executable import Executable, address_of
+from plica.runtime.port import Port
 from plica.training.optimiser import Optimiser
 from plica.training.step import Step, step
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
+
+
+ROOMS: Final = 3
+"""Memory for so many states is kept to be used again."""
+
+
+class Room:
+    """Memory for one state, and whether anybody holds a part of it."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.arrays = list(arrays)
+        self.addresses = [address_of(each) for each in arrays]
+        self._unused = 0
+        self._unused = self._uses()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing but this holds its arrays: views and memory lent to others count."""
+        return self._uses() == self._unused
+
+    def _uses(self) -> int:
+        return sum(map(getrefcount, self.arrays))
 
 
 @frozen(eq=False)
@@ -43,10 +73,11 @@ class State:
     weights: tuple[Array, ...]
     memory: tuple[Any, ...]
     """For each weight a tuple of arrays, after the number of steps where it is counted."""
+    _room: Room = field(repr=False)
 
     def __getitem__(self, name: str) -> Array:
         """A weight by its name."""
-        return self.weights[self.names.index(name)]
+        return self.named()[name]
 
     def named(self) -> dict[str, Array]:
         """The weights by name, as a model takes them."""
@@ -57,58 +88,111 @@ class Trainer:
     """A compiled step: `loss, state = train(state, x, y)`, one native call."""
 
     def __init__(self, of: Step, exe: Executable) -> None:
+        if type(exe) is not Executable:
+            raise UnsupportedError(
+                Diagnostic(
+                    "unsupported",
+                    "A trainer is for losses without data and recursion, of sizes that are known.",
+                    None,
+                    "an executable for a processor",
+                    type(exe).__name__,
+                    "Compile plica.training.step(...).module, and hand on what it gives.",
+                )
+            )
         self.step = of
         self.exe = exe
-        self._names = tuple([name for name, _ in of.weights])
+        self.names = tuple([name for name, _ in of.weights])
         self._slots = len(of.optimiser.slots)
         self._counts = of.optimiser.counts
+        held = len(self.names) * (1 + self._slots) + self._counts
+        self._loss, self._held, self._data = exe.outputs[0], exe.outputs[1:], exe.inputs[held:]
+        self._rooms: list[Room] = []
+        self._choosing = Lock()
 
     def start(self, **weights: object) -> State:
-        """The state before the first step: these weights, and a memory of zeros."""
+        """The state before the first step: copies of these weights, and a memory of zeros."""
         wrong = [
             Diagnostic("input-missing", f"The weight {name!r} is not given.", Place(node=name))
-            for name in self._names
+            for name in self.names
             if name not in weights
-        ] + [
-            Diagnostic(
-                "input-unknown",
-                f"There is no weight {name!r}.",
-                Place(node=name),
-                ", ".join(self._names),
-                name,
-            )
-            for name in weights
-            if name not in self._names
         ]
+        for name in weights:
+            if name not in self.names:
+                message, every = f"There is no weight {name!r}.", ", ".join(self.names)
+                hint = did_you_mean(name, self.names)
+                wrong.append(Diagnostic("input-unknown", message, None, every, name, hint))
+        ports = [
+            Port(name, port.shape, port.dtype, port.numpy)
+            for name, port in zip(self.names, self.exe.inputs, strict=False)
+        ]
+        room = Room([np.zeros(port.shape, port.numpy) for port in self._held])
+        for port, array in zip(ports, room.arrays, strict=False):
+            taken = port.take(weights[port.name]) if port.name in weights else array
+            if isinstance(taken, Diagnostic):
+                wrong.append(taken)
+            else:
+                array[...] = taken
         if wrong:
             raise InputError(*wrong)
-        arrays = []
-        for name, of in self.step.weights:
-            array = np.asarray(weights[name])
-            shape = tuple([known(size) for size in of.shape])
-            if array.dtype != of.dtype.numpy or (None not in shape and array.shape != shape):
-                found = f"{array.dtype} of shape {array.shape}"
-                message = f"The weight {name!r} is not what the loss takes."
-                wrong.append(Diagnostic("input-shape", message, Place(node=name), str(of), found))
-            arrays.append(array)
-        if wrong:
-            raise InputError(*wrong)
-        memory = [tuple([np.zeros_like(each) for _ in range(self._slots)]) for each in arrays]
-        counted = [np.zeros((), np.float32)] if self._counts else []
-        return State(self._names, tuple(arrays), (*counted, *(memory if self._slots else [])))
+        return self._state(room)
 
     def __call__(self, state: State, *args: object, **named: object) -> tuple[Array, State]:
         """The loss before the step, and the state after it."""
-        found = self.exe(state.weights, state.memory, *args, **named)
-        count = len(self._names)
-        loss, weights, rest = found[0], found[1 : 1 + count], found[1 + count :]
-        memory: list[Any] = []
-        if self._counts:
-            memory, rest = [rest[0]], rest[1:]
+        data = self._taken(args, named)
+        loss, room = self._loss.empty(), self._room()
+        given = [*state._room.addresses, *map(address_of, data)]
+        self.exe.run([*given, address_of(loss), *room.addresses])
+        return loss, self._state(room)
+
+    def _state(self, room: Room) -> State:
+        """What lies in some memory, which is kept for when nobody holds it."""
+        with self._choosing:
+            self._rooms = [*self._rooms[1 - ROOMS :], room]
+        count = len(self.names)
+        weights, rest = room.arrays[:count], room.arrays[count:]
+        memory: list[Any] = [rest.pop(0)] if self._counts else []
         if self._slots:
             every = range(0, len(rest), self._slots)
             memory += [tuple(rest[at : at + self._slots]) for at in every]
-        return loss, State(self._names, tuple(weights), tuple(memory))
+        return State(self.names, tuple(weights), tuple(memory), room)
+
+    def _room(self) -> Room:
+        """Memory that no state has."""
+        with self._choosing:
+            for at, each in enumerate(self._rooms):
+                if each.is_free:
+                    return self._rooms.pop(at)
+        return Room([port.empty() for port in self._held])
+
+    def _taken(self, args: tuple[object, ...], named: dict[str, object]) -> list[Array]:
+        """The inputs of the loss that are no weights, and the open settings."""
+        names = [port.name for port in self._data]
+        values = dict(zip(names, args, strict=False))
+        wrong: list[Diagnostic] = []
+        if len(args) > len(names):
+            message, expected = "More values are given than there are inputs.", ", ".join(names)
+            wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
+        for name, value in named.items():
+            if name not in names or name in values:
+                message, hint = f"There is no input {name!r}.", did_you_mean(name, names)
+                if name in values:
+                    message = f"Input {name!r} is given twice, by position and by name."
+                wrong.append(Diagnostic("input-unknown", message, Place(node=name), None, name, hint))
+            values[name] = value
+        found: list[Array] = []
+        for port in self._data:
+            if port.name not in values:
+                message = f"Input {port.name!r} is not given."
+                wrong.append(Diagnostic("input-missing", message, Place(node=port.name)))
+                continue
+            taken = port.take(values[port.name])
+            if isinstance(taken, Diagnostic):
+                wrong.append(taken)
+            else:
+                found.append(taken)
+        if wrong:
+            raise InputError(*wrong)
+        return found
 
 
 def trainer(

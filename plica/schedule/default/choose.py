@@ -105,7 +105,7 @@ def formed(
     ]
     choices = [each for each in choices if form in (None, each[0].form)]
     if not choices:
-        return None
+        return along_rows if form is None else None  # outputs too few for lanes: sums of products
     best, chosen = min(choices, key=lambda each: each[0].cycles)
     weight = chosen.weight
     known_weight = weight is not None and constant[chosen.inputs.index(weight.buffer)]
