@@ -25,7 +25,7 @@ from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.prepare import grouped, prepared
 from plica.codegen.lower.scheduled import facts, machine_of
-from plica.codegen.lower.sequence import steps_below
+from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.target import Target
 from plica.core.digest import digest

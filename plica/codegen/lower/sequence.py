@@ -8,7 +8,7 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -19,6 +19,7 @@ from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of, si
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
+from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.program import (
     Choose,
@@ -35,15 +36,13 @@ from plica.codegen.program import (
 )
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.ir.dim import known
-from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Project, Tuple, Var
+from plica.ir.graph import Call, Const, Expr, Function, If, Project, Tuple, Var
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.ir.scalar import Buffer, Scalar
 from plica.ir.sized import open_dims
-from plica.ir.type import TensorType, TupleType, static_shape
-from plica.rewrite.fuse.reading import parts, reading
-from plica.rewrite.graph.walk import operands
+from plica.ir.type import TensorType, static_shape
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default import Machine
 from plica.schedule.default.constant import Cut, Derived
@@ -51,8 +50,6 @@ from plica.schedule.default.gpu import Gpu
 
 NOTHING: Final[Mapping[str, Chosen]] = {}
 """No schedules that were found by tuning."""
-
-Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
 
 
 def sequence(
@@ -72,62 +69,6 @@ def sequence(
     function = of.main_function()
     maker = _Maker(machine, reassociates, approximates, chosen)
     return evolve(maker.program(function.params, function.body), dims=open_dims(of))
-
-
-def leaves(value: Expr) -> Iterator[Expr]:
-    """The tensors inside a value of any type, from left to right."""
-    if isinstance(value, Tuple):
-        for item in value.items:
-            yield from leaves(item)
-        return
-    of = type_of(value)
-    if isinstance(of, TupleType):
-        for i in range(len(of.items)):
-            yield from leaves(Project(value, i))
-    else:
-        yield value
-
-
-def made_by(leaf: Expr) -> Value | None:
-    """The step that makes a tensor, and which of its results it is; None for what is given."""
-    match leaf:
-        case Project(If() as choice, index):
-            return choice, index
-        case If() | Apply() | Call() | Project(Apply(), _):
-            return leaf, 0
-        case _:
-            return None
-
-
-def shown(leaf: Expr) -> Expr:
-    """What holds the elements of a tensor: itself, or what it is a view of."""
-    while isinstance(leaf, Apply | Project):
-        of = reading(leaf)
-        if of is None or not of.is_view:
-            break
-        args = parts(leaf)
-        assert args is not None
-        leaf = args[of.viewed]
-    return leaf
-
-
-def steps_below(root: Expr) -> list[Expr]:
-    """The choices, operators and fused functions of a graph, values before their uses."""
-    order: list[Expr] = []
-    done: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            inside = node.args if isinstance(node, Call) else parts(node)
-            if inside is not None or isinstance(node, If):
-                stack.append((node, True))
-            below = operands(node) if inside is None else inside
-            stack += [(part, False) for part in reversed(below)]
-    return order
 
 
 @frozen

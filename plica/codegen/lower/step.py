@@ -1,0 +1,80 @@
+"""Steps of a graph: its choices, operators and fused functions, and the tensors these make.
+
+A view is made by no step: it shows what another tensor holds.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((2, 3), "f32"))
+>>> made_by(x) is None, len(list(leaves(Tuple((x, x)))))
+(True, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from plica.ir.graph import Apply, Call, Expr, If, Project, Tuple
+from plica.ir.infer import type_of
+from plica.ir.type import TupleType
+from plica.rewrite.fuse.reading import parts, reading
+from plica.rewrite.graph.walk import operands
+
+Value: TypeAlias = tuple[Expr, int]  # a step of the program, and which of its results
+
+
+def leaves(value: Expr) -> Iterator[Expr]:
+    """The tensors inside a value of any type, from left to right."""
+    if isinstance(value, Tuple):
+        for item in value.items:
+            yield from leaves(item)
+        return
+    of = type_of(value)
+    if isinstance(of, TupleType):
+        for i in range(len(of.items)):
+            yield from leaves(Project(value, i))
+    else:
+        yield value
+
+
+def made_by(leaf: Expr) -> Value | None:
+    """The step that makes a tensor, and which of its results it is; None for what is given."""
+    match leaf:
+        case Project(If() as choice, index):
+            return choice, index
+        case If() | Apply() | Call() | Project(Apply(), _):
+            return leaf, 0
+        case _:
+            return None
+
+
+def shown(leaf: Expr) -> Expr:
+    """What holds the elements of a tensor: itself, or what it is a view of."""
+    while isinstance(leaf, Apply | Project):
+        of = reading(leaf)
+        if of is None or not of.is_view:
+            break
+        args = parts(leaf)
+        assert args is not None
+        leaf = args[of.viewed]
+    return leaf
+
+
+def steps_below(root: Expr) -> list[Expr]:
+    """The choices, operators and fused functions of a graph, values before their uses."""
+    order: list[Expr] = []
+    done: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done:
+            done.add(node)
+            inside = node.args if isinstance(node, Call) else parts(node)
+            if inside is not None or isinstance(node, If):
+                stack.append((node, True))
+            below = operands(node) if inside is None else inside
+            stack += [(part, False) for part in reversed(below)]
+    return order

@@ -1,0 +1,75 @@
+"""Faces: the names and types that a caller of compiled code sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from plica.codegen.program import Program, Slot
+from plica.frontend.specialised import size_text
+from plica.ir.dim import known as size_of
+from plica.ir.dtype import DType
+from plica.ir.graph import Function, attr
+from plica.ir.type import TensorType, TupleType, Type
+from plica.runtime.executable import Interface, Shape
+from plica.runtime.open_port import OpenPort
+from plica.runtime.port import Port
+
+if TYPE_CHECKING:
+    pass
+
+
+def interface(main: Function, program: Program) -> Interface:
+    """The names and types a caller sees; a tuple's tensors are named after it."""
+    return faced(main, program.space("input"), program.space("output"))
+
+
+def faced(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
+    """The same, from what is taken and what is given."""
+    inputs: list[Port] = []
+    params: list[tuple[str, Shape]] = []
+    for param in main.params:
+        assert param.type is not None
+        params.append((str(param.name), _ports(str(param.name), param.type, slots, inputs)))
+    assert main.ret is not None
+    outputs: list[Port] = []
+    names = attr(main, "outputs")
+    single = not isinstance(main.ret, TupleType)
+    if names is None:
+        _ports("output", main.ret, space, outputs)
+    else:  # a model that was read has names for what it gives
+        parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
+        for each, of in zip(names, parts, strict=True):
+            _ports(each, of, space, outputs)
+    ranges = tuple(attr(main, "dim_ranges", ()))
+    return Interface(tuple(params), tuple(inputs), tuple(outputs), single, ranges)
+
+
+def _ports(name: str, type: Type, slots: Sequence[Slot], into: list[Port]) -> Shape:
+    """Add a port for each tensor of a type, and say where they are."""
+    if isinstance(type, TupleType):
+        inside = [_ports(f"{name}[{i}]", item, slots, into) for i, item in enumerate(type.items)]
+        return tuple(inside)
+    slot = slots[len(into)]
+    if all(isinstance(each, int) for each in slot.shape):
+        into.append(Port(name, slot.fixed, slot.dtype.name, slot.dtype.numpy))
+    else:
+        shape = tuple([each if isinstance(each, int) else size_text(each) for each in slot.shape])
+        into.append(OpenPort(name, shape, slot.dtype.name, slot.dtype.numpy))
+    return len(into) - 1
+
+
+def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
+    """A slot for each tensor of a type whose sizes are known."""
+    found: list[Slot] = []
+    stack = [of]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, TupleType):
+            stack += reversed(each.items)
+            continue
+        assert isinstance(each, TensorType)  # `offload` has resolved the module
+        sizes = tuple([size_of(size) or 0 for size in each.shape])
+        assert isinstance(each.dtype, DType)
+        found.append(Slot(space, len(found), sizes, each.dtype))
+    return found
