@@ -4,10 +4,12 @@
 
 The same nets, losses and optimiser (Adam) from the same weights; torch is eager, with its fused and
 its plain Adam.  Plica's step is one native call.  All take turns; the least time counts, the median
-stands beside it, of the processor on one thread, of the wall on several.  Before that, five steps of each must give the same losses.
+stands beside it: time of the processor on one thread, of the clock on several.  Before that, five
+steps of each must give the same losses.
 """
 
 # mypy: ignore-errors
+# ruff: noqa: PLR0917  (nets have many weights)
 from __future__ import annotations
 
 import argparse
@@ -22,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn import functional as F
 
-from plica.training import adam, trainer
 from plica import op
 from plica.core.name import Name
 from plica.ir.graph import Function, Var
 from plica.ir.type import tensor
 from plica.op import nn
+from plica.training import adam, trainer
 
 random = np.random.default_rng(5)
 
@@ -39,9 +41,10 @@ def entropy(scores, labels, classes=10):
 
 
 def cnn(x, labels, w1, b1, w2, b2, w3, b3):
-    y = nn.max_pool(nn.relu(nn.bias_add(nn.conv(x, w1, padding=1), b1, axis=1)), kernel=2, strides=2)
-    y = nn.max_pool(nn.relu(nn.bias_add(nn.conv(y, w2, padding=1), b2, axis=1)), kernel=2, strides=2)
-    return entropy(nn.bias_add(nn.dense(nn.flatten(y), w3), b3, axis=1), labels)
+    for w, b in ((w1, b1), (w2, b2)):
+        x = nn.relu(nn.bias_add(nn.conv(x, w, padding=1), b, axis=1))
+        x = nn.max_pool(x, kernel=2, strides=2)
+    return entropy(nn.bias_add(nn.dense(nn.flatten(x), w3), b3, axis=1), labels)
 
 
 def cnn_of_torch(x, labels, w1, b1, w2, b2, w3, b3):
@@ -65,11 +68,21 @@ def mlp_of_torch(x, labels, w1, b1, w2, b2, w3, b3):
 def convolutional(side, channels=(16, 32)):
     a, b = channels
     last = b * (side // 4) ** 2
-    return (cnn, cnn_of_torch, (1, side, side), [(a, 1, 3, 3), (a,), (b, a, 3, 3), (b,), (10, last), (10,)])
+    return (
+        cnn,
+        cnn_of_torch,
+        (1, side, side),
+        [(a, 1, 3, 3), (a,), (b, a, 3, 3), (b,), (10, last), (10,)],
+    )
 
 
 def dense(count, width=128):
-    return (mlp, mlp_of_torch, (count,), [(width, count), (width,), (width, width), (width,), (10, width), (10,)])
+    return (
+        mlp,
+        mlp_of_torch,
+        (count,),
+        [(width, count), (width,), (width, width), (width,), (10, width), (10,)],
+    )
 
 
 # fmt: off
@@ -84,7 +97,10 @@ NETS = {
 
 def setup(name, batch, threads):
     ours, theirs, of, shapes = NETS[name]
-    weights = [(random.standard_normal(s) / np.sqrt(np.prod(s[1:]) or 1)).astype(np.float32) for s in shapes]
+    weights = [
+        (random.standard_normal(s) / np.sqrt(np.prod(s[1:]) or 1)).astype(np.float32)
+        for s in shapes
+    ]
     x = random.standard_normal((batch, *of)).astype(np.float32)
     labels = random.integers(0, 10, batch)
     names = [f"w{n}" for n in range(len(shapes))]
@@ -153,7 +169,17 @@ def main() -> None:
                 print(name, batch)
                 print(train.exe.profile(state.weights, state.memory, *data, runs=200))
         return
-    table = Table("net", "batch", "threads", "plica µs", "median", "torch fused", "torch plain", "x", "x plain")
+    table = Table(
+        "net",
+        "batch",
+        "threads",
+        "plica µs",
+        "median",
+        "torch fused",
+        "torch plain",
+        "x",
+        "x plain",
+    )
     rows = []
     for name in args.net:
         for batch in args.batch:
@@ -162,9 +188,8 @@ def main() -> None:
                 best, fused, plain = (found[key][0] for key in ("plica", "fused", "plain"))
                 rows.append({"net": name, "batch": batch, "threads": threads, "seconds": found})
                 words = [f"{1e6 * each:.0f}" for each in (best, found["plica"][1], fused, plain)]
-                table.add_row(
-                    name, str(batch), str(threads), *words, f"{fused / best:.2f}", f"{plain / best:.2f}"
-                )
+                words += [f"{each / best:.2f}" for each in (fused, plain)]
+                table.add_row(name, str(batch), str(threads), *words)
     Console(width=120).print(table)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

@@ -8,6 +8,7 @@ that of scikit-learn, 1797 images of 8 x 8 (`pip install plica[examples]`).
 """
 
 # mypy: ignore-errors
+# ruff: noqa: F821, PLR0917, UP037  (nets have many weights, and sizes have names)
 from __future__ import annotations
 
 import argparse
@@ -30,9 +31,7 @@ COLOURS = {"mlp": "#c2571a", "cnn": "#1a6fc2"}
 
 
 @plica.function
-def entropy(
-    scores: Tensor[("n", 10), f32], labels: Tensor[("n",), i64]
-) -> Tensor[(), f32]:
+def entropy(scores: Tensor[("n", 10), f32], labels: Tensor[("n",), i64]) -> Tensor[(), f32]:
     right = op.one_hot(labels, depth=10, dtype=f32)
     return -op.mean(op.sum(nn.log_softmax(scores, axis=-1) * right, axis=(1,)))
 

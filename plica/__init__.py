@@ -43,6 +43,7 @@ _FACE: Final[dict[str, str]] = {
     "op": "plica.op",
     "quantise": "plica.quantising:quantise",
     "script": "plica.script",
+    "training": "plica.training",
     "tune": "plica.tuning:tune",
     "value_and_grad": "plica.rewrite.gradient:value_and_grad",
     "vjp": "plica.rewrite.gradient:vjp",
@@ -76,13 +77,14 @@ __all__ = [
     "op",
     "quantise",
     "script",
+    "training",
     "tune",
     "value_and_grad",
     "vjp",
 ]
 
 if TYPE_CHECKING:
-    from plica import op, script
+    from plica import op, script, training
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
     from plica.frontend.torch import from_torch

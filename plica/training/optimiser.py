@@ -78,9 +78,7 @@ def adam(
     return _of_library("adam", ("m", "v"), rate=rate, first=first, second=second, small=small)
 
 
-def optimiser(
-    rule: Scripted, slots: tuple[str, ...] = (), **settings: float | None
-) -> Optimiser:
+def optimiser(rule: Scripted, slots: tuple[str, ...] = (), **settings: float | None) -> Optimiser:
     """An optimiser by a rule of one's own; settings that are left out are given at each step."""
     return _made(rule.name, infer(rule.module).main_function(), slots, settings)
 

@@ -50,11 +50,10 @@ ROOMS: Final = 3
 class Room:
     """Memory for one state, and whether anybody holds a part of it."""
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        self.arrays = list(arrays)
-        self.addresses = [address_of(each) for each in arrays]
-        self._unused = 0
-        self._unused = self._uses()
+    def __init__(self, ports: Sequence[Port]) -> None:
+        self.arrays = [port.empty() for port in ports]
+        self.addresses = [address_of(each) for each in self.arrays]
+        self._unused = self._uses()  # nothing else holds them yet
 
     @property
     def is_free(self) -> bool:
@@ -125,7 +124,9 @@ class Trainer:
             Port(name, port.shape, port.dtype, port.numpy)
             for name, port in zip(self.names, self.exe.inputs, strict=False)
         ]
-        room = Room([np.zeros(port.shape, port.numpy) for port in self._held])
+        room = Room(self._held)
+        for array in room.arrays[len(ports) :]:
+            array[...] = 0
         for port, array in zip(ports, room.arrays, strict=False):
             taken = port.take(weights[port.name]) if port.name in weights else array
             if isinstance(taken, Diagnostic):
@@ -162,7 +163,7 @@ class Trainer:
             for at, each in enumerate(self._rooms):
                 if each.is_free:
                     return self._rooms.pop(at)
-        return Room([port.empty() for port in self._held])
+        return Room(self._held)
 
     def _taken(self, args: tuple[object, ...], named: dict[str, object]) -> list[Array]:
         """The inputs of the loss that are no weights, and the open settings."""
@@ -177,7 +178,9 @@ class Trainer:
                 message, hint = f"There is no input {name!r}.", did_you_mean(name, names)
                 if name in values:
                     message = f"Input {name!r} is given twice, by position and by name."
-                wrong.append(Diagnostic("input-unknown", message, Place(node=name), None, name, hint))
+                wrong.append(
+                    Diagnostic("input-unknown", message, Place(node=name), None, name, hint)
+                )
             values[name] = value
         found: list[Array] = []
         for port in self._data:

@@ -17,7 +17,7 @@ from plica.ir.dim import known, normal_dim, product, quotient, same_dim
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, natural, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
-from plica.ir.op.cotangent import reshape, slice_, transpose
+from plica.ir.op.cotangent import reshape, slice_, sum_, transpose
 from plica.ir.op.linear import sum_of_products
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import plus, primitive, tensor_of, times
@@ -112,7 +112,8 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
     Of (n, g·c, …) and (n, g·o, …) it is (g·o, c, …): each group keeps to itself.
     """
     groups = attrs["groups"]
-    (n, channels, *sizes), (_, _, *counts) = (tensor_of(each).shape for each in (data, windows_))
+    types = tensor_of(data), tensor_of(windows_), tensor_of(weight)
+    (n, channels, *sizes), (_, outputs, *counts) = (each.shape for each in types[:2])
     rank = len(sizes)
     own = _share("nn.conv", "channels", channels, groups)
     spatial = range(3, 3 + rank)
@@ -122,16 +123,19 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
         data = reshape(turned, (own, product((index(groups), n)), *sizes))
     else:
         data = transpose(data, (1, 0, *range(2, 2 + rank)))
-    kernel = transpose(windows_, (1, 0, *range(2, 2 + rank)))
-    found = conv(
-        data,
-        kernel,
-        strides=attrs["dilation"],
-        padding=attrs["padding"],
-        dilation=attrs["strides"],
-        groups=groups,
-    )
-    wanted = tensor_of(weight).shape[2:]
+    how = {"strides": attrs["dilation"], "padding": attrs["padding"], "dilation": attrs["strides"]}
+    if groups == 1 and _fits_apart(*types):
+        # Each example by itself, then their sum: what is read again and again stays near.
+        kernel = reshape(windows_, (product((n, outputs)), index(1), *counts))
+        every = conv(data, kernel, **how, groups=known(n))
+        over = windows("nn.conv", how, rank)
+        places = [w.count("nn.conv", s, k) for w, s, k in zip(over, sizes, counts, strict=True)]
+        total = sum_(reshape(every, (channels, n, product((outputs, *places)))), axis=(1,))
+        found = reshape(total, (channels, outputs, *places))
+    else:
+        kernel = transpose(windows_, (1, 0, *range(2, 2 + rank)))
+        found = conv(data, kernel, **how, groups=groups)
+    wanted = types[2].shape[2:]
     sliding = windows("nn.conv", attrs, rank)
     exact = all(
         same_dim(plus(size, w.before + w.after), w.reach(k) + times(plus(count, -1), w.stride))
@@ -140,6 +144,15 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
     if not exact:
         found = slice_(found, (0,) * rank, wanted, axes=tuple(range(2, 2 + rank)))
     return transpose(found, (1, 0, *range(2, 2 + rank)))
+
+
+def _fits_apart(data: TensorType, windows_: TensorType, weight: TensorType) -> bool:
+    """Whether what each example alone says of a weight is less than what it is made of."""
+    sizes = [known(product(each.shape[1:])) for each in (data, windows_)]
+    made, n = known(product(weight.shape)), known(data.shape[0])
+    if made is None or None in sizes or n is None or n < 2:
+        return False
+    return made <= sum([each or 0 for each in sizes])
 
 
 conv = primitive(
