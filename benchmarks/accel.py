@@ -123,7 +123,9 @@ def mutants(count: int) -> tuple[int, int, int]:
         stream = build(MACHINE, convolution(MACHINE, of, tiling))
         values = np.random.default_rng(at)
         given = {
-            each.name: values.integers(-99, 100, (each.elements, *MACHINE.scope(each.scope).shape))
+            each.name: values.integers(
+                -99, 100, (each.elements, *MACHINE.scope(each.scope).shape), np.int8
+            )
             for each in stream.tensors
             if each.name in "xw"
         }

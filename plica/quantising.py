@@ -34,7 +34,7 @@ from plica.rewrite.quantise.calibrate import Method, Point, Seen, Spec, chosen
 from plica.rewrite.quantise.integer import float_layers, is_marked, said, to_integers
 from plica.rewrite.quantise.report import Report
 from plica.rewrite.quantise.simulate import simulate
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def quantise(
 ) -> Module:
     """The model with its layers in integers of 8 bits, calibrated on samples.
 
-    Without samples the model must say itself what is quantised, and the options say nothing.
+    Without samples the model must say itself what is quantised, and of the options only
+    `power_of_two` says something: that the middle of two steps goes to the upper one, as with a
+    shift, so that an accelerator can do it.
     A sample is an array, a tuple of arrays, or arrays by the names of inputs; an array of one more
     axis than the input is as many samples.  Activations are signed bytes around zero, or, not
     `symmetric`, unsigned ones with a zero point; weights are signed, with a scale for each output
@@ -106,8 +108,9 @@ def quantised(
     apart = not power_of_two if per_channel is None else per_channel
     spec = Spec(symmetric, power_of_two, apart, method, percentile)
     if samples is None:
-        return _as_said(_read(mod))
+        return _as_said(_read(mod), ties_up=power_of_two)
     annotated = annotate(prepare(_read(mod)), (keep,) if isinstance(keep, str) else keep)
+    _check_floats(annotated)
     points = {
         point: chosen(seen, spec)
         for point, seen in zip(annotated.points, _observed(annotated, samples, spec), strict=True)
@@ -119,13 +122,24 @@ def quantised(
     return Quantised(history.module, simulated, history, tuple(points.values()), report)
 
 
-def _as_said(mod: Module) -> Quantised:
+def _as_said(mod: Module, ties_up: bool) -> Quantised:
     """A model that says itself where numbers are quantised, in integers."""
-    history = to_integers(mod)
+    history = to_integers(mod, ties_up)
     if not is_marked(history):
         raise _no_samples()
     before = infer(mod)
     return Quantised(history.module, before, history, (), Report(said(history.module)))
+
+
+def _check_floats(of: Annotated) -> None:
+    """Refuse a model all of whose layers are of other floats: nothing would be done to it."""
+    others = [each for each in of.rows if each.form not in ("i8", "f32")]
+    if not others or any(each.op in LAYERS and each.form in ("i8", "f32") for each in of.rows):
+        return
+    message = f"The layers of this model are of {others[0].form}, and so none would be quantised."
+    hint = "Make its inputs and weights f32 first; what is quantised is smaller than either."
+    found = f"{others[0].op}: {others[0].type}"
+    raise UnsupportedError(Diagnostic("unsupported", message, None, "f32", found, hint))
 
 
 def _no_samples() -> InputError:

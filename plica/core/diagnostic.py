@@ -120,6 +120,7 @@ CODES: Final[dict[str, str]] = {
     "device-fault": "A kernel failed on a GPU, which ends all work on it in this process.",
     "device-error": "The driver of a GPU refused a request.",
     "bad-accelerator": "The declaration of an accelerator contradicts itself.",
+    "bad-flow": "A statement of a flow is not for its accelerator, or leaves its tiles or tensors.",
     "bad-instruction": "An instruction of an accelerator has a bit, a field or a word it cannot.",
     "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",

@@ -33,7 +33,7 @@ def on_accelerator(
     Tilings of a `database` are taken where they are the best.
     """
     # Few ask for it, and it is much: everybody else should not wait for it.
-    from plica.codegen.accel.offload import assembled, offload
+    from plica.codegen.accel.offload import assembled, offload, tunings
     from plica.runtime.accel.executable import AccelExecutable
     from plica.search.accel.layers import recorded
 
@@ -46,14 +46,19 @@ def on_accelerator(
     versions = (("llvm", toolchain.llvm_version()), ("plica", __version__))
     made_of = partial(assembled, split, [each.artefact for each in parts], face, versions)
     if database is None:
-        whole = made_of()
+        whole, tuning = made_of(), tunings(split)
     elif isinstance(database, Database):
-        whole = made_of(partial(recorded, database, target.machine))
+        known = partial(recorded, database, target.machine)
+        whole, tuning = made_of(known), tunings(split, known)
     else:
         with Database(database) as opened:
-            whole = made_of(partial(recorded, opened, target.machine))
+            known = partial(recorded, opened, target.machine)
+            whole, tuning = made_of(known), tunings(split, known)
     made = iter(parts)
-    texts = {kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")}
+    texts: dict[str, Callable[[], str]] = {
+        kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")
+    }
+    texts["tuning"] = lambda: tuning
     return AccelExecutable(whole, lambda _: next(made), texts)
 
 

@@ -38,7 +38,9 @@ def show(machine: Machine, each: Instruction) -> str:
 
 def read(machine: Machine, line: str, number: int = 1) -> Instruction:
     """The instruction of a line."""
-    name, *words = line.split()
+    name, *words = line.split() or ("",)
+    if not name:
+        raise _bad(number, "There is no instruction here.", "an operation", repr(line))
     operation = find(machine, name)
     given = _given(operation.operands, words, number)
     tokens = 0

@@ -1,12 +1,14 @@
 """The checker: a proof that a stream is right for all timings, or two instructions that deny it.
 
-What happens before what is static (`order`), so five things can be decided without running:
+What happens before what is static (`order`), so six things can be decided without running:
 
 1. every pop has its push, and no token is left;
 2. with queues of their depth, no circle of waiting: no deadlock;
 3. of two conflicting instructions of different units the second comes after the first;
 4. inside a sweep no element recurs before the pipeline has written it;
-5. which tokens are redundant (`redundant`), which is no fault.
+5. no element outside of its scope is touched, and none in memory behind the last tensor, where
+   the stream has tensors;
+6. which tokens are redundant (`redundant`), which is no fault.
 
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -33,7 +35,7 @@ from plica.codegen.accel.instruction import MICRO, Instruction, Stream
 from plica.codegen.accel.order import BadStream, Token, matched, units_of
 from plica.runtime.error import Diagnostic, Place
 
-Kind: TypeAlias = Literal["token", "deadlock", "race", "recurrence", "changed"]
+Kind: TypeAlias = Literal["token", "deadlock", "race", "recurrence", "changed", "outside"]
 Clock: TypeAlias = tuple[int, ...]
 
 
@@ -57,8 +59,9 @@ def verify(machine: Machine, stream: Stream) -> None:
 def check(machine: Machine, stream: Stream, known: list[Footprint] | None = None) -> list[Fault]:
     """Everything that is wrong; of races the first for each pair of instructions."""
     code = stream.code
+    outside: dict[int, Diagnostic] = {}
     if known is None:
-        known = footprints(machine, stream)
+        known = footprints(machine, stream, outside)
 
     def fault(kind: Kind, message: str, *at: int) -> Fault:
         lines = [f"    {each}: {show(machine, code[each])}" for each in at]
@@ -78,6 +81,11 @@ def check(machine: Machine, stream: Stream, known: list[Footprint] | None = None
         faults.append(fault("token", "Instructions follow the last one.", at, at + 1))
     faults += [fault(*each) for each in _recurrences(machine, code, known)]
     faults += [fault(*each) for each in _changed(machine, stream, known)]
+    faults += [
+        fault("outside", f"{each.message} It is {each.found}, and not {each.expected}.", at)
+        for at, each in outside.items()
+    ]
+    faults += [fault(*each) for each in _behind(machine, stream, known)]
     order = _topological(machine, code, tokens, bounded=True)
     if len(order) < len(code):
         done = set(order)
@@ -265,4 +273,19 @@ def _changed(
         and each.memory.writes
         and each.memory.start < end
         and each.memory.end > start
+    ]
+
+
+def _behind(
+    machine: Machine, stream: Stream, known: list[Footprint]
+) -> list[tuple[Kind, str, int]]:
+    """Accesses to memory behind the last tensor; nothing is known where there are no tensors."""
+    if not stream.tensors:
+        return []
+    ends = [(each.at + each.elements) * machine.scope(each.scope).bytes for each in stream.tensors]
+    end = max(ends)
+    return [
+        ("outside", f"The tensors end at byte {end}, and this goes on to {each.memory.end}.", at)
+        for at, each in enumerate(known)
+        if each.memory is not None and each.memory.end > end
     ]

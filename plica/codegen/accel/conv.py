@@ -18,7 +18,7 @@ make these of plain arrays.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from attrs import frozen
@@ -239,6 +239,11 @@ def _check(of: Convolution, tiling: Tiling, n: int) -> None:
     sizes = (tiling.height, tiling.width, tiling.outputs, tiling.inputs, tiling.threads)
     if min(of.channels, of.height, of.width, of.outputs, of.stride, of.kernel, *sizes) < 1:
         raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))
+    if tiling.across not in get_args(Across):
+        message = "Threads work across the result's channels or its rows."
+        raise _refused(message, repr(tiling.across), " or ".join(get_args(Across)))
+    if of.pad < 0:
+        raise _refused("A convolution pads with nothing or more.", str(of.pad))
     if of.pad >= of.kernel:
         raise _refused("A convolution pads less than its kernel.", f"{of.pad} for {of.kernel}")
     if not -128 <= of.low <= of.high <= 127:
@@ -250,9 +255,9 @@ def _check(of: Convolution, tiling: Tiling, n: int) -> None:
         raise _refused(f"Channels come in blocks of {n}.", found)
 
 
-def _refused(message: str, found: str) -> UnsupportedError:
+def _refused(message: str, found: str, expected: str | None = None) -> UnsupportedError:
     return UnsupportedError(
-        Diagnostic("unsupported", message, Place(node="convolution"), None, found)
+        Diagnostic("unsupported", message, Place(node="convolution"), expected, found)
     )
 
 

@@ -27,6 +27,7 @@ from plica.runtime.accel.device import Copy
 from plica.runtime.accel.device import Sweep as Swept
 from plica.runtime.accel.functional import distinct
 from plica.runtime.accel.geometry import Turns, box, out_of_range, turns
+from plica.runtime.error import Diagnostic, EvaluationError
 
 Array = np.ndarray[Any, Any]
 
@@ -69,24 +70,35 @@ class Footprint:
 NOTHING = Footprint()
 
 
-def footprints(machine: Machine, stream: Stream) -> list[Footprint]:
-    """The footprint of each instruction; an access outside a scope is an error."""
+def footprints(
+    machine: Machine, stream: Stream, outside: dict[int, Diagnostic] | None = None
+) -> list[Footprint]:
+    """The footprint of each instruction; an access outside a scope is an error.
+
+    Where there is a table for them, such instructions are put there, and touch nothing.
+    """
     micro = _Micro(machine, stream)
     memo: dict[tuple[object, ...], Footprint] = {}
     patches: dict[tuple[str, bytes], Patch] = {}
     found: list[Footprint] = []
-    for each in stream.code:
+    for at, each in enumerate(stream.code):
         does = machine.operation(each.name).does
         key: tuple[object, ...] = (each.name, each.operands)
         words: Array | None = None
-        if isinstance(does, Sweep) and does.micro:
-            words = micro.read(each, does)
-            key += (words.tobytes(),)
-        known = memo.get(key)
-        if known is None:
-            known = memo[key] = footprint(machine, each, words, patches)
-        if isinstance(does, Move) and machine.micro and does.scope == machine.micro.scope:
-            micro.load(each, known)
+        try:
+            if isinstance(does, Sweep) and does.micro:
+                words = micro.read(each, does)
+                key += (words.tobytes(),)
+            known = memo.get(key)
+            if known is None:
+                known = memo[key] = footprint(machine, each, words, patches)
+            if isinstance(does, Move) and machine.micro and does.scope == machine.micro.scope:
+                micro.load(each, known)
+        except EvaluationError as error:
+            if outside is None:
+                raise
+            outside[at] = error.diagnostics[0]
+            known = NOTHING
         found.append(known)
     return found
 

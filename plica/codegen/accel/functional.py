@@ -11,7 +11,7 @@
 ... finish
 ... '''
 >>> stream = read_stream(vta(), text)
->>> run(vta(), stream, {"x": np.ones((2, 1, 16))})["y"].any()
+>>> run(vta(), stream, {"x": np.ones((2, 1, 16), np.int32)})["y"].any()
 np.False_
 
 (A load of `acc` does not write `out`, as sums do.)  The simulator itself is part of the runtime

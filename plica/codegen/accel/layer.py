@@ -46,6 +46,9 @@ Array = np.ndarray[Any, Any]
 LEAST: Final = 0.5
 """The share of a layer's products that must be of the model's own numbers."""
 
+NOTHING: Final = "there is nothing to compute"
+"""Why a layer of no images stays."""
+
 
 @frozen
 class Stays:
@@ -125,8 +128,10 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
     assert isinstance(given, TensorType)  # an integer layer reads one
     sizes = [known(size) for size in given.shape]
     numbers = [size for size in sizes if size]
+    if 0 in sizes:
+        return Stays(of, NOTHING)
     if len(numbers) < len(sizes):
-        return Stays(of, "its sizes are not known, or nothing")
+        return Stays(of, "its sizes are not known")
     if machine.scope("inp").shape[0] != 1:
         return Stays(of, "the machine computes several rows at once")
     channels = of.weight.shape[1]

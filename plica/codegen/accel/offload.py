@@ -23,9 +23,10 @@ from plica.codegen.accel.declaration import Machine
 from plica.codegen.accel.device import device_of
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.instruction import Stream
-from plica.codegen.accel.layer import Layer, Stays, layer_of
+from plica.codegen.accel.layer import NOTHING, Layer, Stays, layer_of
 from plica.codegen.accel.packing import Launch as Packing
 from plica.codegen.accel.packing import Packed, packed
+from plica.codegen.accel.reason import FORM, Near, near, remedies
 from plica.codegen.accel.split import Stage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.lower.resolve import resolve
@@ -55,6 +56,7 @@ class Offloaded:
     graph: Packed
     stages: tuple[Stage, ...]
     stays: tuple[Stays, ...]
+    near: tuple[Near, ...] = ()
 
     @property
     def placement(self) -> str:
@@ -65,6 +67,7 @@ class Offloaded:
         for each in self.stays:
             shape = "x".join(map(str, each.of.weight.shape))
             lines.append(f"  cpu    {each.of.kind} {shape}: {each.why}")
+        lines += [f"  cpu    {each}" for each in self.near]
         return "\n".join(lines) + "\n"
 
 
@@ -74,15 +77,18 @@ def offload(module: Module, target: AccelTarget) -> Offloaded:
     found = [layer_of(target.machine, each) for each in _layers(one)]
     layers = [each for each in found if isinstance(each, Layer)]
     stays = tuple([each for each in found if isinstance(each, Stays)])
-    if not layers:
+    others = near(one, {each.of.layer for each in found})
+    empty = bool(stays) and all(each.why == NOTHING for each in stays)
+    if not layers and not empty:
         message = f"No layer of this model can run on the target {str(target)!r}."
-        shown = "; ".join(dict.fromkeys(each.why for each in stays)) or "no layer in integer form"
-        hint = "Make such layers: plica.quantise(model, samples, power_of_two=True)."
+        reasons = [*(each.why for each in stays), *map(str, others)]
+        shown = "; ".join(dict.fromkeys(reasons)) or "no convolution and no product of matrices"
+        hint = remedies(others) if others else None if stays else FORM
         expected = "convolutions or products of int8, shifted and clipped"
         place = Place(node=str(target))
         raise UnsupportedError(Diagnostic("unsupported", message, place, expected, shown, hint))
     graph = packed(one.main_function(), layers)
-    return Offloaded(module, target, graph, stages(graph), stays)
+    return Offloaded(module, target, graph, stages(graph), stays, others)
 
 
 def _layers(of: Module) -> list[IntegerConvolution]:
@@ -122,6 +128,23 @@ def assembled(
         tuple(assembly.steps), tuple([assembly.results[each] for each in of.graph.outputs]),
         tuple(assembly.constants), tuple(parts), text, of.placement, versions,
     )  # fmt: skip
+
+
+def tunings(of: Offloaded, known: Known = lambda _: None) -> str:
+    """How each kind of layer is tiled, whether a record or a guess says so, its cycles; a table."""
+    rows = {}
+    for each in of.graph.launches:
+        layer = each.layer.convolution
+        good = known(layer)
+        chosen = choose(of.target.machine, layer, TRIALS, good)
+        tiling = chosen.tiling
+        sizes = f"{tiling.height}x{tiling.width} o{tiling.outputs} i{tiling.inputs}"
+        threads = f"{tiling.threads} {tiling.across}{' keep' if tiling.keep else ''}"
+        why = "recorded" if tiling == good else "the best guess"
+        rows[layer] = (
+            f"  {each.layer.shape}: {sizes} {threads}, {chosen.timed.cycles} cycles, {why}"
+        )
+    return "\n".join([f"{of.target}: {len(rows)} kinds of layers", *rows.values()]) + "\n"
 
 
 def _coded(machine: Machine, stream: Stream) -> Coded:

@@ -30,6 +30,7 @@ from plica.codegen.accel import token, virtual_thread
 from plica.codegen.accel.check import check
 from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
 from plica.codegen.accel.encode import encode_micro
+from plica.codegen.accel.fitting import fit
 from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
 from plica.codegen.accel.instruction import MICRO, Instruction, Stream, Tensor, find, made
 from plica.codegen.accel.micro import Nest, Path, fold_nest
@@ -51,7 +52,12 @@ class _Step:
 
 
 def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
-    """The stream of a flow; a tile that does not fit, or a number no field holds, is refused."""
+    """The stream of a flow.
+
+    A statement that is not for the machine, a tile that does not fit, or a number that no field
+    holds, is refused.
+    """
+    fit(machine, flow)
     single = virtual_thread.lower(machine, flow)
     bases = _tiles(machine, single.tiles)
     tensors = _tensors(machine, single.tensors)

@@ -43,12 +43,17 @@ class AccelTarget:
 
 def parse_accel(text: str) -> AccelTarget | None:
     """The accelerator a text means, None where it means something else."""
-    name, _, machine = text.partition(":")
-    if name != "accel":
+    name, colon, machine = text.partition(":")
+    if not colon and name == "accel":
+        return AccelTarget(DEFAULT)
+    if name == "accel" and machine in MACHINES:
+        return AccelTarget(machine)
+    if not text.lower().startswith("accel"):
         return None
-    machine = machine or DEFAULT
-    if machine not in MACHINES:
-        message = f"There is no accelerator {machine!r} among the targets."
-        expected, hint = f"one of {', '.join(MACHINES)}", did_you_mean(machine, tuple(MACHINES))
-        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
-    return AccelTarget(machine)
+    message = f"There is no accelerator {text!r} among the targets."
+    words = ("accel", *(f"accel:{each}" for each in MACHINES))
+    parts = text.lower().replace(":", " ").split()
+    meant = ":".join(["accel", *parts[1:]])
+    hint = f"Did you mean {meant!r}?" if meant in words else did_you_mean(text, words)
+    expected = f"one of {', '.join(words)}"
+    raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(text), hint))

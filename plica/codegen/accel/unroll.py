@@ -119,6 +119,12 @@ def evaluate(wanted: Sequence[Scalar], grid: Mapping[Term, Array]) -> list[Array
         elif isinstance(node, Lit):
             memo[node] = np.array(int(node.value))
         elif isinstance(node, ScalarVar):
+            if node not in grid:
+                message = f"The variable {node.name} is of no loop around it."
+                some = ", ".join(str(each.name) for each in grid if isinstance(each, ScalarVar))
+                raise UnsupportedError(
+                    Diagnostic("unsupported", message, None, some or "no variable", str(node.name))
+                )
             memo[node] = grid[node]
         elif isinstance(node, Scalar):
             message = f"The place of an access is worked out by {type(node).__name__}."

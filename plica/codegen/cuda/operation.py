@@ -100,7 +100,7 @@ def operation(
         case And() | Or():
             return f"({kids[0]} {'&&' if isinstance(node, And) else '||'} {kids[1]})"
         case BitAnd() | BitOr() | BitXor():
-            return f"{in_register(of)}({kids[0]} {_BITS[type(node)]} {kids[1]})"
+            return _as(of, f"{kids[0]} {_BITS[type(node)]} {kids[1]}")
         case ShiftLeft() | ShiftRight():
             name = "p_shl" if isinstance(node, ShiftLeft) else "p_shr"
             return f"{help_(name)}<{in_register(of)}>({kids[0]}, {kids[1]})"
@@ -116,6 +116,12 @@ def operation(
             return _intrinsic(name, dtype_of(args[0]), kids, help_)
         case _:
             raise CompilerBug(f"{node!r} is no operation on scalars.")
+
+
+def _as(of: DType, value: str) -> str:
+    """A value as one of a dtype; the name of a type may be several words."""
+    kind = in_register(of)
+    return f"({kind})({value})" if " " in kind else f"{kind}({value})"
 
 
 def _end(of: DType) -> str:
@@ -172,12 +178,7 @@ def _cast(value: str, source: DType, to: DType, help_: Help) -> str:
         limits = f"{literal(float(low), source)}, {literal(float(high), source)}"
         ends = f"{literal(low, to)}, {literal(high, to)}"
         return f"{help_('p_cast')}<{kind}, {in_register(source)}>({value}, {limits}, {ends})"
-    found = (
-        f"{in_register(to)}({value})"
-        if " " not in in_register(to)
-        else (f"({in_register(to)})({value})")
-    )
-    return _rounded(found, to, help_)
+    return _rounded(_as(to, value), to, help_)
 
 
 def _intrinsic(name: str, of: DType, kids: Sequence[str], help_: Help) -> str:

@@ -35,6 +35,7 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
     Select,
+    dtype_of,
     index,
 )
 from plica.schedule.around import simple
@@ -82,6 +83,8 @@ def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count:
     where = linear(buffer, indices)
     if any(isinstance(each, FloorDiv | FloorMod) and var in free_vars(each) for each in indices):
         where, var = simple(wide(where)), ScalarVar(var.name, i64)  # digits of it, maybe all
+    elif dtype_of(where) is not dtype_of(var):  # far away: variables are cast
+        where, var = wide(where), ScalarVar(var.name, i64)
     for atoms, factor in polynomial(where).values():
         if atoms == (var,):
             own = factor == 1

@@ -21,6 +21,7 @@ from plica.ir.dtype import bool_, i64
 from plica.ir.scalar import (
     And,
     Buffer,
+    Cast,
     Lit,
     Load,
     Or,
@@ -161,7 +162,7 @@ class Values:
             isinstance(each, Load) is False
             and (not isinstance(each, Lit) or each.value >= 0)
             and (not isinstance(each, ScalarVar) or each in self.natural)
-            and type(each).__name__ in _GROWING
+            and (type(each).__name__ in _GROWING or (isinstance(each, Cast) and each.dtype is i64))
             for each in post_order(node)
             if isinstance(each, Scalar)
         )

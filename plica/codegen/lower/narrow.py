@@ -4,8 +4,9 @@
         A[i * 64 + 3] = B[i]          -->           A[i * i32(64) + i32(3)] = B[i]
 
 A loop whose extent fits has an i32 variable.  An index term becomes one of i32 if every part of it
-stays in 32 bits wherever it is evaluated (`plica.rewrite.index.bounds`); elsewhere the variable is
-cast back.  Values are never narrowed.
+stays in 32 bits wherever it is evaluated (`plica.rewrite.index.bounds`), and with the other indices
+of a place if where that is, counted from the first element, does; elsewhere the variable is cast
+back.  Values are never narrowed.
 
 Law: the kernel means the same.
 """
@@ -18,6 +19,7 @@ from plica.codegen.lower.statement import contexts, outermost, walked, with_body
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
+from plica.ir.dim import known
 from plica.ir.dtype import i32, i64
 from plica.ir.loop import (
     Alloc,
@@ -93,7 +95,7 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
                 return For(_small(var), whole, kind, body, notes)
             return For(var, forms.wide(extent), kind, body, notes)
         case Store(buffer, indices, value):
-            return Store(buffer, forms.places(indices), forms.wide(value))
+            return Store(buffer, forms.places(buffer, indices), forms.wide(value))
         case Branch(condition, then, orelse):
             return Branch(forms.wide(condition), then, orelse)
         case While(condition, body):
@@ -112,7 +114,7 @@ def _operand(of: Region | Scalar, forms: _Forms) -> Region | Scalar:
     if not isinstance(of, Region):
         return forms.wide(of)
     extents = tuple([forms.wide(each) for each in of.extents])
-    return Region(of.buffer, forms.places(of.starts), extents)
+    return Region(of.buffer, forms.places(of.buffer, of.starts), extents)
 
 
 def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
@@ -121,6 +123,19 @@ def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
     if new is buffer:
         return Alloc(buffer, body)
     return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
+
+
+def _steps(buffer: Buffer) -> tuple[int | None, ...]:
+    """How far apart the elements along each axis are; None where that is not known."""
+    if buffer.strides:
+        return tuple([known(each) for each in buffer.strides])
+    found: list[int | None] = []
+    step: int | None = 1
+    for size in reversed(buffer.shape):
+        found.append(step)
+        count = known(size)
+        step = None if step is None or count is None else step * count
+    return tuple(reversed(found))
 
 
 def _small(var: ScalarVar) -> ScalarVar:
@@ -137,9 +152,27 @@ class _Forms:
         self.narrows: dict[Term, Scalar | None] = {}
         self.wides: dict[Term, Term] = {}
 
-    def places(self, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        """Indices, narrow where they can be."""
-        return tuple([self.narrow(each) or self.wide(each) for each in indices])
+    def places(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """Indices of a place, narrow where they and the place itself can be."""
+        found = [self.narrow(each) for each in indices]
+        if self.reaches(buffer, indices):
+            return tuple([each or self.wide(at) for each, at in zip(found, indices, strict=True)])
+        return tuple([self.wide(each) for each in indices])
+
+    def reaches(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> bool:
+        """Whether 32 bits say where an element is, counted from the first, step by step."""
+        if len(indices) == 1 and not buffer.strides:
+            return True
+        low = high = 0
+        for at, step in zip(indices, _steps(buffer), strict=True):
+            span = bounds(at, self.context)
+            if step is None or span.low is None or span.high is None:
+                return False
+            ends = (span.low * step, span.high * step)
+            low, high = low + min(ends), high + max(ends)
+            if min(low, *ends) < LOW or max(high, *ends) > HIGH or step > HIGH:
+                return False
+        return True
 
     def narrow(self, term: Scalar) -> Scalar | None:
         """The term in 32 bits, None where that is not proved to be the same."""
@@ -183,7 +216,10 @@ class _Forms:
         if node in self.casts:
             return self.casts[node]
         if isinstance(node, Load):
-            return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
+            if self.reaches(node.buffer, node.indices):
+                return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
+            kids = tuple([self.wides[each] for each in node.indices])
+            return Load(node.buffer, kids)  # type: ignore[arg-type]  # a term keeps its sort
         if isinstance(node, COMPARISON):
             kids = [self.narrows[kid] for kid in node._children]
             if None not in kids:

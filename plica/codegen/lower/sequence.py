@@ -19,6 +19,7 @@ from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of, si
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
 from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
+from plica.codegen.lower.shared import shared
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.program import (
@@ -35,6 +36,7 @@ from plica.codegen.program import (
     Step,
 )
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.core.digest import digest
 from plica.ir.dim import known
 from plica.ir.graph import Call, Const, Expr, Function, If, Project, Tuple, Var
 from plica.ir.infer import type_of
@@ -254,6 +256,9 @@ class _Maker:
                 self.origins.setdefault(key, threads.origin)
         else:
             made = self.scheduled(function, reads)
+            if made is None and isinstance(self.machine, Machine) and self.machine.cores > 1:
+                plain, kernel = kernel, shared(kernel)
+                key = key if kernel is plain else digest(kernel)
         if made is not None:
             kernel, key = made.kernel, made.digest
             self.origins.setdefault(key, made.origin)

@@ -32,7 +32,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.ir.dtype import f32
+from plica.core.diagnostic import did_you_mean
+from plica.ir.dtype import DType, bf16, f16, f32, f64
 from plica.ir.graph import Apply, Expr, Function, Project, Tuple, Var, attr
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
@@ -48,14 +49,18 @@ from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import unpacked
 from plica.rewrite.quantise.arrange import CARRIERS, TABLED
 from plica.rewrite.quantise.word import ROOM
+from plica.runtime.error import Diagnostic, UnsupportedError
 
-Form: TypeAlias = Literal["i8", "f32"]
+Form: TypeAlias = Literal["i8", "f32", "f16", "bf16", "f64"]
 
 # fmt: off
 LAYERS: Final[dict[str, int]] = {"nn.conv": 0, "nn.dense": 0, "matmul": -1}
 """Layers by name, with the axis of the weight that their results lie along."""
 MEANS: Final = ("mean", "sum", "nn.global_avg_pool", "nn.avg_pool")
 BENT: Final = ("nn.relu", "clip")
+OTHERS: Final[dict[DType, Form]] = {f16: "f16", bf16: "bf16", f64: "f64"}
+NO_FORM: Final = "There is no integer form of it."
+UNUSED: Final = "What it gives is used in floats only."
 FARTHEST: Final = 255 * 127
 """The greatest product of a byte less its zero point and a weight."""
 BIASES: Final[Pack] = pack("biases", unpacked(bias_add, bias=1), version="1")
@@ -101,6 +106,7 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     order = [each for each in _dataflow(main) if _is_number(each) and not is_closed(each)]
     reasons = {each: _reason(each) for each in order if isinstance(each, Apply)}
     layers = [each for each, why in reasons.items() if each.op in LAYERS and why is None]
+    _check_keep(keep, [each.op for each in reasons])
     for named in reasons:
         if named.op in keep:
             reasons[named] = "It is kept by its name."
@@ -114,13 +120,45 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
         if each in taken:
             points.update(dict.fromkeys(map(origin, _data(each))))
     ordered = [each for each in _dataflow(main) if each in points]
-    rows = tuple(_rows(order, taken, points, reasons, demanded))
+    rows = (*_rows(order, taken, points, reasons, demanded), *_others(main))
     return Annotated(
         known,
         tuple(ordered),
         {each: LAYERS[each.op] for each in layers if each in taken},
         rows,
     )
+
+
+def _check_keep(keep: Collection[str], ops: Collection[str]) -> None:
+    """Refuse to keep what is not there."""
+    words = tuple(dict.fromkeys(("first", "last", *ops)))
+    wrong = [
+        Diagnostic(
+            "unsupported",
+            f"There is no operator {each!r} to be kept in floats.",
+            None,
+            f"one of {', '.join(words)}",
+            repr(each),
+            did_you_mean(each, words),
+        )
+        for each in keep
+        if each not in words
+    ]
+    if wrong:
+        raise UnsupportedError(*wrong)
+
+
+def _others(main: Function) -> list[Row]:
+    """Layers of other floats than f32, which stay as they are."""
+    rows = []
+    for each in _dataflow(main):
+        kind = type_of(each)
+        if not isinstance(each, Apply) or each.op not in LAYERS or is_closed(each):
+            continue
+        if isinstance(kind, TensorType) and kind.dtype in OTHERS:
+            why = "Only layers of f32 are quantised."
+            rows.append(Row(each.op, str(kind), OTHERS[kind.dtype], why))
+    return rows
 
 
 def tapped(of: Annotated) -> Module:
@@ -210,7 +248,7 @@ def _reason(of: Apply) -> str | None:
         return _mean_reason(of)
     if of.op in TABLED:
         return None
-    return "There is no integer form of it."
+    return NO_FORM
 
 
 def _mean_reason(of: Apply) -> str | None:
@@ -238,7 +276,7 @@ def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None])
         if not isinstance(each, Apply):
             continue
         if reasons[each] is None and each.op not in LAYERS and each not in demanded:
-            reasons[each] = "What it gives is used in floats only."
+            reasons[each] = UNUSED
         passes = each.op in CARRIERS or each.op in BENT or _is_along(each)
         if reasons[each] is None or (passes and each in demanded):
             demanded.update(each.args)
@@ -289,5 +327,7 @@ def _rows(
             whole.add(each)
             rows.append(Row(each.op, str(type_of(each)), "i8"))
         else:
+            if why == NO_FORM and (each.op in BENT or each.op in CARRIERS):
+                why = UNUSED if inside else "What it reads is in floats."
             rows.append(Row(each.op, str(type_of(each)), "f32", why))
     return rows

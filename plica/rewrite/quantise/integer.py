@@ -33,22 +33,24 @@ from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun
 from plica.rewrite.quantise.annotate import LAYERS, Row
 from plica.rewrite.quantise.realise import REALISE
-from plica.rewrite.quantise.recognise import RECOGNISE
+from plica.rewrite.quantise.recognise import RECOGNISE, TIES_UP
 
 BEFORE: Final = ("to-dataflow",)
 AFTER: Final = ("merge-common", "remove-dead")
 QUANTISED: Final = ("quantise", "dequantise")
 
 
-def to_integers(module: Module) -> History:
+def to_integers(module: Module, ties_up: bool = False) -> History:
     """The module with integers wherever rules know how, and all that was done to it.
 
-    Floats may move to the next step: see Note [Steps] in `plica.rewrite.quantise.realise`.
+    Floats may move to the next step: see Note [Steps] in `plica.rewrite.quantise.realise`.  With
+    `ties_up` all of it rounds as a shift does, whatever the model says.
     """
     history = begun(infer(module))
     for name in BEFORE:
         history = history.through(find_pass(name))
-    history = history.under(RECOGNISE).under(REALISE)
+    history = history.under(RECOGNISE)
+    history = (history.under(TIES_UP) if ties_up else history).under(REALISE)
     for name in AFTER:
         history = history.through(find_pass(name))
     return history

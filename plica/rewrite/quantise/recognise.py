@@ -29,12 +29,14 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
+from plica.rewrite.quantise.word import STEP
 
 x: Any = hole("x", dtypes=f32)
 q: Any = hole("q", dtypes=(i8, u8, i32))
 s: Any = closed("s", dtypes=f32)
 z: Any = closed("z", dtypes=(f32, i32))
-low, high, into = holes("low high into")
+o: Any = closed("o", dtypes=(i8, u8, i32))
+low, high, into, rounding = holes("low high into rounding")
 
 
 def holds(m: Match) -> bool:
@@ -86,6 +88,11 @@ def _dtype(of: Expr) -> DType:
     return kind.dtype
 
 
+def tied_up(m: Match) -> Expr | None:
+    """The same step, but the upper one in the middle of two."""
+    return None if m.rounding == "up" else quantise(m.x, m.s, m.o, "up", m.low, m.high)
+
+
 # fmt: off
 RECOGNISE: Final[Pack] = pack(
     "recognise",
@@ -95,5 +102,12 @@ RECOGNISE: Final[Pack] = pack(
     rule("see-dequantise-at-zero", cast(q, f32) * s,                               restored),
     version="1",
     doc="Quantisation that was written out in arithmetic becomes its operators again.",
+)
+
+TIES_UP: Final[Pack] = pack(
+    "ties-up",
+    rule("tie-up", quantise(x, s, o, rounding, low, high), tied_up, float=STEP),
+    version="1",
+    doc="Numbers in the middle of two steps go to the upper one, as with a shift to the right.",
 )
 # fmt: on

@@ -72,6 +72,7 @@ class AccelExecutable(Executable):
     ) -> None:
         found: dict[str, Callable[[], str]] = {
             "kernel": lambda: "\n".join([part.record().kernels for part in whole.parts]),
+            "tuning": lambda: _tuning(whole),
             **(texts or {}),
             "accel": lambda: whole.text,
             "placement": lambda: whole.placement,
@@ -188,6 +189,14 @@ class AccelExecutable(Executable):
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> NoReturn:
         """Refused: a library cannot hold the device."""
         raise _several("a shared library")
+
+
+def _tuning(whole: AccelArtefact) -> str:
+    """The layers of an artefact and their cycles; how they were tiled is not part of it."""
+    launches = [each for each in whole.steps if isinstance(each, Launch)]
+    lines = [f"{whole.target}: {len(launches)} layers"]
+    lines += [f"  {each.name}: {each.cost.cycles} cycles" for each in launches]
+    return "\n".join(lines) + "\n"
 
 
 def _several(what: str) -> UnsupportedError:

@@ -11,7 +11,7 @@ its instructions, so that a second run is quicker; each run has memories of its 
 ...              Copy("m", bool(out), 0, 0, 1)) for n, out in (("in", 0), ("out", 1))]
 >>> toy = Device("toy", 8, (Memory("m", 8, (), "int8"),), tuple(both), "-", None)
 >>> program = Program(toy, ((0, (0, 2)),), (), (Room("x", "m", 0, 2),))
->>> Simulator(program).run({"x": np.array([7, 8])})["x"]
+>>> Simulator(program).run({"x": np.array([7, 8], np.int8)})["x"]
 array([7, 8], dtype=int8)
 """
 
@@ -110,6 +110,12 @@ class Simulator:
                     message = f"The tensor {each.name!r} has the wrong size."
                     raise InputError(
                         Diagnostic("input-shape", message, place, wanted, str(given.shape))
+                    )
+                if given.dtype != whole.dtype:  # a cast would cut numbers off without a word
+                    place, wanted = Place(node=each.name), str(whole.dtype)
+                    message = f"The tensor {each.name!r} has the wrong element type."
+                    raise InputError(
+                        Diagnostic("input-dtype", message, place, wanted, str(given.dtype))
                     )
                 whole[...] = given.reshape(whole.shape)
         kinds, finish = program.device.kinds, program.device.finish

@@ -87,6 +87,8 @@ def turns(
         for each in reach.memories:
             if len(flat) and int(flat.max()) >= depths[each]:
                 raise out_of_range(name, each, int(flat.max()), depths[each])
+            if len(flat) and int(flat.min()) < 0:
+                raise out_of_range(name, each, int(flat.min()), depths[each])
         return flat
 
     return Turns(places(of.writes), tuple([places(reach) for reach in of.reads]))
@@ -96,5 +98,7 @@ def out_of_range(name: str, space: str, found: int, depth: int) -> EvaluationErr
     """The error of an access that is outside of what it accesses."""
     message = f"{name} touches an element outside of {space}."
     return EvaluationError(
-        Diagnostic("index-out-of-bounds", message, Place(node=name), f"< {depth}", str(found))
+        Diagnostic(
+            "index-out-of-bounds", message, Place(node=name), f"0 to {depth - 1}", str(found)
+        )
     )

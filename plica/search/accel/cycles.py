@@ -118,6 +118,9 @@ def searched(
     by: Policy[Any] | None = None,
 ) -> Course:
     """How a search went; every trial is in the database before it counts."""
+    if type(trials) is not int or trials < 1:
+        message = "The number of trials must be at least 1."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))
     space = layer_space(task.machine, task.of)
     records = Database() if database is None else database
     run = Run(by or policy(), CycleMeasurer(), records, machine_name(task.machine), seed)

@@ -75,10 +75,10 @@ def _right(machine: Machine, of: Convolution, stream: Stream, order: list[int] |
     x = random.integers(-128, 128, (of.channels, of.height, of.width)).astype(np.int8)
     w = random.integers(-128, 128, (of.outputs, of.channels, of.kernel, of.kernel)).astype(np.int8)
     values = {"x": pack_input(machine, x), "w": pack_weight(machine, w)}
-    b = random.integers(-9999, 9999, of.outputs) if of.bias else None
+    b = random.integers(-9999, 9999, of.outputs, np.int32) if of.bias else None
     if b is not None:
         values["b"] = b
-    shifts = random.integers(0, 32, of.outputs) if of.each else None
+    shifts = random.integers(0, 32, of.outputs, np.int32) if of.each else None
     if shifts is not None:
         values["n"] = shifts
     found = run(machine, stream, values, order)["y"]
@@ -159,9 +159,9 @@ def test_latency_is_hidden() -> None:
 def test_the_toy_multiplies(threads: int) -> None:
     stream = build(OUTER, TOY.matrix_product(2, 5, 4, threads))
     random = np.random.default_rng(threads)
-    x, w = random.integers(-999, 999, (5, 2, 8)), random.integers(-999, 999, (5, 4, 8))
+    x, w = (random.integers(-99, 99, (5, n, 8), np.int16) for n in (2, 4))
     found = run(OUTER, stream, {"x": x, "w": w})["y"].reshape(2, 4, 8, 8)
-    assert np.array_equal(found, np.einsum("kri,kcj->rcij", x, w))
+    assert np.array_equal(found, np.einsum("kri,kcj->rcij", x, w, dtype=np.int32))
 
 
 def test_threads_make_the_toy_faster() -> None:

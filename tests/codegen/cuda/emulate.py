@@ -64,6 +64,10 @@ static void copy_first() {
   under_way.erase(under_way.begin());
 }
 static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }
+static unsigned short to_bfloat(float a) {  // to the nearest, to even where there are two
+  unsigned int r; std::memcpy(&r, &a, 4);
+  return a != a ? 0x7fff : (r + 0x7fff + (r >> 16 & 1)) >> 16;
+}
 // Products under way: what was begun last, and groups of it, done when they are waited for.
 thread_local std::vector<std::function<void()>> multiplied;
 thread_local std::vector<std::vector<std::function<void()>>> multiplying;
@@ -180,6 +184,7 @@ _BODIES = {
     "p_products_kept": "",
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
+    "p_pack_bf16": "return to_bfloat(a);",
     **{
         f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))

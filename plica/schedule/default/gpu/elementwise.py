@@ -28,6 +28,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import Stage
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import (
+    add_unit_loop,
     bind,
     block,
     fuse,
@@ -75,6 +76,9 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
 @do
 def elementwise(of: Stage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
     """The elements of a block over threads."""
+    if not of.spatial:
+        yield bind((yield add_unit_loop((yield block(str(of.label))))), "threadIdx.x")
+        return
     cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu, even)
     around = yield loops((yield block(str(of.label))))
     whole = around[0] if len(around) == 1 else (yield fuse(*around))

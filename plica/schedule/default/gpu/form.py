@@ -255,6 +255,13 @@ def _border(of: Contraction, where: dict[Term, Scalar]) -> list[Scalar]:
     for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
         at = substitute(place, where)
         assert isinstance(at, Scalar)
-        if place not in of.axes and place not in of.terms and known(place) is None:
+        extent = known(size)
+        number = known(place)
+        if number is not None and extent is not None and 0 <= number < extent:
+            continue
+        longest = of.sizes.get(place) if isinstance(place, ScalarVar) else None
+        if longest is None:
             found += [Le(index(0), at), Lt(at, size)]
+        elif extent is None or longest > extent:  # padded at the end alone
+            found.append(Lt(at, size))
     return found

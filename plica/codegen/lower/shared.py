@@ -1,0 +1,102 @@
+"""Shared: the rows of a plain loop nest for several cores.
+
+    for i: for j: out[i, j] = …   -->   for i in parallel: for j: out[i, j] = …
+
+Only where each iteration stores, and reads of what is stored, in a row of its own, and where there
+is enough to do.  Kernels with a schedule say themselves what cores share.
+
+>>> from plica.codegen.lower.nest import nest
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import buffer, compute
+>>> x = buffer("x", (512, 300), f32)
+>>> halves = nest(compute((x,), (512, 600), lambda i, j: x[i, j // 2]))
+>>> shared(halves).body.kind, shared(nest(compute((x,), (4, 3), lambda i, j: x[i, j]))).body.kind
+('parallel', 'serial')
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from attrs import evolve
+
+from plica.core.fold import fold, post_order
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.loop import (
+    STATEMENTS,
+    Alloc,
+    Barrier,
+    Block,
+    For,
+    Invoke,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from plica.ir.scalar import Buffer, Load, Scalar
+
+LEAST: Final = 1 << 17
+"""Fewer stores than that are not worth waking other cores."""
+
+
+@lru_cache(maxsize=1024)
+def shared(of: Kernel, least: int = LEAST) -> Kernel:
+    """The kernel with its outermost loops for all cores, where they may be and it is worth it."""
+    if of.dims:
+        return of
+    parts = of.body.stmts if isinstance(of.body, Seq) else (of.body,)
+    made = [_shared(each, least) for each in parts]
+    if made == list(parts):
+        return of
+    return evolve(of, body=made[0] if len(made) == 1 else Seq(tuple(made)))
+
+
+def _shared(of: Stmt, least: int) -> Stmt:
+    """A nest with its first loop of more than one iteration for all cores."""
+    around: list[For] = []
+    loop = of
+    while isinstance(loop, For) and loop.kind == "serial" and known(loop.extent) == 1:
+        around.append(loop)
+        loop = loop.body
+    if not isinstance(loop, For) or loop.kind != "serial" or _stores(loop) < least:
+        return of
+    if not _is_apart(loop):
+        return of
+    found: Stmt = evolve(loop, kind="parallel")
+    for each in reversed(around):
+        found = evolve(each, body=found)
+    return found
+
+
+def _stores(of: Stmt) -> int:
+    """How often something is stored."""
+
+    def algebra(node: Term, kids: tuple[int, ...]) -> int:
+        if isinstance(node, Store):
+            return 1
+        times = known(node.extent) or 0 if isinstance(node, For) else 1
+        return sum(kids) * times if isinstance(node, STATEMENTS) else 0
+
+    return fold(algebra, of)
+
+
+def _is_apart(of: For) -> bool:
+    """Whether iterations touch nothing that another one stores."""
+    nodes = post_order(of.body)
+    if any(isinstance(node, Invoke | Barrier | While | Block) for node in nodes):
+        return False
+    own = {node.buffer for node in nodes if isinstance(node, Alloc)}
+    touched = [node for node in nodes if isinstance(node, Store | Load) and node.buffer not in own]
+    written = {node.buffer for node in touched if isinstance(node, Store)}
+    places: dict[Buffer, list[tuple[Scalar, ...]]] = {}
+    for each in touched:
+        if each.buffer in written:
+            places.setdefault(each.buffer, []).append(each.indices)
+    return all(
+        any(all(place is of.var for place in axis) for axis in zip(*every, strict=True))
+        for every in places.values()
+    )
