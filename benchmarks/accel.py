@@ -21,6 +21,7 @@ ResNet-18, compiles it for the accelerator, and compares it with the same model 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -49,6 +50,7 @@ from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.order import matched
 from plica.codegen.accel.stream import build
+from plica.codegen.accel.target import parse_accel
 from plica.codegen.accel.tiling import ranked
 from plica.codegen.accel.trace import chrome_trace, roofline
 from plica.codegen.accel.vta import osdi
@@ -60,6 +62,8 @@ from plica.search.accel.cycles import searched, simulated
 from plica.search.accel.space import LayerTask, tiling_of
 
 MACHINE = osdi()
+NAME = "accel:osdi"
+"""The configuration of the OSDI'18 paper; the machine itself is called vta in all of them."""
 
 # fmt: off
 LAYERS = {
@@ -111,6 +115,8 @@ def mutants(count: int) -> tuple[int, int, int]:
     random = Random(0)
     deleted = refused = shown = 0
     for at in range(count):
+        if at % 10 == 0:
+            say(f"program {at + 1} of {count}, {deleted} tokens deleted")
         kernel = random.choice((1, 3))
         of = Convolution(
             32, random.randint(kernel, 4), random.randint(kernel, 4), 32, kernel,
@@ -151,12 +157,13 @@ def is_exact(of: Convolution, stream: Stream) -> tuple[bool, float]:
 
 def search(layers: list[str], trials: int) -> None:
     """What the search room finds for each layer, beside the figures of the prototype."""
-    table = Table(title=f"{MACHINE.name}: search, at most {trials} trials", header_style="bold")
+    table = Table(title=f"{NAME}: search, at most {trials} trials", header_style="bold")
     for word in ("layer", "points", "trials", "guess", "found", "figure", "share", "exact"):
         table.add_column(word, justify="right")
     table.add_column("s", justify="right")
     table.add_column("tiling")
-    for name in layers:
+    for at, name in enumerate(layers, 1):
+        say(f"{name}, layer {at} of {len(layers)}: at most {trials} trials")
         task = LayerTask(MACHINE, LAYERS[name], name)
         start = process_time()
         course = searched(task, trials)
@@ -184,10 +191,13 @@ def model(image: int, target: str) -> None:
     network = resnet(18, image=image)
     given = [random.standard_normal((1, 3, image, image)).astype(np.float32) for _ in range(3)]
     start = process_time()
+    say("quantising ResNet-18")
     small = plica.quantise(network, given[:2], power_of_two=True)
     quantised = process_time()
+    say("compiling for the processor")
     alone = plica.compile(small)
     compiled = process_time()
+    say(f"compiling for {target}")
     both = plica.compile(small, target=target)
     assembled = process_time()
     print(both.source("placement"))
@@ -219,37 +229,82 @@ def _seconds(exe: Executable, given: np.ndarray[Any, Any]) -> float:
     return perf_counter() - start
 
 
+def say(text: str) -> None:
+    """What is done now, beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def counted(text: str) -> int:
+    """A number of at least one."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number of at least 1, not {text!r}")
+    return int(text)
+
+
+def layers_of(text: str) -> list[str]:
+    """Names of layers with commas between."""
+    names = text.split(",")
+    for name in names:
+        if name not in LAYERS:
+            raise argparse.ArgumentTypeError(f"one of {', '.join(LAYERS)}, not {name!r}")
+    return names
+
+
+def folder(text: str) -> Path:
+    """A folder that can be written to; it is made now, before the work."""
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be written to: {error.strerror}") from None
+    return path
+
+
+def target_named(text: str) -> str:
+    """An accelerator."""
+    try:
+        found = parse_accel(text)
+    except plica.PlicaError as error:
+        raise argparse.ArgumentTypeError(str(error.diagnostics[0].message)) from None
+    if found is None:
+        raise argparse.ArgumentTypeError(f"an accelerator, as in accel:osdi, not {text!r}")
+    return text
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=0)
-    parser.add_argument("--layers", default=",".join(LAYERS))
-    parser.add_argument("--page", type=Path, metavar="FOLDER")
+    parser.add_argument("--trials", type=counted)
+    parser.add_argument("--layers", type=layers_of, default=list(LAYERS), metavar="C2,C9")
+    parser.add_argument("--page", type=folder, metavar="FOLDER")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--model", action="store_true")
-    parser.add_argument("--image", type=int, default=224)
-    parser.add_argument("--target", default="accel:osdi")
-    parser.add_argument("--mutants", type=int, default=0, metavar="PROGRAMS")
+    parser.add_argument("--image", type=counted, default=224)
+    parser.add_argument("--target", type=target_named, default=NAME)
+    parser.add_argument("--mutants", type=counted, metavar="PROGRAMS")
     options = parser.parse_args()
     if options.mutants:
         deleted, refused, shown = mutants(options.mutants)
         print(f"{deleted} tokens deleted: {refused} refused, {shown} with an order that goes wrong")
         return
     if options.search:
-        search(options.layers.split(","), options.trials or 64)
+        search(options.layers, options.trials or 64)
         return
     if options.model:
         model(options.image, options.target)
         return
     trials = options.trials or 24
-    table = Table(title=f"{MACHINE.name}, {MACHINE.timing.megahertz} MHz", header_style="bold")
+    table = Table(title=f"{NAME}, {MACHINE.timing.megahertz} MHz", header_style="bold")
     for word in ("layer", "1 thread", "2 threads", "saved", "exact", "faults", "code"):
         table.add_column(word, justify="right")
     for word in ("run", "cycle", "check", "tiling"):
         table.add_column(word, justify="right")
     sums = [0, 0, 0]
     points: list[tuple[str, Timed]] = []
-    for name in options.layers.split(","):
+    for at, name in enumerate(options.layers, 1):
+        say(f"{name}, layer {at} of {len(options.layers)}: {trials} tilings for 1 and 2 threads")
         of = LAYERS[name]
         _, serial, alone = best(of, 1, trials)
         tiling, stream, both = best(of, 2, trials)
@@ -268,7 +323,6 @@ def main() -> None:
             f"{shape} {tiling.across}{' keep' if tiling.keep else ''}",
         )  # fmt: skip
         if options.page:
-            options.page.mkdir(parents=True, exist_ok=True)
             text = chrome_trace(MACHINE, stream, both)
             (options.page / f"{name}.json").write_text(text, encoding="utf-8")
     turns, alone_cycles, both_cycles = sums

@@ -11,13 +11,17 @@ import pytest
 
 import plica
 from plica.cli import main
+from plica.cli.quantise import read_samples
+from plica.core.name import Name
 from plica.frontend.zoo import mlp, resnet
-from plica.ir.graph import const
+from plica.ir.graph import Var, const
 from plica.ir.module import Module
-from plica.ir.type import static_shape
+from plica.ir.type import static_shape, tensor
 from plica.quantising import quantised
 from plica.rewrite.quantise.annotate import annotate, prepare, tapped
 from plica.rewrite.quantise.integer import said
+from plica.runtime.error import InputError
+from plica.runtime.link import can_link
 from tests.conftest import Golden
 from tests.rewrite.quantise.net import digits, module_of, numbers, op, var
 
@@ -128,6 +132,17 @@ def test_the_first_and_the_last_layer_can_stay() -> None:
     assert said == [("f32", "The first layer is kept."), ("i8", ""), ("f32", "The last layer is kept.")]  # fmt: skip  # noqa: E501
 
 
+def halves() -> Module:
+    x = Var(Name("x"), tensor((1, 4), "f16"))
+    return module_of(op("nn.dense", x, const(np.ones((2, 4), np.float16))), x)
+
+
+def test_what_is_kept_is_named_in_the_refusal() -> None:
+    with pytest.raises(plica.PlicaError, match="no operator 'nn.conf'") as caught:
+        plica.quantise(digits(), [WIDE], keep=("nn.conf",))
+    assert caught.value.diagnostics[0].suggestion == "Did you mean 'nn.conv'?"
+
+
 NAN = np.full((1, 2, 8, 8), np.nan, np.float32)
 WIDE = np.zeros((1, 2, 8, 9), np.float32)
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
@@ -136,6 +151,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nan": (lambda: plica.quantise(digits(), [NAN]), "not-finite"),
     "shape": (lambda: plica.quantise(digits(), [WIDE]), "input-shape"),
     "percentile": (lambda: plica.quantise(digits(), [], percentile=101), "unsupported"),
+    "keep": (lambda: plica.quantise(digits(), [WIDE], keep=("nosuch",)), "unsupported"),
+    "f16": (lambda: plica.quantise(halves(), [WIDE.astype(np.float16)]), "unsupported"),
 }
 
 
@@ -182,3 +199,34 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     samples.write_text("no numbers")
     assert main(["quantise", str(model), "--samples", str(samples), "-o", str(out)]) == 1
     assert "samples" in capsys.readouterr().err
+    assert main(["quantise", str(model), "--samples", str(tmp_path / "no"), "-o", str(out)]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_samples_are_read_from_one_array_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, numbers(0, 5, 1, 4))
+    assert read_samples(path, ["x"])["x"].shape == (5, 1, 4)
+    with pytest.raises(InputError, match="several inputs") as several:
+        read_samples(path, ["x", "y"])
+    assert several.value.code == "input-missing"
+    np.savez(tmp_path / "o.npz", x=np.array([None]))
+    for name, code in (("none.npz", "no-source"), ("o.npz", "input-type")):
+        with pytest.raises(InputError) as refused:
+            read_samples(tmp_path / name, ["x"])
+        assert refused.value.code == code
+
+
+@pytest.mark.skipif(not can_link(), reason="object files are not loaded here")
+def test_the_command_for_an_accelerator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, out = mlp((32, 16, 16)), tmp_path / "net.plica"
+    (tmp_path / "net.py").write_text(str(net))
+    samples = numbers(0, 5, 1, 32)
+    np.save(tmp_path / "x.npy", samples)
+    words = ["quantise", str(tmp_path / "net.py"), "--samples", str(tmp_path / "x.npy")]
+    assert main([*words, "--target", "accel", "-o", str(out)]) == 0
+    assert "1 of 1 integer layers" in capsys.readouterr().out
+    wanted = plica.interpret(plica.quantise(net, samples, power_of_two=True), samples[0])
+    assert np.array_equal(plica.load(out)(samples[0]), wanted)
+    assert main(["verify", str(out), "--model", str(tmp_path / "net.py")]) == 1
+    assert "quantised model" in capsys.readouterr().err

@@ -35,6 +35,9 @@ def find_machine(arguments: argparse.Namespace) -> str | Target:
     from plica.codegen.target import Target, parse
 
     name: str = arguments.target
+    given_words = [each for each in ("cpu", "features") if getattr(arguments, each) is not None]
+    if name.partition(":")[0] == "cuda" and given_words:
+        raise _of_processors([f"--{each}" for each in given_words], name)
     if "-" not in name or " " in name:
         if arguments.cpu is None and arguments.features is None:
             return name
@@ -52,6 +55,16 @@ def find_machine(arguments: argparse.Namespace) -> str | Target:
     given = usual if arguments.features is None else arguments.features
     features = tuple(each for each in given.split(",") if each)
     return Target("cpu", name, arguments.cpu or "generic", features)
+
+
+def _of_processors(options: list[str], target: str) -> UnsupportedError:
+    """The refusal of options that say nothing of a GPU."""
+    given = " and ".join(options)
+    message = f"{given} {'are' if len(options) > 1 else 'is'} for processors; a GPU is not one."
+    hint = "Leave the option away; the kind of GPU is part of the target: cuda:sm_80."
+    expected = "no options of a processor"
+    found = f"{given} with {target}"
+    return UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -154,6 +167,8 @@ def for_gpu(module: Module, target: GpuTarget, arguments: argparse.Namespace) ->
         message = "Libraries for C are made for processors."
         hint = "Give a name that ends with .plica."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target), hint))
+    if arguments.threads is not None:
+        raise _of_processors(["--threads"], str(target))
     database: Path | None = arguments.db
     if arguments.tune is not None:
         database = database or Path("tune.db")
@@ -178,7 +193,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_dims(parser)
     add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
-    parser.add_argument("--target", default="cpu", help="cpu, or the triple of another machine")
+    parser.add_argument("--target", default="cpu", help="cpu, the triple of another machine, cuda, cuda:sm_80 …, or accel")
     parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
@@ -199,5 +214,6 @@ COMMAND: Final = Command(
         "plica compile M.onnx --input shape=shape.npy -o M.plica",
         "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
+        "plica compile M.onnx --target cuda:sm_90 -o M.plica",
     ),
 )

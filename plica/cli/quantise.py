@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.option import positive
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.cli.option import add_dims, positive
+from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.runtime.port import Array
@@ -17,44 +18,68 @@ if TYPE_CHECKING:
 def quantise(arguments: argparse.Namespace) -> int:
     """Calibrate on the samples, compile what comes out, and say what stayed in floats."""
     from plica.cli.model import check_sizes, read
-    from plica.pipeline import compile
+    from plica.codegen.accel.target import AccelTarget
+    from plica.pipeline import compile, target_of
     from plica.quantising import quantised
     from plica.runtime import archive
 
     archive.destination(arguments.output)
-    module = read(arguments.model, {}, {}).module
+    target = target_of(arguments.target)
+    shifts = arguments.power_of_two or isinstance(target, AccelTarget)  # all that it can do
+    module = read(arguments.model, arguments.dim, {}).module
     check_sizes(module)
-    samples = None if arguments.samples is None else [read_samples(arguments.samples)]
+    samples = None
+    if arguments.samples is not None:
+        names = [str(each.name) for each in module.main_function().params]
+        samples = [read_samples(arguments.samples, names)]
     found = quantised(
         module,
         samples,
         per_channel=False if arguments.per_tensor else None,
         symmetric=not arguments.asymmetric,
         method=arguments.method,
-        power_of_two=arguments.power_of_two,
+        power_of_two=shifts,
         keep=arguments.keep,
     )
-    compile(found.module, threads=arguments.threads).save(arguments.output)
+    made = compile(found.module, target, threads=arguments.threads)
+    made.save(arguments.output)
     print(found.report)
+    if isinstance(target, AccelTarget):
+        print(made.source("placement"), end="")
     print(f"written to {arguments.output}")
     return 0
 
 
-def read_samples(path: Path) -> dict[str, Array]:
-    """The arrays of a file, by the names of inputs."""
+def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
+    """The arrays of a file, by the names of inputs; one array is for the only input there is."""
     import zipfile
+    import zlib
 
     import numpy as np
 
+    place = Place(file=str(path))
+    hint = "Write them with numpy.savez(path, input_name=array)."
     try:
-        with np.load(path, allow_pickle=False) as members:
+        members = np.load(path, allow_pickle=False)
+        if isinstance(members, np.ndarray):
+            if len(inputs) != 1:
+                message = "One array of samples is not enough: the model has several inputs."
+                expected = f"an .npz file with {', '.join(inputs)}"
+                raise InputError(
+                    Diagnostic("input-missing", message, place, expected, "one array", hint)
+                )
+            return {inputs[0]: members}
+        with members:
             return {name: members[name] for name in members.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        message = f"The samples cannot be read: {error}."
-        hint = "Write them with numpy.savez(path, input_name=array)."
-        place = Place(file=str(path))
-        raise UnsupportedError(
-            Diagnostic("no-source", message, place, "an .npz file", None, hint)
+    except OSError as error:
+        message = f"The samples cannot be read: {error.strerror or 'the file is damaged'}."
+        raise InputError(
+            Diagnostic("no-source", message, place, "an .npz or .npy file", None, hint)
+        ) from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        message = "The file of the samples holds no arrays of numbers, or is damaged."
+        raise InputError(
+            Diagnostic("input-type", message, place, "an .npz or .npy file", None, hint)
         ) from error
 
 
@@ -62,12 +87,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
-    add("--samples", type=Path, metavar="FILE.npz", help="inputs by name, or many along one axis more")  # fmt: skip  # noqa: E501
+    add("--samples", type=Path, metavar="FILE", help="an .npz file of inputs by name, or many along one axis more; an .npy file for one input")  # fmt: skip  # noqa: E501
     add("-o", "--output", type=Path, required=True, metavar="M.plica", help="where it goes")
+    add("--target", default="cpu", metavar="TARGET", help="what it is compiled for: cpu, cuda, accel, accel:osdi … (cpu); accel implies --power-of-two")  # fmt: skip  # noqa: E501
+    add_dims(parser)
     add("--method", choices=("max", "percentile", "mse", "kl"), default="max", help="how far numbers are kept (max)")  # fmt: skip  # noqa: E501
     add("--asymmetric", action="store_true", help="unsigned bytes with a zero point")
     add("--per-tensor", action="store_true", help="one scale for a whole weight")
-    add("--power-of-two", action="store_true", help="a change of scale is a shift")
+    add("--power-of-two", action="store_true", help="a change of scale is a shift, as accelerators need it")  # fmt: skip  # noqa: E501
     add("--keep", action="append", default=[], metavar="WORD", help="first, last, or an operator that stays in floats")  # fmt: skip  # noqa: E501
     add("--threads", type=positive, help="how many threads share the work")
 
@@ -77,5 +104,8 @@ COMMAND: Final = Command(
     "Turn a model into one of bytes, and compile it",
     quantise,
     configure,
-    ("plica quantise M.onnx --samples x.npz -o M8.plica",),
+    (
+        "plica quantise M.onnx --samples x.npz -o M8.plica",
+        "plica quantise M.onnx --dim batch=1 --samples x.npy --target accel -o M8.plica",
+    ),
 )

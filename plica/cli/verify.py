@@ -34,9 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
         model = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
         expected = digest(model)
         if expected != found.module:
-            message = "The artefact was not compiled from this model."
+            message = "The artefact was not compiled from this model as it is."
             place = Place(file=str(arguments.artefact))
-            hint = "Give the --dim and --input that it was compiled with."
+            hint = (
+                "Give the --dim and --input that it was compiled with.  What `plica quantise`"
+                " writes was compiled from the quantised model, not from the file itself, and is"
+                " verified without --model."
+            )
             raise ArtefactError(
                 Diagnostic("bad-artefact", message, place, expected, found.module, hint)
             )

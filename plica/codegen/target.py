@@ -29,7 +29,10 @@ from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 NAMES: Final = ("cpu",)
-"""The targets Plica makes code for."""
+"""The targets that are described here."""
+
+KINDS: Final = (*NAMES, "cuda", "accel")
+"""What the targets that Plica makes code for begin with."""
 
 CACHES: Final = (32 * 1024, 512 * 1024, 4 * 1024 * 1024)
 """Bytes of the caches of a machine nothing is known of, from the nearest on."""
@@ -180,13 +183,17 @@ def _unreadable(message: str, key: str) -> UnsupportedError:
 def unknown_target(given: object) -> UnsupportedError:
     """The refusal of anything that is no target."""
     message = f"There is no target {given!r}."
-    hint = did_you_mean(given, NAMES) if isinstance(given, str) else None
+    hint, expected = None, ", ".join(KINDS)
+    if isinstance(given, str):
+        word = given.partition(":")[0].lower()
+        hint = f"Did you mean {word!r}?" if word in KINDS else did_you_mean(given, KINDS)
+        hint = "GPUs are the target 'cuda'." if word in ("gpu", "nvidia") else hint
+    if isinstance(given, str) and given.partition(":")[0] in KINDS[1:]:
+        expected = " or ".join(NAMES)
     if isinstance(given, str) and given.partition(":")[0] == "cuda":
         message = "This is done for processors; a GPU is not one."
         hint = "Use target='cpu'; plica.compile(model, target='cuda') runs a model on a GPU."
     if isinstance(given, str) and given.partition(":")[0] == "accel":
         message = "This is done for processors; an accelerator is not one."
         hint = "Use target='cpu'; plica.compile(model, target='accel') offloads integer layers."
-    return UnsupportedError(
-        Diagnostic("unsupported", message, None, " or ".join(NAMES), repr(given), hint)
-    )
+    return UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given), hint))

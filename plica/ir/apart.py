@@ -43,6 +43,20 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     if not unclear:
         return term
     free_vars(term)
+    made, copied = _renamed(term, nodes, unclear, outer)
+    if copied:
+        _spread(nodes, copied, unclear)
+        made, _ = _renamed(term, nodes, unclear, outer)
+    return cast(T, made)
+
+
+def _renamed(
+    term: Term, nodes: Sequence[Term], unclear: dict[Term, int], outer: Container[Any]
+) -> tuple[Term, dict[Term, None]]:
+    """The term with a name for each binder of what is unclear, and which others are copied so.
+
+    `let y = x in …` under two binders of `x` becomes two lets, and both bind `y`.
+    """
     relevant: dict[Term, tuple[Var, ...]] = {}
     touched: set[Term] = set()
     for node in nodes:
@@ -54,6 +68,8 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
             relevant[node] = tuple(sorted(own, key=unclear.__getitem__))
     names = _Supply(nodes, unclear, outer)
     memo: dict[Key, Term] = {}
+    met: set[Term] = set()
+    copied: dict[Term, None] = {}
 
     def key_of(node: Term, scope: PMap[Var, Var]) -> Key:
         return node, tuple([scope.get(var, var) for var in relevant.get(node, ())])
@@ -71,11 +87,14 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
         elif plan is not None:
             memo[key] = rebuild(node, tuple([memo[each] for each in plan]))
         else:
+            if node in met:
+                copied.update((var, None) for var in _binders(node) if var not in unclear)
+            met.add(node)
             inner = _scopes_inside(node, scope, unclear, names)
             kids = [(kid, inner.get(field, scope)) for field, kid in fields_of_children(node)]
             stack.append((node, scope, [key_of(kid, within) for kid, within in kids]))
             stack.extend((kid, within, None) for kid, within in reversed(kids))
-    return cast(T, memo[key_of(term, pmap())])
+    return memo[key_of(term, pmap())], copied
 
 
 def _binders(node: Term) -> Sequence[Var]:
@@ -104,6 +123,18 @@ def _ambiguous(nodes: Sequence[Term], outer: Container[Any]) -> dict[Term, int]:
                 if binder.setdefault(variable, node) is not node or variable in outer:
                     unclear.setdefault(variable, len(unclear))
     return unclear
+
+
+def _spread(nodes: Sequence[Term], copied: dict[Term, None], unclear: dict[Term, int]) -> None:
+    """Number the copied variables, and what is bound under them, which is then copied as well.
+
+    One sweep from the outside in is enough: whoever uses a variable stands inside its binder.
+    """
+    for node in reversed(nodes):
+        if node.__class__ in _BINDING and not copied.keys().isdisjoint(free_vars(node)):
+            copied.update((variable, None) for variable in _binders(node))
+    for variable in copied:
+        unclear.setdefault(variable, len(unclear))
 
 
 def _scopes_inside(

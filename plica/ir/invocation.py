@@ -52,7 +52,11 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
     same = (old.meaning, old.implementation, old.hints)
     if same != (new.meaning, new.implementation, new.hints):
         message = f"The tensor intrinsic {new.name!r} is declared already, and differently."
-        raise EvaluationError(Diagnostic("bad-intrinsic", message, Place(node=new.name)))
+        parts = ("meaning", "implementation", "hints")
+        other = [each for each in parts if getattr(old, each) != getattr(new, each)]
+        expected, hint = "what it is already", "Give it, or its machine, a name of its own."
+        found, place = f"another {' and '.join(other)}", Place(node=new.name)
+        raise EvaluationError(Diagnostic("bad-intrinsic", message, place, expected, found, hint))
     return old
 
 

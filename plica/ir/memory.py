@@ -18,8 +18,8 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean, ill_formed
-from plica.runtime.error import Diagnostic, PlicaError
+from plica.core.diagnostic import IllFormed, did_you_mean, ill_formed
+from plica.runtime.error import Diagnostic, Place, PlicaError
 
 Reach: TypeAlias = Literal["all", "block", "warp", "thread"]
 REACHES: Final[tuple[Reach, ...]] = ("all", "block", "warp", "thread")
@@ -99,5 +99,15 @@ def declare_scope(
     scope(parent)
     new = Scope(name, capacity, reach, parent)
     if _SCOPES.setdefault(name, new) != new:
-        raise ill_formed(f"The memory scope {name!r} is declared already, and differently.")
+        message = f"The memory scope {name!r} is declared already, and differently."
+        hint = "Give it, or its machine, a name of its own."
+        place, old = Place(node=name), _SCOPES[name]
+        raise IllFormed(
+            Diagnostic("ill-formed-term", message, place, _shown(old), _shown(new), hint)
+        )
     return new
+
+
+def _shown(of: Scope) -> str:
+    size = "any number of" if of.capacity is None else str(of.capacity)
+    return f"{size} bytes, reached by {of.reach}, in {of.parent}"

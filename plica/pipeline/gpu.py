@@ -88,7 +88,7 @@ def assemble_for_gpu(lowered: Lowered, target: GpuTarget, store: Store | None = 
     """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
     program, plan = lowered.program, lowered.plan
     assert isinstance(plan, Plan)  # sizes are known on a GPU
-    made = unit(program)
+    made = unit(program, target.gpu)
     layout = arranged_on_device(
         [slot.bytes for slot in program.slots],
         [slot.space for slot in program.slots],

@@ -21,7 +21,7 @@ from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 from plica.runtime.profile import PEAK, USE
-from plica.runtime.verify import ACCELERATED, ENTRY
+from plica.runtime.verify import ACCELERATED, ENTRY, device_problems, refuse
 
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
@@ -45,6 +45,7 @@ def executable(
 ) -> Executable:
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     if artefact.device is not None:
+        refuse(device_problems(artefact, artefact.device))
         return CudaExecutable(artefact, texts=texts)
     host.check(artefact.machine)
     code = link(artefact.objects)

@@ -21,6 +21,7 @@ from plica.runtime.artefact import ALIGNMENT, Artefact, Tenant, from_members
 from plica.runtime.cuda import code as device_code
 from plica.runtime.cuda import step as device_step
 from plica.runtime.cuda.code import TRIPLE
+from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -78,7 +79,7 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         return _verified_parts(members)
     artefact = from_members(members)
     record = artefact.record()
-    _refuse(_problems(artefact, record))
+    refuse(_problems(artefact, record))
     return Verified(
         record.module,
         record.contract,
@@ -101,12 +102,13 @@ def _problems(artefact: Artefact, record: Record) -> Iterator[str]:
     if artefact.device is None:
         yield from _code_problems(artefact)
     else:
-        yield from _device_problems(artefact, artefact.device)
+        yield from device_problems(artefact, artefact.device)
     yield from derivation_problems(record)
     yield from _trace_problems(artefact, record)
 
 
-def _refuse(problems: Iterable[str]) -> None:
+def refuse(problems: Iterable[str]) -> None:
+    """Raise an ArtefactError of all problems, if there are any."""
     wrong = [Diagnostic("bad-artefact", message) for message in problems]
     if wrong:
         raise ArtefactError(wrong[0], *wrong[1:])
@@ -126,7 +128,7 @@ def _verified_parts(members: Mapping[str, bytes]) -> Verified:
         for number, (part, record) in enumerate(zip(whole.parts, records, strict=True))
         for problem in _problems(part, record)
     ]
-    _refuse(found)
+    refuse(found)
     return Verified(
         whole.module,
         _joined([each.contract for each in records]),
@@ -223,7 +225,7 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
             yield f"The code calls {name!r}, which no kernel calls."
 
 
-def _device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
+def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
     if artefact.machine.triple != TRIPLE:
         yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
@@ -234,6 +236,8 @@ def _device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]
     face = artefact.interface
     sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]
     yield from device_step.problems(device, sizes, len(artefact.constants))
+    plan = [(each.offset, each.size) for each in artefact.plan]
+    yield from overlaps(device, sizes, plan, artefact.workspace)
     if len(artefact.launches) != len(device.steps):
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
 

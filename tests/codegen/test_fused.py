@@ -83,7 +83,8 @@ def test_a_fused_kernel_computes_what_it_means(name: str) -> None:
         kind = np.float16 if each is H else np.float32
         args.append(random.standard_normal(shape).astype(kind))
     lowered = sequenced(begun(of))
-    assert len(lowered.program.kernels) == 1 or name == "a scalar"
+    # A convolution is not turned as it is stored: its schedule would suffer.
+    assert len(lowered.program.kernels) == 1 or name in ("a scalar", "axes that turn")
     found = np.asarray(build(lowered, find_target("cpu"))(*args))
     assert_close(
         found, np.asarray(interpret(of, *args)), [each.astype(found.dtype) for each in args]

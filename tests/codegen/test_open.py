@@ -51,6 +51,11 @@ CASES = {
     "size":        ("x[n 3] -> []",                "op.cast(op.size(x), dtype=f32)"),
     "counted":     ("x[n m] -> [n m]",             "x + op.cast(op.iota_like(x, 1), dtype=f32)"),
     "mean":        ("x[n m 4] -> [n 4]",           "op.mean(x, axis=(1,))"),
+    "warm":        ("x[n 4] -> [4]",               "op.mean(op.tanh(x), axis=0)"),
+    "spread":      ("x[n m] -> [n]",               "op.var(x, axis=1)"),
+    "twice":       ("x[n m] -> [2*n]",             "op.logsumexp(op.concat((x, x), axis=0), axis=1)"),
+    "round":       ("x[n m 3] y[3 n m] -> [3 n m]",
+                    "op.transpose(op.mean(x, axis=1, keepdims=True), (2, 0, 1)) + y"),
     "chosen":      ("x[n 3] c[bool] -> [n 3]",     "op.exp(x) if c else x * 2.0"),
 }
 # fmt: on

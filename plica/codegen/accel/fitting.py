@@ -55,8 +55,9 @@ class BadFlow(PlicaError):
 
 def fit(machine: Machine, flow: Flow) -> None:
     """Refuse a flow that is not for the machine; a flow with too many steps is not looked at."""
-    names = [each.name for each in (*flow.tiles, *flow.tensors)]
-    for room in (*flow.tiles, *flow.tensors):
+    rooms: list[Tile | Memory] = [*flow.tiles, *flow.tensors]
+    names = [each.name for each in rooms]
+    for room in rooms:
         kind = "tile" if isinstance(room, Tile) else "tensor"
         scopes = [each.name for each in machine.scopes]
         if room.scope not in scopes:
@@ -175,13 +176,13 @@ def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
     count = len(leaf.extents)
     extents, rest = values[:count], values[count:]
     at = np.ones_like(values[0], bool) if values else np.ones((), bool)
-    for extent in extents:
-        at = at & (extent > 0)
+    for turns in extents:
+        at = at & (turns > 0)
     for number, touch in enumerate(leaf.touches):
         base, *strides = rest[number * (count + 1) : (number + 1) * (count + 1)]
         low, high = base, base
-        for extent, stride in zip(extents, strides, strict=True):
-            far = (extent - 1) * stride
+        for turns, stride in zip(extents, strides, strict=True):
+            far = (turns - 1) * stride
             low, high = low + np.minimum(far, 0), high + np.maximum(far, 0)
         _check_range(leaf.operation, "Work", "tile", touch.tile, low[at], high[at])
 

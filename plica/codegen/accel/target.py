@@ -48,12 +48,15 @@ def parse_accel(text: str) -> AccelTarget | None:
         return AccelTarget(DEFAULT)
     if name == "accel" and machine in MACHINES:
         return AccelTarget(machine)
+    if name == "accel" and machine:
+        message = f"There is no accelerator {machine!r} among the targets."
+        expected, near = f"one of {', '.join(MACHINES)}", did_you_mean(machine.lower(), MACHINES)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, near))
     if not text.lower().startswith("accel"):
         return None
-    message = f"There is no accelerator {text!r} among the targets."
+    message = f"There is no target {text!r}."
     words = ("accel", *(f"accel:{each}" for each in MACHINES))
-    parts = text.lower().replace(":", " ").split()
-    meant = ":".join(["accel", *parts[1:]])
+    meant = ":".join(["accel", *text.lower().replace(":", " ").split()[1:]])
     hint = f"Did you mean {meant!r}?" if meant in words else did_you_mean(text, words)
     expected = f"one of {', '.join(words)}"
     raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(text), hint))

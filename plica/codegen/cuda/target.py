@@ -8,13 +8,14 @@ True
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.cuda.toolchain import ARCHITECTURES
 from plica.core.diagnostic import did_you_mean
+from plica.runtime.cuda.code import ARCHITECTURES, suited
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default.gpu.machine import Gpu
 
@@ -24,11 +25,11 @@ DEFAULT: Final = "sm_90"
 PROCESSORS: Final = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_90a": 132}
 """How many blocks the largest machines of an architecture run at once."""
 
+SHARED: Final = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_90a": 227}
+"""KiB that the threads of a block can share."""
+
 GROUPS: Final = frozenset({"sm_90a"})
 """Where warps multiply together."""
-
-OWN: Final = {"sm_90": "sm_90a"}
-"""What a GPU has beyond what all of its generation will have."""
 
 
 @frozen
@@ -40,7 +41,8 @@ class GpuTarget:
     @property
     def gpu(self) -> Gpu:
         """What schedules ask for."""
-        return Gpu(PROCESSORS[self.architecture], groups=self.architecture in GROUPS)
+        name = self.architecture
+        return Gpu(PROCESSORS[name], shared=SHARED[name] * 1024, groups=name in GROUPS)
 
     def describe(self) -> str:
         """A line that `parse_gpu` reads."""
@@ -58,10 +60,19 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
         return None
     if not architecture:
         found = None if here is None else here()
-        return GpuTarget(OWN.get(found, found) if found in ARCHITECTURES else DEFAULT)
+        best = DEFAULT if found is None else suited(found)
+        if best is not None:
+            return GpuTarget(best)
+        message = f"The GPU of this machine is a {found}, on which no code of the targets runs."
+        expected = f"one of {', '.join(ARCHITECTURES)}"
+        hint = "Use target='cpu', or name the GPU that the code is for: 'cuda:sm_80'."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
     if architecture not in ARCHITECTURES:
         message = f"There is no architecture {architecture!r} among the targets."
         expected = f"one of {', '.join(ARCHITECTURES)}"
-        hint = did_you_mean(architecture, ARCHITECTURES)
+        best = suited(architecture)
+        hint = None if best is None else f"Code for {best} runs on it: 'cuda:{best}'."
+        if not re.fullmatch(r"sm_\d+a?", architecture):  # another GPU is no slip of the pen
+            hint = did_you_mean(architecture, ARCHITECTURES)
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
     return GpuTarget(architecture)

@@ -19,10 +19,8 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import Diagnostic, UnsupportedError
-
-ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
-"""What code can be made for."""
 
 
 @frozen

@@ -11,6 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.cuda.fold import Code, fold, joined
+from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled_at_once, version
 from plica.codegen.llvm.fold import kernel_name
 from plica.codegen.program import Choose, Copy, Launch, Program
@@ -20,6 +21,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of
 from plica.runtime.verify import COPY
+from plica.schedule.default.gpu.machine import Gpu
 
 PART: Final = 8000
 """Characters after which a part of the text ends."""
@@ -38,14 +40,15 @@ class Unit:
     """The text in parts that are compiled apart."""
 
 
-def unit(program: Program) -> Unit:
-    """The text and the steps of a program without choices."""
+def unit(program: Program, gpu: Gpu | None = None) -> Unit:
+    """The text and the steps of a program without choices, for a GPU of some limits."""
     _check_choices(program)
     codes: list[Code] = []
     for number, kernel in enumerate(program.kernels):
         codes.append(
             fold(kernel, f"k{number}_{_word(program.names[number])}", program.names[number])
         )
+        check(codes[-1].launches, gpu or Gpu(), program.names[number])
     steps: list[DeviceStep] = []
     launched: list[Launched] = []
     most: list[int] = []

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from plica.codegen.lower.extent import extents_of_inputs
 from plica.codegen.lower.resolve import resolve
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -44,9 +45,9 @@ def decompose(of: Module) -> Module:
     assert of.main is not None
     function = of.main_function()
     body = written_out(function.body, {})
-    if body is function.body:
-        return of
-    return module({of.main: attrs.evolve(function, body=body)}, of.main)
+    found = function if body is function.body else attrs.evolve(function, body=body)
+    found = extents_of_inputs(found)
+    return of if found is function else module({of.main: found}, of.main)
 
 
 def written_out(root: Expr, start: Mapping[Term, Expr]) -> Expr:

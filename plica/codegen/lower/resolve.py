@@ -134,7 +134,7 @@ class _Machine:
 
     def call(self, function: Function, args: Sequence[Value]) -> Value:
         """What the function gives on these arguments."""
-        outermost, root = self.enter(self.closure(function), args)
+        outermost, root = self.enter(self.closure(function), args, outermost=True)
         stack: list[tuple[int, Activation, Expr, Any]] = [(0, outermost, root, None)]
         while stack:
             phase, scope, node, more = stack.pop()
@@ -195,8 +195,10 @@ class _Machine:
                     self.calls[key] = result
         return outermost.values[root]
 
-    def enter(self, closure: Closure, args: Sequence[Value]) -> tuple[Activation, Expr]:
-        """A new activation, and the body to run in it."""
+    def enter(
+        self, closure: Closure, args: Sequence[Value], *, outermost: bool = False
+    ) -> tuple[Activation, Expr]:
+        """A new activation, and the body to run in it; the dims of the outermost stay."""
         self.count()
         function = closure.function
         outer = closure.scope
@@ -210,7 +212,9 @@ class _Machine:
             ]
             numbers = {each: n for each, n in rest.items() if isinstance(n, int)}
             told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
-            sizes = {**_open(types, function.dims), **rest, **told}
+            own: dict[Term, Scalar] = dict(zip(function.dims, function.dims, strict=True))
+            own = own if outermost else {}
+            sizes = {**own, **_open(types, function.dims), **rest, **told}
         values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
         return Activation(outer, sizes, values), function.body
 
@@ -348,7 +352,9 @@ def _numbers(value: Any, sizes: Mapping[Term, int | Scalar]) -> Any:
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if isinstance(value, Scalar) and not isinstance(value, Lit):
         if not free_vars(value) <= sizes.keys():
-            raise CompilerBug(f"The dim {value!r} of an attribute is not determined.")
+            message = "A size inside a function does not follow from its arguments."
+            hint = "Let every dim stand alone on some axis of some parameter."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
         terms: dict[Term, Term] = {d: dim(size) for d, size in sizes.items()}
         known = substitute(value, terms)
         assert isinstance(known, Scalar)

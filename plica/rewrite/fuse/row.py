@@ -108,6 +108,8 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
         return None
     if line.rows is None and any((_sizes(each) or ())[: len(rows)] != rows for each in line.stages):
         return None
+    if not all(_is_straight(each, len(rows)) for each in (group, *line.stages)):
+        return None
     if not _read_at_rows(group.sink, users, decisions, len(rows)):
         return None
     assert group.of is not None
@@ -128,6 +130,13 @@ def _is_stage(group: Group) -> bool:
     if group.is_closed or group.of is None or group.of.may_fail:
         return False
     return group.anchor is None or group.anchor_kind == "reduction"
+
+
+def _is_straight(group: Group, rows: int) -> bool:
+    """Whether the rows of what a group reduces are those of what it makes, in the same order."""
+    if group.anchor is None or group.of is None or group.anchor is group.sink:
+        return True
+    return group.spots[group.anchor].place[:rows] == group.of.identity[:rows]
 
 
 def _sizes(group: Group) -> tuple[Size, ...] | None:

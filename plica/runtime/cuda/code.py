@@ -22,6 +22,9 @@ TRIPLE: Final = "nvptx64-nvidia-cuda"
 CUDA: Final = 190
 """ELF's number of it."""
 
+ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
+"""What code can be made for."""
+
 _NAME: Final = re.compile(r"sm_(\d+)(\d)(a?)")
 _TEXT: Final = b".text."
 
@@ -34,11 +37,23 @@ def runs_on(architecture: str, here: str) -> bool:
     return wanted[2] == found[2] if wanted[3] else int(wanted[2]) <= int(found[2])
 
 
+def suited(here: str) -> str | None:
+    """The architecture whose code suits a GPU best, None where no code runs on it.
+
+    >>> suited("sm_87"), suited("sm_90"), suited("sm_75"), suited("sm_120")
+    ('sm_86', 'sm_90a', None, None)
+    """
+    return next((each for each in reversed(ARCHITECTURES) if runs_on(each, here)), None)
+
+
 def check(architecture: str, here: str) -> None:
     """Refuse code that the GPU of this machine cannot run."""
     if not runs_on(architecture, here):
         message = f"The code was made for {architecture}, and the GPU of this machine is another."
-        hint = f"Compile the model for 'cuda:{here}'."
+        best = suited(here)
+        hint = f"Compile the model for 'cuda:{best}'."
+        if best is None:
+            hint = f"No target of this version has code that runs on {here}: use target='cpu'."
         raise ArtefactError(Diagnostic("other-machine", message, None, here, architecture, hint))
 
 

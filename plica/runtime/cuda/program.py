@@ -26,6 +26,7 @@ from plica.runtime.cuda.driver import Device, Event, Graph, Memory, Module, devi
 from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
 from plica.runtime.cuda.lent import Lent, borrowed
 from plica.runtime.cuda.step import DeviceCopy, DeviceStep
+from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Shape
 from plica.runtime.port import Array
@@ -79,6 +80,9 @@ class CudaExecutable(Executable):
         self._modules = [gpu.load(each) for each in artefact.objects]
         parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
         where = {name: module for module, names in parts for name in names}
+        missing = next((name for name in program.functions if name not in where), None)
+        if missing is not None:
+            raise damaged(f"The code of the artefact does not define {missing}.", missing)
         self._functions = {
             name: where[name].function(name, shared) for name, shared in program.functions.items()
         }

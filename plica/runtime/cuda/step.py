@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
@@ -27,8 +28,14 @@ ALIGNMENT: Final = 256
 MOST: Final = 1 << 48
 """Bytes no GPU has."""
 
-LARGEST: Final = (1 << 31) - 1
-"""Blocks of a launch, at most."""
+GRID: Final = ((1 << 31) - 1, 65535, 65535)
+"""Blocks of a launch along each axis, at most."""
+
+BLOCK: Final = (1024, 1024, 64)
+"""Threads of a block along each axis, at most."""
+
+THREADS: Final = 1024
+"""Threads of a block, at most."""
 
 Three: TypeAlias = tuple[int, int, int]
 
@@ -189,19 +196,28 @@ def _step(given: object, slots: int, scratch: int) -> DeviceStep:
         ):
             given_maps = tuple([tile_from(each, len(args)) for each in maps])
             return DeviceLaunch(
-                name, _extents(grid), _extents(block), shared, _numbers(args, slots), count,
+                name, _extents(grid, GRID), _block(block), shared, _numbers(args, slots), count,
                 given_maps,
             )  # fmt: skip
         case _:
             raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
 
 
-def _extents(given: list[object]) -> Three:
+def _extents(given: list[object], most: Three) -> Three:
     match given:
-        case [int(x), int(y), int(z)] if min(x, y, z) > 0 and max(x, y, z) <= LARGEST:
+        case [int(x), int(y), int(z)] if min(x, y, z) > 0 and all(
+            each <= limit for each, limit in zip((x, y, z), most, strict=True)
+        ):
             return x, y, z
         case _:
             raise damaged("A launch in the artefact has impossible sizes.", repr(given)[:200])
+
+
+def _block(given: list[object]) -> Three:
+    found = _extents(given, BLOCK)
+    if prod(found) > THREADS:
+        raise damaged("A block of a launch in the artefact has too many threads.", repr(given))
+    return found
 
 
 def _pair(given: object, slots: int) -> tuple[int, int]:

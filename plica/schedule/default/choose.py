@@ -17,11 +17,13 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+from plica.core.binding import free_vars
 from plica.core.collector import paused
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.dtype import DType, f32, f64
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Select
+from plica.ir.scalar import Load, Select
 from plica.ir.stage import Each
 from plica.schedule.default.contraction import Contraction, Work, bared, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
@@ -34,7 +36,15 @@ from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
 from plica.schedule.default.reduction import row_form, row_schedule
-from plica.schedule.default.register_tile import SHARED, Roles, roles, scheduled, shared, tile_of
+from plica.schedule.default.register_tile import (
+    SHARED,
+    Roles,
+    beside,
+    roles,
+    scheduled,
+    shared,
+    tile_of,
+)
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import Tile
 from plica.schedule.default.transpose import turned
@@ -157,6 +167,7 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     together = _together(found, tile, machine)
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
+    more = beside(found, tile, machine)
     weights = found.dtype.bytes * prod(
         [found.extents[at] for at in (found.vectors, found.lane, *found.terms) if at is not None]
     )
@@ -170,13 +181,14 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
             together,
             pads=near,
             shares=shares,
-            fetches=weights > machine.cache(2) // 8,
+            fetches=more is None and weights > machine.cache(2) // 8,
+            beside=more,
         )
         for name in ("pad", "packed"):
             if Name(name) in blocks:
                 copy = yield block(name)
                 every = yield loops(copy)
-                if name == "packed" and len(every) == 3:
+                if name == "packed" and len(every) == 3 and _reads_rows(blocks[Name(name)].node):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
                 if name == "pad" and near and _is_guarded(blocks[Name("pad")].node):
@@ -198,6 +210,12 @@ def _recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel] | None:
         except ScheduleRefused:
             return None
     return Trace(steps), state.kernel
+
+
+def _reads_rows(of: Block) -> bool:
+    """Whether a copy reads along the rows of what it copies."""
+    loads = [node for node in post_order(of.body) if isinstance(node, Load)]
+    return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
 
 
 def _is_guarded(of: Block) -> bool:

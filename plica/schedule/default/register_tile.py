@@ -64,6 +64,9 @@ SPARE = 8
 ENOUGH = 4
 """Sums that must be under way at once, at least."""
 
+UNDER_WAY = 8
+"""Sums that keep the units for products busy: an addition takes four cycles, and there are two."""
+
 PASSES = 16
 """A tile of weights that is used more often than that need not be fetched ahead."""
 
@@ -195,12 +198,14 @@ def scheduled(
     pads: bool = False,
     shares: bool = False,
     fetches: bool = False,
+    beside: int | None = None,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
     So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
     around it is made where it is needed.  If it `shares`, cores share the outer loops.  If it
-    `fetches`, weights of the next tile come from far away while this one is worked on.
+    `fetches`, weights of the next tile come from far away while this one is worked on.  All of the
+    loop `beside`, one of those around, is part of every tile.
     """
 
     def schedule() -> Body:
@@ -228,7 +233,8 @@ def scheduled(
             step, behind = [inner], [outer]
         if not of.blocked:
             ahead, behind = behind, ahead
-        batch, around = [every[at] for at in of.batch], [every[at] for at in of.around]
+        batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
+        step = [*([] if beside is None else [every[beside]]), *step]
         terms = [every[at] for at in of.terms]
         order = [*batch, *first, *ahead, *around, *behind]
         yield reorder(*order, *terms, *step, *many, lane)
@@ -254,7 +260,7 @@ def scheduled(
         for each in inside[:-1]:
             yield unroll(each)
         yield vectorize(inside[-1])
-        yield from _finished(of, tile, lanes, last, len(order))
+        yield from _finished(of, tile, lanes, last, len(order), beside)
         if shares:
             yield from shared(batch if pads else order[:-1] or order)
 
@@ -308,7 +314,23 @@ def _fetched(of: Roles, tile: Tile, lanes: int, terms: list[Handle], passes: int
     yield annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
 
 
-def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> Body:
+def _outside(of: Roles, beside: int | None) -> list[int]:
+    return [at for at in of.around if at != beside]
+
+
+def beside(of: Roles, tile: Tile, machine: Machine) -> int | None:
+    """A loop around that should be part of every tile, since else too few sums are under way."""
+    count = tile.vectors * tile.steps
+    if not of.blocked or not of.batch or not of.around or count >= UNDER_WAY:
+        return None
+    at = of.around[-1]
+    extent = of.extents[at]
+    return at if extent > 1 and extent * count <= machine.registers - SPARE else None
+
+
+def _finished(  # noqa: PLR0917  # as the schedule
+    of: Roles, tile: Tile, lanes: int, last: Handle, outside: int, beside: int | None
+) -> Body:
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = list(every[outside:])
@@ -317,6 +339,8 @@ def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> 
         counts[of.steps] = tile.steps
     if of.vectors is not None:
         counts[of.vectors] = tile.vectors
+    if beside is not None:
+        counts[beside] = of.extents[beside]
     there = [at for at in of.result if counts.get(at, 1) > 1]
     found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
     if not of.blocked:
@@ -324,9 +348,10 @@ def _finished(of: Roles, tile: Tile, lanes: int, last: Handle, outside: int) -> 
     else:
         many, lane = [found[at] for at in (of.vectors,) if at in found], found[of.lane]
     steps = [found[at] for at in (of.steps,) if at in found]
+    rows = [found[at] for at in (beside,) if at in found]
     # Where steps, not lanes, are neighbours in the result, the tile is turned before it is stored.
     turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
-    order = [*many, lane, *steps] if turns else [*steps, *many, lane]
+    order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
     if len(order) > 1:
         yield reorder(*order)
     for each in order[:-1]:

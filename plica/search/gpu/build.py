@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from plica.codegen.cuda.fold import Code, Launch, fold
+from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
@@ -43,6 +44,7 @@ def gpu_built(job: Job) -> Built:
         kernel = scheduled(job.trace, job.kernel)
         replayed = perf_counter()
         code = fold(lower(kernel, "gpu"), NAME)
+        check(code.launches, target.gpu, NAME)
     lowered = perf_counter()
     objects = objects_of(code, target, fused=job.reassociates)
     done = perf_counter()

@@ -227,7 +227,8 @@ def _on_cores(asked: Asked, warps: Warps) -> Draft | None:
     form = tensor_core_form(work_of(asked.fused), warps)
     if form is None:
         return None
-    trace = _recorded(tensor_core(warps, form.along, form.labels), form.kernel)
+    count = warps.count(form.sizes)
+    trace = _recorded(tensor_core(warps, form.along, form.labels, count=count), form.kernel)
     return None if trace is None else Draft(Formed(form.kernel, form.packings, ()), trace)
 
 
@@ -243,11 +244,13 @@ def _tiled(asked: Asked, of: Contraction, tile: Tile, parts: int, gpu: Gpu) -> D
     @do
     def whole(wide: bool) -> Body:
         yield spread(after[-1], after[:-1], gpu, wide)
-        yield product(tile, form.labels, form.along, form.sizes[0])
+        count = tile.count(form.sizes)
+        yield product(tile, form.labels, form.along, form.sizes[0], count=count)
 
     trace = None
     if form.exact:  # what is done to a sum is done in its register
-        fused = product(tile, form.labels, form.along, 1, fused=True)
+        count = tile.count(form.sizes)
+        fused = product(tile, form.labels, form.along, 1, fused=True, count=count)
         trace = _recorded(fused, form.kernel)
     trace = trace or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
     return None if trace is None else Draft(Formed(form.kernel, form.packings, ()), trace)

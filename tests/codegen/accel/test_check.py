@@ -200,3 +200,20 @@ def test_units_that_no_queue_joins_are_refused() -> None:
 def test_a_token_knows_its_ends() -> None:
     stream = read_stream(vta(), "load.inp !push_next\nload.uop !pop_prev")
     assert matched(vta(), stream.code) == [Token(0, 0, 1)]
+
+
+def test_an_access_outside_of_a_scope_is_a_fault() -> None:
+    faults = check(vta(), read_stream(vta(), "load.inp sram=2047 y_size=1 x_size=2 !push_next\n"))
+    assert [each.kind for each in faults if each.kind == "outside"] == ["outside"]
+    assert "outside of inp" in next(each.text for each in faults if each.kind == "outside")
+
+
+def test_an_access_behind_all_tensors_is_a_fault() -> None:
+    text = "load.uop dram=8 y_size=1 x_size=0\nload.inp dram={at} y_size=1 x_size=2\n"
+    near, far = (read_stream(vta(), ".tensor x inp 0 4\n" + text.format(at=at)) for at in (2, 3))
+    assert not [each for each in check(vta(), near) if each.kind == "outside"]
+    (fault,) = [each for each in check(vta(), far) if each.kind == "outside"]
+    assert fault.instructions == (1,)
+    assert "end at byte 64" in fault.text
+    with pytest.raises(BadStream, match="end at byte 64"):
+        verify(vta(), far)

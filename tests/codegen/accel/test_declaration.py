@@ -14,15 +14,20 @@ from plica.codegen.accel.declaration import (
     BadAccelerator,
     Field,
     Machine,
+    Micro,
     Move,
     Queue,
     Scope,
     Sweep,
     Timing,
+    element,
     pack,
 )
 from plica.codegen.accel.vta import Configuration, osdi, vta
-from plica.ir.dtype import i8
+from plica.core.name import Name
+from plica.ir.dtype import DType, i8, i32
+from plica.ir.scalar import Buffer, Scalar, ScalarVar, lit
+from plica.ir.tensor import Compute, compute
 from tests.codegen.accel.machines import EXAMPLE, OUTER, SMALL
 
 
@@ -47,6 +52,20 @@ def _does(name: str, **changes: Any) -> Callable[[], Machine]:
 COMMON = vta().operation("finish").fields
 REACH = vta().operation("gemm").does.writes  # type: ignore[union-attr]  # a sweep
 NOTHING = Scope("z", 0, (1,), i8)
+UNNAMED = Scope("", 1, (), i8)
+MORE = (*vta().scopes, Scope("acc32", 8, (), i32))
+ACC = element(vta().scope("acc"))
+OTHER = Buffer(Name("other"), ACC.shape, ACC.dtype)
+FREE = ScalarVar(Name("amount"), i32)
+
+
+def _computed(shape: tuple[int, ...], dtype: DType) -> Compute:
+    return compute((), shape, lambda *_: lit(0, dtype))
+
+
+def _reading(body: Callable[[Scalar, Scalar], Scalar]) -> Compute:
+    return compute((ACC,), ACC.shape, body)
+
 
 # fmt: off
 WRONG: list[tuple[str, Callable[[], Machine]]] = [
@@ -77,6 +96,29 @@ WRONG: list[tuple[str, Callable[[], Machine]]] = [
     ("no operation 'end'",      lambda: evolve(vta(), finish="end")),
     ("does something",          lambda: evolve(vta(), finish="gemm")),
     ("ends beyond the word",    lambda: vta(Configuration(wgt=20, acc=18))),
+    ("no way 'sideways'",       _does("load.inp", way="sideways")),
+    ("'sram' for two things",   _does("load.inp", dram="sram")),
+    ("is fixed, or a flag",     _does("load.inp", sram="memory")),
+    ("and a width",             _does("load.inp", width="")),
+    ("less than one cycle",     _with("gemm", interval=-1)),
+    ("before its turn",         _does("gemm", latency=-2)),
+    ("Two loops of a sweep",    _does("gemm", loops=("iter_in", "iter_in"))),
+    ("gives another element",   _does("gemm", writes=evolve(REACH, scopes=("out", "acc")))),
+    ("gives another element",   _does("gemm.reset", meaning=_computed((2, 16), i32))),
+    ("gives another element",   _does("gemm.reset", meaning=_computed((1, 16), i8))),
+    ("does not fit wgt",        _does("gemm", writes=evolve(REACH, scopes=("acc", "wgt")))),
+    ("is in one scope",         _does("alu.min.imm", reads=(evolve(REACH, scopes=()),))),
+    ("outside of its element",  _does("alu.min.imm", meaning=_reading(lambda r, c: ACC[r, c + 1]))),
+    ("outside of its element",  _does("alu.min.imm", meaning=_reading(lambda r, c: ACC[r, c - 1]))),
+    ("none of its inputs",      _does("alu.min.imm", meaning=_reading(lambda r, c: OTHER[r, c]))),
+    ("no field 'amount'",       _does("alu.min.imm", meaning=_reading(lambda _r, _c: FREE))),
+    ("A queue is declared twice", lambda: evolve(vta(), queues=(*vta().queues, vta().queues[0]))),
+    ("less than no cycles",     lambda: evolve(vta(), timing=Timing(latency=-1))),
+    ("accelerator is no word",  lambda: evolve(vta(), name="")),
+    ("a scope is no word",      lambda: evolve(vta(), scopes=(*vta().scopes, UNNAMED))),
+    ("a field is no word",      _with("finish", fields=(*COMMON, Field("", 20, 2)))),
+    ("no whole number",         lambda: evolve(vta(), micro=Micro("inp", ()))),
+    ("loads the micro",         lambda: evolve(vta(), micro=Micro("acc32", ()), scopes=MORE)),
 ]
 # fmt: on
 

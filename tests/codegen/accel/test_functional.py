@@ -151,3 +151,6 @@ def test_tensors_are_known_and_have_their_size() -> None:
         run(vta(), stream, {"z": np.zeros(16)})
     with pytest.raises(InputError, match="wrong size"):
         run(vta(), stream, {"x": np.zeros(15)})
+    with pytest.raises(InputError, match="wrong element type") as refused:
+        run(vta(), stream, {"x": np.full(16, 300.7)})
+    assert refused.value.code == "input-dtype"

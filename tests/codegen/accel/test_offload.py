@@ -19,14 +19,19 @@ from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import Convolution, reference
 from plica.codegen.accel.layer import Layer, Stays, layer_of
 from plica.codegen.accel.offload import Offloaded, offload
+from plica.codegen.accel.reason import FORM
 from plica.codegen.accel.split import flat_inputs, levels
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.accel.vta import Configuration, osdi, vta
+from plica.core.name import Name
 from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Expr
+from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.interpret import interpret
 from plica.ir.module import Module
+from plica.ir.module import module as build
+from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast
+from plica.ir.type import tensor
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.quantise.form import integer_convolutions
 from plica.runtime.accel.executable import AccelExecutable
@@ -192,6 +197,17 @@ def test_targets_by_name() -> None:
     assert refused.value.diagnostics[0].suggestion == "Did you mean 'vta'?"
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("accelerator", "accel"), ("accel vta", "accel:vta"), ("accel:", "accel"), ("ACCEL", "accel")],
+)
+def test_what_is_near_an_accelerator_is_refused(text: str, meant: str) -> None:
+    with pytest.raises(UnsupportedError, match="no target") as refused:
+        plica.compile(plica.from_text(FLOATS), target=text)
+    assert refused.value.diagnostics[0].suggestion == f"Did you mean {meant!r}?"
+    assert "accel:osdi" in str(refused.value.diagnostics[0].expected)
+
+
 def block() -> Module:
     """Floats in and out; a first layer that stays, a residual block, a product."""
     layers = Layers(5)
@@ -306,6 +322,59 @@ def test_a_model_of_floats_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="No layer of this model can run") as refused:
         plica.compile(plica.from_text(FLOATS), target="accel")
     assert "plica.quantise" in str(refused.value)
+
+
+REASONS = {
+    "it is computed in f32": {},
+    "its sums stay in i32": {"power_of_two": True, "deep": 1},
+    "is a product, and no shift": {"per_channel": False},
+    "shift to the left": {"power_of_two": True, "per_channel": True, "huge": 2.0**30},
+    "has a zero point": {"power_of_two": True, "symmetric": False},
+}
+
+
+def two_layers(deep: int, huge: float) -> Module:
+    random = np.random.default_rng(0)
+    x = Var(Name("x"), tensor((1, 16, 4, 4), "f32"))
+    body: Expr = x
+    for _ in range(deep):
+        w = random.standard_normal((16, 16, 1, 1)).astype(np.float32)
+        w[3] *= huge
+        body = conv(body, const(w))
+    main = Var(Name("main"), None)
+    return build({main: Function((), (), (x,), None, body)}, main)
+
+
+@pytest.mark.parametrize("why", REASONS)
+def test_a_model_without_a_layer_to_offload_says_why_for_each(why: str) -> None:
+    given: dict[str, Any] = dict(REASONS[why])
+    module = two_layers(given.pop("deep", 2), given.pop("huge", 1.0))
+    random = np.random.default_rng(1)
+    x = random.uniform(-1, 1, (1, 16, 4, 4)).astype(np.float32)
+    small = plica.quantise(module, [x], **given) if given else module
+    with pytest.raises(UnsupportedError, match="No layer of this model can run") as refused:
+        offload(small, AccelTarget())
+    assert why in str(refused.value.diagnostics[0].found)
+    # No remedy is what was done already.
+    hint = str(refused.value.diagnostics[0].suggestion)
+    assert "power_of_two" not in given or FORM not in hint
+
+
+@native
+def test_a_batch_of_none_gives_none() -> None:
+    layers = Layers(3)
+    x = Var(Name("x"), tensor((0, 16, 4, 4), "i8"))
+    exe = plica.compile(network((x,), layers.conv(x, 16)), target="accel")
+    found = exe(np.zeros((0, 16, 4, 4), np.int8))
+    assert isinstance(found, np.ndarray)
+    assert found.shape == (0, 16, 4, 4)
+
+
+@native
+def test_the_tuning_is_a_table(compiled: AccelExecutable, tmp_path: Path) -> None:
+    assert "the best guess" in compiled.tuning
+    compiled.save(tmp_path / "m.plica")
+    assert "cycles" in plica.load(tmp_path / "m.plica").tuning
 
 
 WEIGHT = np.arange(-128, 128, dtype=np.int8).reshape(16, 16, 1, 1)

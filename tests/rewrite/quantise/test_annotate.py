@@ -33,6 +33,7 @@ PADDED = op("nn.avg_pool", conv(X), kernel=3, padding=1)
 HANGING = op("nn.avg_pool", conv(X), kernel=4, strides=3, ceil_mode=True)
 REASONS = {
     "There is no integer form of it.": op("nn.softmax", conv(X)),
+    "What it reads is in floats.": op("nn.relu", op("nn.softmax", X)),
     "Its weight is no constant.": op("nn.conv", X, X),
     "What it gives is used in floats only.": op("add", conv(X), X),
     "Its windows are not all as large.": conv(PADDED),
@@ -83,3 +84,10 @@ def test_layers_in_branches_are_left_alone() -> None:
     yes = var("yes", (), "bool")
     found = annotate(module_of(If(yes, conv(X), X), X, yes))
     assert (found.points, found.rows) == ((), ())
+
+
+def test_a_last_relu_says_the_truth() -> None:
+    (row,) = [
+        each for each in annotate(module_of(op("nn.relu", conv(X)), X)).rows if each.form == "f32"
+    ]
+    assert (row.op, row.why) == ("nn.relu", "What it gives is used in floats only.")

@@ -12,8 +12,9 @@ from plica.ir.op.elementwise import cast, clip, round_
 from plica.quantising import quantised
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import is_good
+from plica.rewrite.quantise.form import integer_convolutions
 from plica.rewrite.quantise.integer import float_layers, to_integers
-from plica.rewrite.quantise.recognise import RECOGNISE
+from plica.rewrite.quantise.recognise import RECOGNISE, TIES_UP
 from tests.rewrite.quantise.net import module_of, numbers, var
 
 onnx = pytest.importorskip("onnx")
@@ -102,3 +103,18 @@ def test_other_roundings_are_left_as_they_are() -> None:
         body = cast(clip(round_(x / 0.5), min=low, max=high), "i8")
         before = module_of(body, x)
         assert to_integers(before).module is before
+
+
+def test_ties_that_go_up_are_within_a_step() -> None:
+    (rule,) = TIES_UP
+    assert is_good(check(rule, examples=8, seed=0))
+
+
+def test_a_model_of_points_that_rounds_as_a_shift_does_has_layers_for_an_accelerator() -> None:
+    of = model(np.int8, False, True)
+    assert integer_convolutions(plica.quantise(of)) == ()
+    found = plica.quantise(of, power_of_two=True)
+    assert len(integer_convolutions(found)) == 3
+    x = numbers(0, 1, 3, 8, 8)
+    apart = np.abs(plica.interpret(found, x) - plica.interpret(plica.from_onnx(of), x)).max()
+    assert apart <= 0.0625  # a step of the result

@@ -35,12 +35,12 @@ def programs(draw: st.DrawFn) -> DeviceProgram:
             arena += -(-size // ALIGNMENT) * ALIGNMENT
     layout = arranged(sizes, spaces, offsets, arena + 1, scratch)
     slots = st.integers(0, len(spaces) - 1)
-    extents = st.tuples(*[st.integers(1, 99)] * 3)
+    extents, threads = (st.tuples(*[st.integers(1, most)] * 3) for most in (99, 10))
     launch = st.builds(
         DeviceLaunch,
         st.sampled_from(("k0", "k1_0")),
         extents,
-        extents,
+        threads,
         st.integers(0, 1000),
         st.lists(slots, max_size=4).map(tuple),
         st.integers(0, len(scratch)),

@@ -1,4 +1,4 @@
-"""Across: few sums of many terms, each by the threads of a warp together.
+"""Across: sums of many terms, each by the threads of a warp together, or of a block.
 
     for i in range(n):                         for b in blockIdx.x(…):
         for k in range(m): s[i] += …    -->        for y in threadIdx.y(8):
@@ -29,18 +29,26 @@ ROWS = 8
 
 @do
 def across(total: Stage, gpu: Gpu) -> Body:
-    """The elements of a block, each a sum made by many threads."""
+    """The elements of a block, each a sum made by many threads.
+
+    Where warps would leave processors without work, all threads of a block make one sum.
+    """
     handle = yield block(str(total.label))
     around = yield loops(handle)
     count = len(total.spatial)
-    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
-    each, row = yield split(whole, (None, ROWS))
     inner = around[count:]
     k = inner[0] if len(inner) == 1 else (yield fuse(*inner))
-    turns, lane = yield split(k, (None, gpu.warp))
+    alone = total.elements * gpu.warp < gpu.most and total.terms >= gpu.threads
+    turns, lane = yield split(k, (None, gpu.threads if alone else gpu.warp))
     yield reorder(lane, turns)
-    yield bind(each, "blockIdx.x")
-    yield bind(row, "threadIdx.y")
+    if not count:  # one sum
+        yield bind(lane, "threadIdx.x")
+        return
+    whole = around[0] if count == 1 else (yield fuse(*around[:count]))
+    if not alone:
+        whole, row = yield split(whole, (None, ROWS))
+        yield bind(row, "threadIdx.y")
+    yield bind(whole, "blockIdx.x")
     yield bind(lane, "threadIdx.x")
 
 

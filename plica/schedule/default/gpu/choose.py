@@ -24,7 +24,7 @@ from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.form import ProductForm, product_form
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, rowed
+from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, reads_once, rowed
 from plica.schedule.default.gpu.shape import Stage, inlined, stages
 from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.tensor_core_choice import tensor_core_product
@@ -64,7 +64,7 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu, rows: bool = True) -> tuple[Trace, Ke
         for each in left:
             if not each.reduce:
                 yield spread(each, (), gpu)
-            elif reads_along(flow(bare[1].body)[each.label].block):
+            elif reads_along(blocks[each.label].block):
                 yield across(each, gpu)
             else:
                 yield down(each, gpu)
@@ -75,7 +75,11 @@ def gpu_schedule(kernel: Kernel, gpu: Gpu, rows: bool = True) -> tuple[Trace, Ke
     if by_row is not None:
         return by_row
     sums = [each for each in left if each.reduce]
-    if sums and all(each.terms >= MANY and each.elements <= gpu.most for each in sums):
+    blocks = flow(bare[1].body)
+    if sums and all(
+        each.terms >= MANY and (each.elements <= gpu.most or reads_once(blocks[each.label].block))
+        for each in sums
+    ):
         found = _recorded(together(), kernel)
         if found is not None:
             return found
@@ -156,7 +160,8 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     @do
     def whole(wide: bool) -> Body:
         yield spread(after[-1], after[:-1], gpu, wide)
-        yield product(tile, form.labels, form.along, form.sizes[0])
+        count = tile.count(form.sizes)
+        yield product(tile, form.labels, form.along, form.sizes[0], count=count)
 
     made = _finished(form, tile) if form.exact else None
     made = made or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
@@ -166,7 +171,9 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
 def _finished(form: ProductForm, tile: Tile) -> tuple[Trace, Kernel] | None:
     """A product with what is done to each sum done in registers."""
     near = evolve(tile, near=gcd(NEAR, form.sizes[1] // tile.rows))
-    return _recorded(product(near, form.labels, form.along, 1, fused=True), form.kernel)
+    count = tile.count(form.sizes)
+    whole = product(near, form.labels, form.along, 1, fused=True, count=count)
+    return _recorded(whole, form.kernel)
 
 
 def tile_for(of: Contraction, gpu: Gpu) -> tuple[Tile, int]:

@@ -6,7 +6,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
+
+BLOCKS: Final = 65535
+"""Blocks along the second and third axis of a launch, at most."""
+
+LONGEST: Final = (1 << 31) - 1
+"""Blocks along the first one, at most."""
+
+DEEPEST: Final = 64
+"""Threads along the third axis of a block, at most."""
 
 
 @frozen
@@ -18,6 +29,8 @@ class Gpu:
     threads: int = 256
     shared: int = 227 * 1024
     registers: int = 65536
+    block: int = 1024
+    """Threads of a block, at most."""
     groups: bool = False
     """Whether four warps can multiply together, with tiles that a copy engine fetches."""
 

@@ -19,6 +19,7 @@ from attrs import frozen
 
 from plica.ir.index_map import index_map
 from plica.ir.scalar import Scalar
+from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
@@ -75,6 +76,10 @@ class Tile:
     def threads(self) -> int:
         return self.down * self.across
 
+    def count(self, sizes: Sizes) -> tuple[int, int]:
+        """Tiles down and across."""
+        return sizes[1] // self.rows, sizes[2] // self.columns
+
     def keeps(self, along: tuple[bool, bool]) -> bool:
         """Whether terms are neighbours in slices on the left.
 
@@ -91,11 +96,13 @@ def product(
     along: tuple[bool, bool] = (False, False),
     parts: int = 2,
     fused: bool = False,
+    count: tuple[int, int] = (1, 1),
 ) -> Body:
     """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
 
     The blocks `left` and `right` gather what is multiplied; `along` says where neighbours among the
-    terms are neighbours in memory, `parts` how many z there are.  Where what is done to each sum is
+    terms are neighbours in memory, `parts` how many z there are, `count` how many tiles down and
+    across.  Where what is done to each sum is
     `fused`, the block after these is done on sums in registers.
     """
     left, right = (yield block(labels[0])), (yield block(labels[1]))
@@ -114,9 +121,8 @@ def product(
     k0, k1, *k2 = yield split(k, (None, *inner))
     yield reorder(z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
-    if parts > 1:  # a thread's number, even the only one, would choose among registers
-        yield bind(z, "blockIdx.z")
-    yield tiles(by, bx, tile.near if parts == 1 else 1)
+    # A thread's number, even the only one, would choose among registers.
+    yield tiles(by, bx, tile.near, count, (z, parts) if parts > 1 else None)
     yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
     for which, given in ((0, left), (1, right)):
@@ -137,17 +143,44 @@ def product(
 
 
 @do
-def tiles(by: Handle, bx: Handle, near: int) -> Body:
-    """Tiles in an order in which those that run at once read much of the same."""
-    if near == 1:
-        yield bind(by, "blockIdx.y")
-        yield bind(bx, "blockIdx.x")
+def tiles(
+    by: Handle,
+    bx: Handle,
+    near: int,
+    count: tuple[int, int] = (1, 1),
+    lots: tuple[Handle, int] | None = None,
+) -> Body:
+    """Tiles in an order in which those that run at once read much of the same.
+
+    There are so many (`count`) down and across, in each of some `lots`.
+    """
+    down, across = count
+    if near == 1 or lots is not None or max(down // near, across) > BLOCKS:
+        yield laid_out((*([] if lots is None else [lots]), (by, down), (bx, across)))
         return
     far, row = yield split(by, (None, near))
     yield reorder(far, bx, row)
     yield bind(far, "blockIdx.z")
     yield bind(bx, "blockIdx.y")
     yield bind(row, "blockIdx.x")
+
+
+@do
+def laid_out(axes: tuple[tuple[Handle, int], ...]) -> Body:
+    """Nested loops of some extents over blocks.
+
+    The innermost is the first axis of the launch; the longest is, where it would be too long for
+    another axis; and all are one where several would be.
+    """
+    order = list(axes)
+    if max(extent for _, extent in order[:-1]) > BLOCKS:
+        longest = max(range(len(order)), key=lambda n: order[n][1])
+        order.append(order.pop(longest))
+    if max(extent for _, extent in order[:-1]) > BLOCKS:
+        yield bind((yield fuse(*[loop for loop, _ in axes])), "blockIdx.x")
+        return
+    for (loop, _), tag in zip(order, ("z", "y", "x")[-len(order) :], strict=True):
+        yield bind(loop, f"blockIdx.{tag}")
 
 
 @do

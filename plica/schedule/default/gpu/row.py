@@ -193,6 +193,14 @@ def reads_along(node: Block) -> bool:
     return bool(found) and all(each.indices[-len(reduce) :] == reduce for each in found)
 
 
+def reads_once(node: Block) -> bool:
+    """Whether terms of a sum are neighbours, and no other sum has the same ones."""
+    terms = [v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"]
+    loads = [each for each in post_order(node.body) if isinstance(each, Load)]
+    found = [each for each in loads if not free_vars(each).isdisjoint(terms)]
+    return reads_along(node) and all(free_vars(each).issuperset(node.vars) for each in found)
+
+
 @do
 def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     """The schedule of stages of rows; some blocks before them are computed where they are read."""

@@ -15,6 +15,7 @@ from plica.schedule.default.gpu.shape import Stage
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
+    add_unit_loop,
     bind,
     block,
     cache_write,
@@ -41,7 +42,8 @@ def spread(last: Stage, before: tuple[Stage, ...], gpu: Gpu, wide: bool = True) 
     if last.reduce:  # what is summed is summed in a register, then written
         result = yield cache_write(handle, 0, "local")
         sums, handle = [*sums, handle], result
-    lanes = LANES if wide and not sums and last.spatial[-1] % LANES == 0 else 1
+    whole = wide and not sums and last.spatial and last.spatial[-1] % LANES == 0
+    lanes = LANES if whole else 1
     inner = yield shared_out(
         handle, len(last.spatial), gpu.threads_for(last.elements // lanes), lanes
     )
@@ -60,6 +62,9 @@ def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
     """The first loops of a block as one, cut into blocks, threads and neighbours; gives these."""
     around = yield loops(of)
     mine = around[:count]  # a copy has no loops of length 1
+    if not mine:  # one element
+        thread = yield add_unit_loop(of)
+        return (yield add_unit_loop(thread)), thread
     whole = mine[0] if len(mine) == 1 else (yield fuse(*mine))
     if lanes > 1:
         return (yield split(whole, (None, threads, lanes)))

@@ -23,7 +23,7 @@ from plica.ir.dtype import DType, f16
 from plica.ir.index_map import index_map
 from plica.ir.invocation import TensorIntrinsic
 from plica.schedule.default.gpu.form import digits
-from plica.schedule.default.gpu.product import tiles
+from plica.schedule.default.gpu.product import Sizes, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
     OCTET,
@@ -123,6 +123,11 @@ class Warps:
         rows, columns, terms = (prod(each) for each in self.digits)
         return rows, columns, terms
 
+    def count(self, sizes: Sizes) -> tuple[int, int]:
+        """Tiles down and across."""
+        rows, columns, _ = self.tile
+        return sizes[1] // rows, sizes[2] // columns
+
     def multiplies(self, along: Along, dtype: DType) -> TensorIntrinsic:
         """The intrinsic of all squares of a thread."""
         return (group_mma if self.together else mma)(self.high, self.wide, along, dtype)
@@ -134,9 +139,13 @@ class Warps:
 
 @do
 def tensor_core(
-    of: Warps, along: Along, labels: tuple[str, ...] = LABELS, dtype: DType = f16
+    of: Warps,
+    along: Along,
+    labels: tuple[str, ...] = LABELS,
+    dtype: DType = f16,
+    count: tuple[int, int] = (1, 1),
 ) -> Body:
-    """The schedule of a product in the form of `tensor_core_form`."""
+    """The schedule of a product in the form of `tensor_core_form`, of so many tiles."""
     left, right = (yield block(labels[0])), (yield block(labels[1]))
     c, out = (yield block(labels[2])), (yield block(labels[3]))
     result = yield cache_write(c, 0, "local")
@@ -154,7 +163,7 @@ def tensor_core(
     )  # fmt: skip
     yield reverse_compute_at(result, at["t"])
     warp, lane = (yield fuse(at["wm"], at["wn"], *group)), (yield fuse(at["g"], at["t"]))
-    yield tiles(at["by"], at["bx"], of.near)
+    yield tiles(at["by"], at["bx"], of.near, count)
     yield bind(warp, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
     for which, given in ((0, left), (1, right)):

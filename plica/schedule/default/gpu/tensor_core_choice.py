@@ -95,7 +95,8 @@ def _cost(form: ProductForm, warps: Warps, gpu: Gpu) -> float:
 def _scheduled(form: ProductForm, warps: Warps) -> tuple[ProductForm, Trace, Kernel] | None:
     down = form.sizes[1] // warps.tile[0]
     fitting = evolve(warps, near=gcd(warps.near, down))
-    schedule = tensor_core(fitting, form.along, form.labels, form.kernel.params[0].dtype)
+    dtype, count = form.kernel.params[0].dtype, warps.count(form.sizes)
+    schedule = tensor_core(fitting, form.along, form.labels, dtype, count)
     with paused():
         try:
             steps, state, _ = run(schedule, form.kernel, 0, {})

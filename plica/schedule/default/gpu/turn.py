@@ -18,6 +18,7 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop import Block, Kernel
 from plica.ir.scalar import Buffer, Load
+from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.default.gpu.shape import Stage
 from plica.schedule.do import Body, do
 from plica.schedule.flow import stages as flow
@@ -41,10 +42,6 @@ DOWN: Final = 8
 
 LEAST: Final = 1 << 14
 """Fewer elements than that are not worth a tile."""
-
-
-BLOCKS: Final = 65535
-"""Blocks along the second and third axis of a launch, at most."""
 
 
 @frozen(eq=False)

@@ -1,0 +1,40 @@
+"""Limits: launches that a GPU would not run are refused before they are compiled.
+
+>>> check([Launch("k", (1, 1, 1), (2048, 1, 1), 0)], Gpu(), "k")
+Traceback (most recent call last):
+    ...
+plica.codegen.lower.statement.LoweringRefused: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from plica.codegen.cuda.code import Launch
+from plica.codegen.lower.statement import refused
+from plica.schedule.default.gpu.machine import BLOCKS, DEEPEST, LONGEST, Gpu
+
+
+def check(launches: Iterable[Launch], gpu: Gpu, name: str) -> None:
+    """Refuse launches of a kernel with more threads, blocks or shared memory than there can be."""
+    for each in launches:
+        if prod(each.block) > gpu.block or each.block[2] > DEEPEST:
+            message = f"A block of the kernel {name} has more threads than can run together."
+            expected = f"{gpu.block} threads at most, {DEEPEST} of them along z"
+            hint = "Split a loop that is bound to threads."
+            raise refused(message, each.function, expected, _by(each.block), hint)
+        if each.grid[0] > LONGEST or max(each.grid[1:]) > BLOCKS:
+            message = f"The kernel {name} has more blocks than can be launched."
+            expected = f"{LONGEST} along x, {BLOCKS} along y and z at most"
+            hint = "Bind the longest loop to blockIdx.x."
+            raise refused(message, each.function, expected, _by(each.grid), hint)
+        if each.shared > gpu.shared:
+            message = f"The threads of a block of the kernel {name} share more memory than it has."
+            hint = "Make the tiles that are kept there smaller, or have fewer of them under way."
+            found = f"{each.shared} bytes"
+            raise refused(message, each.function, f"{gpu.shared} bytes at most", found, hint)
+
+
+def _by(extents: tuple[int, int, int]) -> str:
+    return " x ".join(map(str, extents))

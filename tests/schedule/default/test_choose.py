@@ -1,0 +1,62 @@
+"""Which form work begins with, where that is not for its estimate to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.core.name import Name
+from plica.ir.dtype import f32
+from plica.ir.loop import For, statements
+from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.schedule.default import Machine
+from plica.schedule.default.choose import default_schedule, formed
+from plica.schedule.default.contraction import Work
+from plica.schedule.site import map_of
+
+MACHINE = Machine(512, 32, (48 * 1024, 2048 * 1024))
+
+
+def dense(outputs: int) -> Compute:
+    x, w = buffer("x", (64, 96), f32), buffer("w", (outputs, 96), f32)
+    return compute(
+        (x, w), (64, outputs), lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * w[o, k])
+    )
+
+
+@pytest.mark.parametrize("outputs", [3, 10])
+def test_outputs_too_few_for_lanes_are_sums_along_rows(outputs: int) -> None:
+    found = formed(Work(dense(outputs)), (False, False), MACHINE, reassociates=True)
+    assert found is not None
+    assert Name("part") in map_of(found.kernel).blocks
+    assert default_schedule(found.kernel, MACHINE) is not None
+
+
+def test_sums_along_rows_are_for_those_who_reassociate() -> None:
+    assert formed(Work(dense(10)), (False, False), MACHINE) is None
+
+
+def test_outputs_enough_for_lanes_are_not() -> None:
+    found = formed(Work(dense(32)), (False, False), MACHINE, reassociates=True)
+    assert found is not None
+    assert Name("part") not in map_of(found.kernel).blocks
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_weights_are_packed_along_the_rows_they_have(turned: bool) -> None:
+    """Of (in, out) rows are outputs, so places come first; of (out, in) tiles of outputs do."""
+    x = buffer("x", (64, 96), f32)
+    w = buffer("w", (64, 96) if turned else (96, 64), f32)
+    product = compute(
+        (x, w),
+        (64, 64),
+        lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * (w[o, k] if turned else w[k, o])),
+    )
+    found = formed(Work(product), (False, False), MACHINE)
+    assert found is not None
+    made = default_schedule(found.kernel, MACHINE)
+    assert made is not None
+    loops: list[int] = []
+    for each in statements(made[1].body):
+        if isinstance(each, For) and len(loops) < 2:
+            loops.append(each.extent.value)  # type: ignore[attr-defined]  # sizes are numbers here
+    assert loops == ([4, 96] if turned else [96, 4])
