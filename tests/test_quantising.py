@@ -138,7 +138,7 @@ def halves() -> Module:
 
 
 def test_what_is_kept_is_named_in_the_refusal() -> None:
-    with pytest.raises(plica.PlicaError, match="no operator 'nn.conf'") as caught:
+    with pytest.raises(plica.PlicaError, match=r"no operator 'nn\.conf'") as caught:
         plica.quantise(digits(), [WIDE], keep=("nn.conf",))
     assert caught.value.diagnostics[0].suggestion == "Did you mean 'nn.conv'?"
 

@@ -193,7 +193,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_dims(parser)
     add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
-    parser.add_argument("--target", default="cpu", help="cpu, the triple of another machine, cuda, cuda:sm_80 …, or accel")
+    parser.add_argument(
+        "--target",
+        default="cpu",
+        help="cpu, the triple of another machine, cuda, cuda:sm_80 …, or accel",
+    )
     parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")

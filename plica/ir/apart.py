@@ -16,7 +16,7 @@ many values the nodes may have.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from pyrsistent import PMap, pmap
@@ -43,33 +43,38 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     if not unclear:
         return term
     free_vars(term)
-    made, copied = _renamed(term, nodes, unclear, outer)
+    deciders = {var: (cast(Var, var),) for var in unclear}
+    made, copied = _renamed(term, nodes, deciders, outer)
     if copied:
-        _spread(nodes, copied, unclear)
-        made, _ = _renamed(term, nodes, unclear, outer)
+        _spread(nodes, copied, deciders)
+        made, _ = _renamed(term, nodes, deciders, outer)
     return cast(T, made)
 
 
 def _renamed(
-    term: Term, nodes: Sequence[Term], unclear: dict[Term, int], outer: Container[Any]
-) -> tuple[Term, dict[Term, None]]:
-    """The term with a name for each binder of what is unclear, and which others are copied so.
+    term: Term,
+    nodes: Sequence[Term],
+    unclear: dict[Term, tuple[Var, ...]],
+    outer: Container[Any],
+) -> tuple[Term, set[Term]]:
+    """The term with a name for each binder of what is unclear, and the other binders now copied.
 
     `let y = x in …` under two binders of `x` becomes two lets, and both bind `y`.
     """
+    number = {var: at for at, var in enumerate(unclear)}
     relevant: dict[Term, tuple[Var, ...]] = {}
     touched: set[Term] = set()
     for node in nodes:
         if node in unclear or not touched.isdisjoint(node._children):
             touched.add(node)
-            own = [cast(Any, var) for var in free_vars(node) if var in unclear]
+            own = _deciders(free_vars(node), unclear)
             if isinstance(node, Clause):
-                own += [var for var in variables_of(node.pattern) if var in unclear]
-            relevant[node] = tuple(sorted(own, key=unclear.__getitem__))
+                own |= _deciders(variables_of(node.pattern), unclear)
+            relevant[node] = tuple(sorted(own, key=number.__getitem__))
     names = _Supply(nodes, unclear, outer)
     memo: dict[Key, Term] = {}
     met: set[Term] = set()
-    copied: dict[Term, None] = {}
+    copied: set[Term] = set()
 
     def key_of(node: Term, scope: PMap[Var, Var]) -> Key:
         return node, tuple([scope.get(var, var) for var in relevant.get(node, ())])
@@ -87,8 +92,8 @@ def _renamed(
         elif plan is not None:
             memo[key] = rebuild(node, tuple([memo[each] for each in plan]))
         else:
-            if node in met:
-                copied.update((var, None) for var in _binders(node) if var not in unclear)
+            if node in met and any(var not in unclear for var in _binders(node)):
+                copied.add(node)
             met.add(node)
             inner = _scopes_inside(node, scope, unclear, names)
             kids = [(kid, inner.get(field, scope)) for field, kid in fields_of_children(node)]
@@ -125,20 +130,44 @@ def _ambiguous(nodes: Sequence[Term], outer: Container[Any]) -> dict[Term, int]:
     return unclear
 
 
-def _spread(nodes: Sequence[Term], copied: dict[Term, None], unclear: dict[Term, int]) -> None:
-    """Number the copied variables, and what is bound under them, which is then copied as well.
+def _spread(
+    nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[Var, ...]]
+) -> None:
+    """Make unclear what copied binders bind, and what is bound under that, thus copied as well.
 
-    One sweep from the outside in is enough: whoever uses a variable stands inside its binder.
+    How it is called is decided by the variables for which its binder is copied: keys hold those
+    few, not all that is called after them.  One sweep from the outside in is enough: whoever uses a
+    variable stands inside its binder.
     """
+    below: set[Term] = set()
     for node in reversed(nodes):
-        if node.__class__ in _BINDING and not copied.keys().isdisjoint(free_vars(node)):
-            copied.update((variable, None) for variable in _binders(node))
-    for variable in copied:
-        unclear.setdefault(variable, len(unclear))
+        if node in below or node in copied:
+            below.add(node)
+            below.update(node._children)
+    for node in nodes:
+        if node in below:
+            free_vars(node)  # parts before wholes, or a large set is found anew for each whole
+    spread: set[Term] = set()
+    for node in reversed(nodes):
+        if node.__class__ not in _BINDING or node not in below:
+            continue
+        free = free_vars(node)
+        if node in copied or not spread.isdisjoint(free):
+            bound = _binders(node)
+            spread.update(bound)
+            by = tuple(_deciders(free, unclear))
+            unclear.update([(var, by) for var in bound if var not in unclear])
+
+
+def _deciders(
+    variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]
+) -> set[Var]:
+    """The variables that decide what the unclear ones among some are called."""
+    return {by for var in variables if var in unclear for by in unclear[var]}
 
 
 def _scopes_inside(
-    node: Term, scope: PMap[Var, Var], unclear: dict[Term, int], names: _Supply
+    node: Term, scope: PMap[Var, Var], unclear: Container[Term], names: _Supply
 ) -> dict[str, PMap[Var, Var]]:
     """For each field in which a node binds something unclear, the names used there."""
     if node.__class__ not in _BINDING:
@@ -162,7 +191,7 @@ class _Supply:
     """Fresh variables: the first binder of a variable keeps it, the next count on."""
 
     def __init__(
-        self, nodes: Sequence[Term], unclear: dict[Term, int], outer: Container[Any]
+        self, nodes: Sequence[Term], unclear: Iterable[Term], outer: Container[Any]
     ) -> None:
         self.used = {node.name for node in nodes if isinstance(node, Var)}
         self.unspent = {var for var in unclear if var not in outer}

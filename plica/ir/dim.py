@@ -55,6 +55,65 @@ def same_dim(a: Scalar, b: Scalar) -> bool:
     return a is b or not _plus(polynomial(a), polynomial(b), -1)
 
 
+def is_size(value: Scalar) -> bool:
+    """Whether a dim is at least 0 for all sizes of its variables; `False` where that is not seen.
+
+    A variable is the size of an axis, so never negative; a loop's variable may be, so the normal
+    form itself does not ask this.
+
+    >>> n = dim_var("n")
+    >>> is_size(n * 2 + 1), is_size(n - 1)
+    (True, False)
+    """
+    return all(
+        coefficient > 0 and all(map(_is_size_atom, atoms))
+        for atoms, coefficient in polynomial(value).values()
+    )
+
+
+def lesser(a: Scalar, b: Scalar) -> Scalar:
+    """The lesser of two dims; one of them where it is so whatever the sizes are.
+
+    >>> n = dim_var("n")
+    >>> lesser(n, n + n) is n
+    True
+    """
+    if is_size(normal_dim(b - a)):
+        return normal_dim(a)
+    return normal_dim(b) if is_size(normal_dim(a - b)) else normal_dim(Min(a, b))
+
+
+def greater(a: Scalar, b: Scalar) -> Scalar:
+    """The greater of two dims; one of them where it is so whatever the sizes are.
+
+    >>> n = dim_var("n")
+    >>> greater(n, Lit(0, i64)) is n
+    True
+    """
+    if is_size(normal_dim(b - a)):
+        return normal_dim(b)
+    return normal_dim(a) if is_size(normal_dim(a - b)) else normal_dim(Max(a, b))
+
+
+def _is_size_atom(value: Scalar) -> bool:
+    memo: dict[Term, bool] = {}
+    for node in post_order(value):
+        match node:
+            case Lit(number, _):
+                memo[node] = int(number) >= 0
+            case ScalarVar():
+                memo[node] = True
+            case FloorMod(_, right):
+                memo[node] = memo[right]  # the sign of a remainder is that of the divisor
+            case Add(left, right) | Mul(left, right) | FloorDiv(left, right) | Min(left, right):
+                memo[node] = memo[left] and memo[right]
+            case Max(left, right):
+                memo[node] = memo[left] or memo[right]
+            case _:
+                memo[node] = False
+    return memo[value]
+
+
 def product(dims: Iterable[Scalar]) -> Scalar:
     """The product of dims in normal form."""
     total = _monomial((), 1)

@@ -38,6 +38,9 @@ def test_a_target_in_full_is_taken_as_it_is() -> None:
             "Use target='cpu'; plica.compile(model, target='accel') offloads integer layers.",
         ),
         ("cpi", "There is no target 'cpi'.", "Did you mean 'cpu'?"),
+        ("gpu", "There is no target 'gpu'.", "GPUs are the target 'cuda'."),
+        ("CUDA", "There is no target 'CUDA'.", "Did you mean 'cuda'?"),
+        ("nonsense", "There is no target 'nonsense'.", None),
         (3, "There is no target 3.", None),
     ],
 )
@@ -45,7 +48,7 @@ def test_other_targets_are_refused(name: str, message: str, suggestion: str | No
     (said,) = unknown_target(name).diagnostics
     assert said.code == "unsupported"
     assert said.message == message
-    assert said.expected == "cpu"
+    assert said.expected == ("cpu" if name == "accel" else "cpu, cuda, accel")
     assert said.suggestion == suggestion
 
 

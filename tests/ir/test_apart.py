@@ -28,7 +28,7 @@ from plica.ir.type import TupleType, tensor
 from tests.strategies import modules
 
 SCALAR = tensor((), "f32")
-x, y = Var(Name("x"), SCALAR), Var(Name("y"), SCALAR)
+x, y, z = (Var(Name(name), SCALAR) for name in "xyz")
 p, q = (Var(Name(name), TupleType((SCALAR, SCALAR))) for name in "pq")
 
 
@@ -105,3 +105,19 @@ def test_doubling_under_one_name_stays_linear() -> None:
     apart = rename_apart(Function((), (), (x,), None, term))
     assert len(set(binders(apart))) == 61
     assert len(post_order(apart)) < 1000
+
+
+def test_a_binder_that_becomes_two_binds_two_variables() -> None:
+    inner = Let(y, x + 1.0, Let(z, y * y, z - y))
+    both = Tuple((Let(x, const(1, "f32"), inner), Let(x, const(2, "f32"), inner)))
+    apart = rename_apart(both)
+    assert alpha_equal(apart, both)
+    assert rename_apart(apart) is apart
+    assert len(set(binders(apart))) == len(binders(apart)) == 6
+
+
+def test_a_binder_under_one_of_two_keeps_its_variable() -> None:
+    once = Let(x, const(1, "f32"), Let(y, x + 1.0, y))
+    apart = rename_apart(Tuple((once, Let(x, const(2, "f32"), x))))
+    assert isinstance(apart, Tuple)
+    assert apart.items[0] is once

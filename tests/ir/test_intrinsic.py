@@ -75,8 +75,10 @@ def test_an_implementation_of_something_else() -> None:
 
 def test_a_name_is_given_once() -> None:
     intrinsic("test.once", MEANING)
-    with pytest.raises(EvaluationError, match="declared already"):
+    with pytest.raises(EvaluationError, match="declared already") as refused:
         intrinsic("test.once", in_lanes())
+    assert refused.value.diagnostics[0].found == "another meaning"
+    assert refused.value.diagnostics[0].suggestion is not None
     with pytest.raises(Malformed):
         intrinsic("not a name", MEANING)
 

@@ -35,8 +35,11 @@ def test_the_scopes_everybody_has() -> None:
 def test_declaring_a_scope() -> None:
     assert is_scope("test.pad")
     assert declare_scope("test.pad", 64, "all", "global") is not None
-    with pytest.raises(Malformed, match="declared already"):
+    with pytest.raises(Malformed, match="declared already") as refused:
         declare_scope("test.pad", 128)
+    (said,) = refused.value.diagnostics
+    assert ("64 bytes" in str(said.expected), "128 bytes" in str(said.found)) == (True, True)
+    assert said.suggestion is not None
 
 
 @pytest.mark.parametrize(

@@ -113,12 +113,18 @@ class _Faults:
 
     def words(self, kind: str, words: Sequence[str]) -> None:
         """Names are words with dots between, each given once: assembly is made of them."""
+        article = "an" if kind[0] in "aeiou" else "a"
         for word in words:
             if not all(part.isidentifier() for part in word.split(".")):
-                message = f"The name of a {kind} is no word."
+                message = f"The name of {article} {kind} is no word."
                 self.refuse("", message, "words with dots between", repr(word))
         for word in sorted({each for each in words if words.count(each) > 1}):
-            self.refuse(word, f"A {kind} is declared twice.", "once", f"{words.count(word)} times")
+            self.refuse(
+                word,
+                f"{article.capitalize()} {kind} is declared twice.",
+                "once",
+                f"{words.count(word)} times",
+            )
 
     def queues(self, units: Sequence[str], queues: Sequence[Queue]) -> None:
         seen: set[tuple[str, str]] = set()

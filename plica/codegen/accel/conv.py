@@ -242,6 +242,8 @@ def _check(of: Convolution, tiling: Tiling, n: int) -> None:
     if tiling.across not in get_args(Across):
         message = "Threads work across the result's channels or its rows."
         raise _refused(message, repr(tiling.across), " or ".join(get_args(Across)))
+    if not 0 <= of.shift < 32:  # of the 32 bits of a sum
+        raise _refused("A shift is to the right, by less than 32 bits.", str(of.shift), "0 to 31")
     if of.pad < 0:
         raise _refused("A convolution pads with nothing or more.", str(of.pad))
     if of.pad >= of.kernel:

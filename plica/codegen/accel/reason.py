@@ -43,6 +43,7 @@ ONE_SCALE: Final = (
     "Quantise with one scale for a whole weight:"
     " plica.quantise(model, samples, power_of_two=True, per_channel=False)."
 )
+DENSE: Final = "Write it as op.nn.dense(x, w), with a constant weight of [outputs, inputs]."
 LAST: Final = (
     "Only a layer whose result becomes bytes again is offloaded: one that is followed by"
     " another quantised layer."
@@ -93,7 +94,7 @@ def _reason(layer: Apply, users: dict[Expr, list[Apply]]) -> tuple[str, str]:
     if kind.dtype is not i32:
         return f"it is computed in {kind.dtype}", FORM
     if layer.op == "matmul":
-        return "it is no nn.dense, but a matmul of several matrices, or not of a constant", FORM
+        return "it is a matmul, and of products only nn.dense is offloaded", DENSE
     for data, what in ((layer.args[0], "what it reads"), (layer.args[1], "its weight")):
         if isinstance(data, Const):
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plica.ir.dim import known, normal_dim, same_dim
+from plica.ir.dim import greater, known, lesser, normal_dim, same_dim
 from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, integers, optional
 from plica.ir.op.cotangent import pad, reshape, transpose, word
@@ -26,8 +26,6 @@ from plica.ir.scalar import (
     Le,
     Lit,
     Lt,
-    Max,
-    Min,
     Scalar,
     Select,
     index,
@@ -54,8 +52,8 @@ def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> C
     def end(value: Scalar) -> Scalar:
         number_ = known(value)
         if number_ is None or number_ >= 0:
-            return index(0) if number_ == 0 and step > 0 else normal_dim(Min(value, high))
-        return normal_dim(Max(size + value, index(low)))
+            return index(0) if number_ == 0 and step > 0 else lesser(value, high)
+        return greater(size + value, index(low))
 
     if step > 0:
         # A start past the end needs no cutting: the length is then 0 anyway.
@@ -70,7 +68,7 @@ def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> C
     stride = abs(step)
     length = normal_dim((span + (stride - 1)) // stride) if stride > 1 else span
     whole = known(first) == 0 and step > 0  # then the span is a size already
-    return Cut(first, step, length if whole else normal_dim(Max(length, index(0))))
+    return Cut(first, step, length if whole else greater(length, index(0)))
 
 
 def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, Cut]:
@@ -216,9 +214,9 @@ def _diagonal_rule(attrs: Values, x: TensorType) -> TensorType:
     a, b = _diagonal_axes(attrs, len(x.shape))
     k = attrs["offset"]
     rows, columns = plus(x.shape[a], min(k, 0)), plus(x.shape[b], min(-k, 0))
-    length = normal_dim(Min(rows, columns))
+    length = lesser(rows, columns)
     if k or known(length) is not None:
-        length = normal_dim(Max(length, index(0)))
+        length = greater(length, index(0))
     rest = tuple(s for at, s in enumerate(x.shape) if at not in (a, b))
     return TensorType((*rest, length), x.dtype)
 

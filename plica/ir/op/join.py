@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from plica.ir.dim import known, normal_dim, quotient, same_dim
+from plica.ir.dim import greater, known, lesser, normal_dim, quotient, same_dim
 from plica.ir.graph import Expr, Project, Tuple
 from plica.ir.op.attribute import (
     attribute,
@@ -30,7 +30,7 @@ from plica.ir.op.relation import (
     shown,
 )
 from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Eq, Lt, Max, Min, Scalar, Select, index
+from plica.ir.scalar import Buffer, Eq, Lt, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType, TupleType
 
@@ -147,12 +147,12 @@ def _cuts(attrs: Values, shape: Shape) -> tuple[int, list[Scalar]]:
             message = "split makes parts of one size."
             refuse("shape-conflict", message, f"a multiple of {given}", shown((whole,)))
         return at, [normal_dim(times(part, number_)) for number_ in range(given + 1)]
-    inner = [normal_dim(Min(cut, whole)) for cut in given]
+    inner = [lesser(cut, whole) for cut in given]
     return at, [index(0), *inner, whole]
 
 
 def _nonnegative(value: Scalar) -> Scalar:
-    return normal_dim(Max(value, index(0))) if known(value) is not None else value
+    return greater(value, index(0)) if known(value) is not None else value
 
 
 def _split_rule(attrs: Values, x: TensorType) -> TupleType:

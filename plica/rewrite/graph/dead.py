@@ -141,7 +141,10 @@ class _Alive:
 
     def _mark(self) -> None:
         stack: list[Expr] = [self.root]
-        owner = {param: var for var, value in self.trimmed.items() for param in value.params}
+        owners: dict[Expr, list[Var]] = {}  # one function may be let twice: terms share
+        for var, value in self.trimmed.items():
+            for param in value.params:
+                owners.setdefault(param, []).append(var)
         while stack:
             node = stack.pop()
             if node in self.needed:
@@ -152,9 +155,9 @@ class _Alive:
             elif isinstance(node, Var):
                 if node in self.lets:
                     stack.append(self.lets[node].value)
-                elif node in owner:  # now the calls need this argument
-                    at = self.trimmed[owner[node]].params.index(node)
-                    stack.extend(call.args[at] for call in self.calls.get(owner[node], ()))
+                for var in owners.get(node, ()):  # now the calls need this argument
+                    at = self.trimmed[var].params.index(node)
+                    stack.extend([call.args[at] for call in self.calls.get(var, ())])
             elif isinstance(node, Call) and node.callee in self.trimmed:
                 assert isinstance(node.callee, Var)
                 self.calls.setdefault(node.callee, []).append(node)

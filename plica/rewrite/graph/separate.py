@@ -38,10 +38,18 @@ def separate(function: Function, outer: Container[Any]) -> Function:
     apart = rename_apart(function, outer)
     if apart is not function:
         nodes = expressions(apart)
-    twice = _bound_twice(nodes)
-    if not twice:
-        return apart
-    supply = Supply(apart)
+    while twice := _bound_twice(nodes):
+        # A binder that two clauses or two functions shared is two now: its variables again.
+        apart = rename_apart(_with_own(apart, nodes, twice), outer)
+        nodes = expressions(apart)
+    return apart
+
+
+def _with_own(
+    function: Function, nodes: list[Expr], twice: dict[Expr, tuple[Any, ...]]
+) -> Function:
+    """The function with new dims, type variables and variables of clauses where they are shared."""
+    supply = Supply(function)
     memo: dict[Expr, Expr] = {}
     for node in nodes:
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
@@ -51,7 +59,7 @@ def separate(function: Function, outer: Container[Any]) -> Function:
         elif isinstance(new, Match) and fresh:
             new = attrs.evolve(new, clauses=_clauses(new.clauses, set(fresh), supply))
         memo[node] = new
-    made = memo[apart]
+    made = memo[function]
     assert isinstance(made, Function)
     return made
 

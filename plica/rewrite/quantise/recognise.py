@@ -36,7 +36,7 @@ q: Any = hole("q", dtypes=(i8, u8, i32))
 s: Any = closed("s", dtypes=f32)
 z: Any = closed("z", dtypes=(f32, i32))
 o: Any = closed("o", dtypes=(i8, u8, i32))
-low, high, into, rounding = holes("low high into rounding")
+low, high, into = holes("low high into")
 
 
 def holds(m: Match) -> bool:
@@ -88,9 +88,9 @@ def _dtype(of: Expr) -> DType:
     return kind.dtype
 
 
-def tied_up(m: Match) -> Expr | None:
+def tied_up(m: Match) -> Expr:
     """The same step, but the upper one in the middle of two."""
-    return None if m.rounding == "up" else quantise(m.x, m.s, m.o, "up", m.low, m.high)
+    return quantise(m.x, m.s, m.o, "up", m.low, m.high)
 
 
 # fmt: off
@@ -106,7 +106,7 @@ RECOGNISE: Final[Pack] = pack(
 
 TIES_UP: Final[Pack] = pack(
     "ties-up",
-    rule("tie-up", quantise(x, s, o, rounding, low, high), tied_up, float=STEP),
+    rule("tie-up", quantise(x, s, o, "even", low, high), tied_up, float=STEP),
     version="1",
     doc="Numbers in the middle of two steps go to the upper one, as with a shift to the right.",
 )

@@ -43,7 +43,8 @@ def overlaps(
         if start < end and one != two:
             yield f"The slots {one} and {two} of inputs and outputs overlap."
     held = {slot for slot, _ in layout.constants}
-    mine = [slot for slot in range(len(layout.places)) if slot not in held and slot not in given]
+    used = dict.fromkeys(slot for step in of.steps for slot in _slots(step))
+    mine = [slot for slot in used if slot not in held and slot not in given]
     begin = min([layout.places[slot] for slot in mine], default=0)
     if spans and mine and begin < spans[-1][1]:
         wrong = next(slot for slot in mine if layout.places[slot] == begin)

@@ -116,6 +116,12 @@ def test_a_tiling_is_across_something() -> None:
         convolution(osdi(), Convolution(16, 4, 4, 16), Tiling(4, 4, 1, 1, 2, "nosuch"))  # type: ignore[arg-type]  # that is the point
 
 
+@pytest.mark.parametrize("given", [{"shift": -3}, {"shift": 40}, {"pad": -1}])
+def test_a_convolution_shifts_right_and_pads_with_something(given: dict[str, int]) -> None:
+    with pytest.raises(UnsupportedError, match=r"shift|pads"):
+        convolution(osdi(), Convolution(16, 4, 4, 16, **given), Tiling(4, 4, 1, 1))  # type: ignore[arg-type]  # by name
+
+
 def test_an_empty_line_is_no_instruction() -> None:
     with pytest.raises(BadInstruction, match="no instruction here"):
         read(vta(), "")

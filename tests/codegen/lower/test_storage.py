@@ -16,7 +16,7 @@ from plica.codegen.lower.reuse import arranged, clashes, reuse
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
 from plica.ir.dim import dim_var
-from plica.ir.dtype import i32, i64
+from plica.ir.dtype import DType, i32, i64
 from plica.ir.loop import NOTHING, Alloc, For, Kernel, Seq, Store, seq, statements
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
@@ -260,6 +260,21 @@ def test_what_may_overflow_stays_wide() -> None:
     assert_same(kernel, small)
     (store,) = [each for each in statements(small.body) if isinstance(each, Store)]
     assert [dtype_of(each) for each in store.indices] == [i64]
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(1 << 18, i32), ((1 << 18) + 6, i64)])
+def test_places_far_from_the_first_are_wide(rows: int, wanted: DType) -> None:
+    """Each index fits in 32 bits, and where the element is may not."""
+    x, y = buffer("x", (rows, 8192), i32), buffer("y", (rows,), i32)
+    i, j = axis("i"), axis("j")
+    inner = Store(y, (i,), x[i, j])
+    kernel = Kernel(
+        (), (x, y), 1, For(i, index(rows), "serial", For(j, index(8192), "serial", inner))
+    )
+    (store,) = [each for each in statements(narrow(kernel).body) if isinstance(each, Store)]
+    assert [dtype_of(each) for each in store.indices] == [i32]
+    (load,) = [node for node in post_order(store.value) if isinstance(node, Load)]
+    assert [dtype_of(each) for each in load.indices] == [wanted, wanted]
 
 
 def test_loops_of_unknown_length_stay_wide() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.ir.graph import Let
 from plica.ir.module import Module, module
 from plica.rewrite.graph.dead import remove_dead, remove_unreachable
 from tests.conftest import Golden
@@ -54,3 +56,27 @@ def test_without_a_main_everything_is_needed() -> None:
 def test_nothing_dead_is_the_same_object() -> None:
     for given_ in (let_chain(2_000), wide_lets(1_000), doubling(60)):
         assert remove_dead(given_) is given_
+
+
+def test_one_function_let_twice_needs_the_arguments_of_all_calls() -> None:
+    source = """
+@plica.function
+def main(x: Tensor[(2,), f32], y: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    unused = op.exp(x)
+    def one(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+        return a * a
+    def two(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+        return a * a
+    return one(op.sin(x)) + two(op.cos(y))
+"""
+    known = text(source)
+    assert known.main is not None
+    shared = known.main_function()
+    assert isinstance(shared.body, Let)
+    one = shared.body.body
+    assert isinstance(one, Let)
+    assert isinstance(one.body, Let)
+    same = Let(one.var, one.value, Let(one.body.var, one.value, one.body.body))
+    body = Let(shared.body.var, shared.body.value, same)
+    made = remove_dead(module({**dict(known.items()), known.main: attrs.evolve(shared, body=body)}, known.main))
+    assert str(made).count("op.sin") == str(made).count("op.cos") == 1

@@ -6,9 +6,11 @@ from hypothesis import given
 
 from plica.core.binding import variables_of
 from plica.core.digest import alpha_equal
+from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Function, Let, Match
+from plica.ir.graph import Clause, Function, Let, Match, PTuple, PVar, Var
 from plica.ir.module import Module
+from plica.ir.type import TupleType, tensor
 from plica.rewrite.graph.separate import separate, with_selves
 from plica.rewrite.graph.walk import expressions
 from tests.rewrite.graph.law import WHOLE, text
@@ -55,3 +57,13 @@ def main(n: Tensor[(), i64]) -> Tensor[(), i64]:
     assert isinstance(let, Let)
     assert let.var is name
     assert not set(expressions(let.value)) & {name}
+
+
+def test_a_let_that_two_clauses_share_becomes_two() -> None:
+    x, y, p = (Var(Name(name), tensor((), "f32")) for name in "xyp")
+    pair = Var(Name("pair"), TupleType((x.type, x.type)))
+    body = Let(y, x + 1.0, y * y)
+    one, two = (Clause(PTuple(items), body) for items in ((PVar(x), PVar(p)), (PVar(p), PVar(x))))
+    made = separate(Function((), (), (pair,), None, Match(pair, (one, two))), ())
+    assert set(binders(made).values()) == {1}
+    assert len(binders(made)) == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,26 @@ def test_an_artefact_is_written_and_loaded(
         again.export(tmp_path / "lib.so")
     with pytest.raises(InputError, match="at least"):
         again.profile(x, y, runs=0)
+
+
+@pytest.mark.parametrize("how", ["an unknown function", "tensors that overlap"])
+def test_an_edited_artefact_is_refused(how: str, gpu: FakeDriver, tmp_path: Path) -> None:
+    found = artefact().device
+    assert found is not None
+    steps, layout = found.steps, found.layout
+    if how == "an unknown function":
+        steps = tuple([replace(each, function="other") for each in steps])  # type: ignore[call-arg]  # all are launches
+    else:
+        layout = replace(layout, places=(0,) * len(layout.places))
+    edited = replace(artefact(), device=replace(found, steps=steps, layout=layout))
+    path = tmp_path / "m.plica"
+    archive.write(path, archive.pack(to_members(edited)))
+    for read in (verify, plica.load):
+        with pytest.raises(ArtefactError, match=r"not define other|overlap"):
+            read(path)
+    if how == "an unknown function":
+        with pytest.raises(ArtefactError, match="not define other"):
+            CudaExecutable(edited)
 
 
 def test_members_are_the_same_when_read_again() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import (
     ALIGNMENT,
     DeviceCopy,
     DeviceLaunch,
     DeviceProgram,
+    Layout,
     arranged,
     from_data,
     problems,
@@ -78,6 +81,9 @@ PROGRAM = DeviceProgram(
         (("scratch", 0), "x"),
         (("steps", 0, 1), [1, 1]),
         (("steps", 0, 2), [0, 1, 1]),
+        (("steps", 0, 1), [1, 65536, 1]),
+        (("steps", 0, 2), [64, 32, 1]),
+        (("steps", 0, 2), [1, 1, 65]),
         (("steps", 0, 4), [7]),
         (("steps", 0, 5), 9),
         (("steps", 1), [0, 9, 4]),
@@ -94,6 +100,31 @@ def test_what_is_damaged_is_refused(where: tuple[Any, ...], what: object) -> Non
     inside[where[-1]] = what
     with pytest.raises(ArtefactError):
         from_data(data)
+
+
+def test_tensors_in_one_place_at_one_time_are_found() -> None:
+    spaces = ["input", "output", "temporary", "temporary"]
+    layout = arranged([4, 4, 4, 4], spaces, {2: 0, 3: 256}, 512, [8])
+    one, two, three = (
+        DeviceLaunch("k", (1, 1, 1), (32, 1, 1), 0, slots) for slots in ((0, 2), (2, 3), (3, 1))
+    )
+    plan = [(0, 4), (256, 4)]
+
+    def found(of: Layout, *steps: DeviceLaunch) -> list[str]:
+        return list(overlaps(DeviceProgram(steps, of), [[4], [4]], plan, 512))
+
+    def moved(**changes: Any) -> Layout:
+        return replace(layout, **changes)
+
+    assert found(layout, one, two, three) == []
+    begin = layout.places[2]
+    same = moved(places=(*layout.places[:3], begin))
+    assert found(same, one, two, three) == []  # the one is written over the other
+    assert "needed together" in found(same, one, two, three, two)[0]
+    assert "lies where inputs" in found(moved(places=(0, 256, 256, begin)), one, two, three)[0]
+    assert "the memory plan" in found(moved(places=(0, 256, begin, begin + 4)), one, two, three)[0]
+    assert "inputs and outputs overlap" in found(moved(places=(0, 0, begin, begin)), one)[0]
+    assert "Scratch" in found(moved(scratch=(begin,)), one, two, three)[0]
 
 
 def test_launches_beside_memory_are_found() -> None:

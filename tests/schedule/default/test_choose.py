@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from plica.core.name import Name
 from plica.ir.dtype import f32
@@ -11,6 +12,8 @@ from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule, formed
 from plica.schedule.default.contraction import Work
+from plica.schedule.default.register_tile import Roles, beside
+from plica.schedule.default.tile import Tile
 from plica.schedule.site import map_of
 
 MACHINE = Machine(512, 32, (48 * 1024, 2048 * 1024))
@@ -60,3 +63,15 @@ def test_weights_are_packed_along_the_rows_they_have(turned: bool) -> None:
         if isinstance(each, For) and len(loops) < 2:
             loops.append(each.extent.value)  # type: ignore[attr-defined]  # sizes are numbers here
     assert loops == ([4, 96] if turned else [96, 4])
+
+
+def test_small_tiles_of_groups_take_a_loop_in() -> None:
+    of = Roles(
+        batch=(0,), around=(1, 2), vectors=3, steps=4, lane=5, terms=(6, 7),
+        extents=(128, 16, 3, 2, 3, 16, 14, 14), blocked=True, dtype=f32, result=(1, 0, 3, 5, 2, 4),
+        sliding=False,
+    )  # fmt: skip
+    assert beside(of, Tile(2, 3), MACHINE) == 2
+    assert beside(of, Tile(2, 4), MACHINE) is None  # sums enough
+    assert beside(evolve(of, batch=()), Tile(2, 3), MACHINE) is None
+    assert beside(of, Tile(2, 3), Machine(128, 16)) is None  # no registers

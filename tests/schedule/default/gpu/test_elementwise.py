@@ -13,7 +13,7 @@ from plica.ir.define import defined
 from plica.ir.dtype import DType, f16, f32
 from plica.ir.loop import Kernel
 from plica.ir.run import run_kernel
-from plica.ir.tensor import buffer, compute
+from plica.ir.tensor import buffer, compute, reduce
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.schedule.default.gpu.elementwise import Cut, cut_of
 
@@ -34,6 +34,44 @@ def test_elements_mean_the_same(shape: tuple[int, ...]) -> None:
     x, b = (random.standard_normal(each, np.float32) for each in (shape, shape[-1:]))
     (found,) = run_kernel(lower(made[1], "gpu"), [x, b])
     np.testing.assert_array_equal(found, x + b)
+
+
+def test_one_element_has_a_thread() -> None:
+    x = buffer("x", (), f32)
+    made = gpu_schedule(defined(compute((x,), (), lambda: x[()] + x[()])), Gpu())
+    assert made is not None
+    (found,) = run_kernel(lower(made[1], "gpu"), [np.float32(3.5)])
+    np.testing.assert_array_equal(found, np.float32(7))
+
+
+@pytest.mark.parametrize("count", [5, 40, 300])
+def test_one_sum_is_that_of_all_threads(count: int) -> None:
+    x = buffer("x", (count,), f32)
+    made = gpu_schedule(
+        defined(compute((x,), (), lambda: reduce("sum", (count,), lambda k: x[k]))), SMALL
+    )
+    assert made is not None
+    given_ = np.arange(count, dtype=np.float32)
+    (found,) = run_kernel(lower(made[1], "gpu"), [given_])
+    np.testing.assert_array_equal(found, given_.sum())
+    assert ("threadIdx.x" in made[0].to_python()) is True
+
+
+@pytest.mark.parametrize("rows", [2, 600])
+def test_long_rows_are_summed_by_neighbours(rows: int) -> None:
+    """A row that threads do not divide evenly; few rows have a block each, many rows a warp."""
+    x = buffer("x", (rows, 1031), f32)
+    gpu = Gpu(processors=1, threads=16, warp=4)
+    made = gpu_schedule(
+        defined(compute((x,), (rows,), lambda i: reduce("sum", (1031,), lambda k: x[i, k]))), gpu
+    )
+    assert made is not None
+    code = fold(lower(made[1], "gpu"), "k")
+    assert code.launches[0].block == ((16, 1, 1) if rows == 2 else (4, 8, 1))
+    if rows == 2:
+        given_ = np.random.default_rng(0).integers(-9, 9, (rows, 1031)).astype(np.float32)
+        (found,) = run_kernel(lower(made[1], "gpu"), [given_])
+        np.testing.assert_array_equal(found, given_.sum(1))
 
 
 def test_much_work_has_several_vectors_a_thread() -> None:

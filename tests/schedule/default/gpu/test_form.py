@@ -14,7 +14,7 @@ from plica.ir.scalar import And, Buffer, Le, Lt, Scalar, Select, index, lit
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.product import Tile, product
 from plica.schedule.default.gpu.shape import stages
 from plica.schedule.default.gpu.spread import spread
@@ -59,7 +59,20 @@ def image(size: int, inside: int, outside: int, stride: int) -> Compute:
     )  # fmt: skip
 
 
+def ended(size: int) -> Compute:
+    """A window of one element, over data that is padded at its end alone."""
+    x, w = buffer("x", (1, 3, size, size), f32), buffer("w", (9, 3, 1, 1), f32)
+    return compute(
+        (x, w), (1, 9, size, size + 1),
+        lambda n, o, i, j: reduce(
+            "sum", (3, 1, 1),
+            lambda c, k, q: Select(Lt(j, index(size)), x[0, c, i, j], lit(0, f32)) * w[o, c, k, q],
+        ),
+    )  # fmt: skip
+
+
 CASES = {
+    "padded at the end": ended(5),
     "matrices": matrices(16, 16, 8),
     "odd matrices": matrices(9, 21, 7),
     "batch": batch(3, 10, 9, 6),
@@ -93,6 +106,36 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     (expected,) = run_kernel(plain, inputs)
     found = np.full_like(expected, -1)
     emulated(fold(lower(state.kernel, "gpu"), "k"), [*inputs, found])
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+@pytest.mark.parametrize(
+    ("count", "grid"),
+    [((3, 2), (1, 2, 3)), ((BLOCKS + 1, 2), (2, 1, 3)), ((2, BLOCKS + 1), (1, 2, 3)),
+     ((BLOCKS + 1, BLOCKS + 1), (6, 1, 1))],
+)  # fmt: skip
+def test_long_axes_of_a_launch_are_the_first(
+    count: tuple[int, int], grid: tuple[int, int, int]
+) -> None:
+    of = contraction(Work(batch(3, 10, 9, 6)))
+    assert of is not None
+    form = product_form(of, TILE, 1)
+    every = stages(begin(form.kernel).kernel)
+    assert every is not None
+
+    @do
+    def whole() -> Body:
+        yield spread(every[-1], every[3:-1], SMALL, wide=False)
+        yield product(TILE, form.labels, form.along, 3, count=count)
+
+    plain, random = defined(CASES["batch"]), np.random.default_rng(0)
+    inputs = [random.integers(-3, 4, shape).astype(np.float32) for shape in ((3, 10, 6), (3, 6, 9))]
+    (expected,) = run_kernel(plain, inputs)
+    found = np.full_like(expected, -1)
+    code = fold(lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu"), "k")
+    assert code.launches[0].grid == grid
+    emulated(code, [*inputs, found])
     np.testing.assert_array_equal(found, expected)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
@@ -40,6 +41,10 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 
 
+PROFILE = settings.get_current_profile_name()
+MORE = pytest.mark.skipif(PROFILE == "ci", reason="takes seconds: other profiles than ci have it")
+
+
 def matrices(m: int, n: int, k: int, along: Along, of: DType = f16) -> Compute:
     """max(sum, -100) of a product, rounded to f16 where columns are neighbours on the right."""
     x = buffer("x", (m, k) if along[0] else (k, m), of)
@@ -70,15 +75,15 @@ def made(of: Compute, warps: Warps) -> tuple[Trace, Kernel]:
     [
         (SMALL, (True, False)),
         (Warps(2, 2, 2, 4, 2, ahead=3), (False, True)),
-        (Warps(2, 2, 2, 4, 4, ahead=2), (True, True)),
-        (Warps(2, 2, 2, 4, 4, ahead=0), (False, False)),
+        pytest.param(Warps(2, 2, 2, 4, 4, ahead=2), (True, True), marks=MORE),
+        pytest.param(Warps(2, 2, 2, 4, 4, ahead=0), (False, False), marks=MORE),
         (Warps(1, 1, 1, 8, 4, ahead=2, together=True, near=2), (True, False)),
-        (Warps(1, 2, 1, 8, 4, ahead=1, together=True), (False, True)),
+        pytest.param(Warps(1, 2, 1, 8, 4, ahead=1, together=True), (False, True), marks=MORE),
     ],
 )
 def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> None:
     rows, columns, terms = warps.tile
-    of = matrices(2 * rows, columns, 7 * terms, along)
+    of = matrices((2 if warps.near > 1 else 1) * rows, columns, 5 * terms, along)
     plain = defined(of)
     random = np.random.default_rng(0)
     inputs = [
@@ -128,7 +133,11 @@ def test_the_lowered_kernel_means_the_same(warps: Warps) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("warps", [WARPS[0], Warps(2, 4, 4, 8, 4), *GROUPS])
+@pytest.mark.parametrize(
+    "warps",
+    [WARPS[0], pytest.param(Warps(2, 4, 4, 8, 4), marks=MORE), GROUPS[0],
+     *[pytest.param(each, marks=MORE) for each in GROUPS[1:]]],
+)  # fmt: skip
 def test_nothing_is_spilled(warps: Warps) -> None:
     rows, columns, terms = warps.tile
     _, kernel = made(matrices(8 * rows, 2 * columns, 6 * terms, (True, False)), warps)
