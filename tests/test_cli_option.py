@@ -56,11 +56,29 @@ def test_wrong_words_are_wrong_usage(words: list[str]) -> None:
     assert caught.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--threads", "2"], "--threads"),
+        (["--cpu", "haswell"], "--cpu"),
+        (["--cpu", "haswell", "--features=+fma"], "--cpu and --features"),
+    ],
+)
+def test_options_of_processors_are_none_of_gpus(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], named: str
+) -> None:
+    there = [str(folder / "most.onnx"), "-o", str(folder / "most.plica")]
+    assert main(["compile", *there, "--target", "cuda:sm_80", *words]) != 0
+    assert f"{named} " in capsys.readouterr().err
+
+
 def test_what_was_compiled_for_sizes_is_verified_with_them(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, made = str(folder / "open.onnx"), str(folder / "open.plica")
-    assert main(["compile", source, "-o", made]) == 1
+    assert main(["compile", source, "-o", made]) == 0
+    assert main(["verify", made, "--model", source, "--replay"]) == 0
+    assert main(["compile", source, "-o", str(folder / "open.so")]) == 1
     assert "--dim batch_size=1" in capsys.readouterr().err  # which can be typed as it is
     assert main(["compile", source, "--dim", "batch_size=2", "-o", made]) == 0
     assert main(["verify", made, "--model", source, "--dim", "batch size=2", "--replay"]) == 0

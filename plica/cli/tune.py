@@ -55,7 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="cpu", help="this machine, or less of it")
     parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
-    parser.add_argument("--policy", default="guided", help="guided, transfer, random, genetic … (guided)")
+    parser.add_argument(
+        "--policy", default="guided", help="guided, transfer, random, genetic … (guided)"
+    )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="a page with curves")

@@ -51,6 +51,7 @@ def from_data(given: object) -> Interface:
             "inputs": [*inputs],
             "outputs": [*outputs],
             "single": bool(single),
+            **more,
         }:
             ports = tuple([_port(each) for each in inputs])
             return Interface(
@@ -58,7 +59,7 @@ def from_data(given: object) -> Interface:
                 ports,
                 tuple([_port(each) for each in outputs]),
                 single,
-                tuple([_range(each) for each in given.get("ranges", ())]),
+                tuple([_range(each) for each in more.get("ranges", ())]),
             )
         case _:
             raise damaged("The interface in the artefact is damaged.")

@@ -22,6 +22,7 @@ from plica.codegen.cuda.group import has_products, is_product, sums_of
 from plica.codegen.cuda.intrinsic import LANE, come_together, handed, invocation
 from plica.codegen.cuda.lent import lent
 from plica.codegen.cuda.lines import Lines
+from plica.codegen.cuda.neighbour import Neighbours
 from plica.codegen.cuda.nest import (
     by_one_thread,
     chooses_registers,
@@ -30,8 +31,8 @@ from plica.codegen.cuda.nest import (
     under_way,
 )
 from plica.codegen.cuda.patience import flat, groups, leisure, patience
-from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
-from plica.codegen.cuda.value import Values, mentions
+from plica.codegen.cuda.place import WIDE
+from plica.codegen.cuda.value import Values
 from plica.codegen.cuda.word import Names, in_memory, in_register, literal
 from plica.codegen.lower.statement import refused
 from plica.core.diagnostic import CompilerBug
@@ -56,7 +57,7 @@ from plica.ir.loop import (
     statements,
 )
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
+from plica.ir.scalar import Buffer, ScalarVar, dtype_of
 from plica.runtime.cuda.tile import TileMap
 
 WARPS: Final = "threadIdx.y"
@@ -321,7 +322,7 @@ class _Function:
             self.around[ScalarVar(loop.var.name, i64)] = count
         if loop.kind in THREADS:
             self._threads(loop)
-        elif loop.kind == "vectorized" and few and self._together(loop, count or 0):
+        elif loop.kind == "vectorized" and few and self._together().write(loop, count or 0):
             return
         else:
             extent = values.of(loop.extent)
@@ -343,6 +344,9 @@ class _Function:
             else:
                 self.stack.append(lines.close)
             self.stack.append(loop.body)
+
+    def _together(self) -> Neighbours:
+        return Neighbours(self.lines, self.names, self.values, self.handed)
 
     def _threads(self, loop: For) -> None:
         """A loop over threads: its variable is the number of one."""
@@ -384,98 +388,6 @@ class _Function:
                 "a buffer that is global, shared or local",
                 f"the scope {buffer.scope}",
             )
-
-    # --- neighbours in one instruction ------------------------------------------------------------
-
-    def _together(self, loop: For, count: int) -> bool:
-        """Write a vectorized loop as one of neighbours; False where it is not such a loop."""
-        stores: list[Store] = []
-        for stmt in statements(loop.body):
-            if isinstance(stmt, Store):
-                stores.append(stmt)
-            elif not isinstance(stmt, Seq):
-                return False
-        var = loop.var
-        for each in stores:
-            loads = list(certain(each.value))
-            places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
-            if not any(lanes_of(*place, var, count) for place in places):
-                return False
-        for each in stores:
-            self._store(each, loop.var, count)
-        return True
-
-    def _store(self, store: Store, var: ScalarVar, count: int) -> None:
-        """Neighbours that are stored at once."""
-        if self._copied(store, var, count):
-            return
-        word = self.names.fresh("v")
-        kind = in_memory(store.buffer.dtype)
-        self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
-        self._fill(word, store, store.value, var, count)
-        values = self.values
-        if lanes_of(store.buffer, store.indices, var, count):
-            values.vars[var] = literal(0, dtype_of(var))
-            place = values.place(store.buffer, store.indices)
-            self._move(place, f"{word}[0]", store.buffer, count)
-            return
-        for lane in range(count):
-            values.vars[var] = literal(lane, dtype_of(var))
-            self.lines.do(f"{values.place(store.buffer, store.indices)} = {word}[{lane}];")
-
-    def _copied(self, store: Store, var: ScalarVar, count: int) -> bool:
-        """Write a store that only moves neighbours of memory; False where it does more."""
-        value, buffer = store.value, store.buffer
-        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
-            return False
-        places = [(buffer, store.indices), (value.buffer, value.indices)]
-        if not all(lanes_of(*place, var, count) for place in places):
-            return False
-        values = self.values
-        values.vars[var] = literal(0, dtype_of(var))
-        to, source = (values.place(*place) for place in places)
-        outside = scope(value.buffer.scope).reach == "all"
-        if outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE:
-            self.lines.do(f"{values.help('p_copy_async')}(&{to}, &{source});")
-        else:
-            self._move(to, source, buffer, count)
-        return True
-
-    def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
-        """The values of all lanes, where what they read as neighbours is read at once."""
-        values, lines = self.values, self.lines
-        if isinstance(value, Select) and not mentions([value.condition], var):
-            lines.open(f"if ({values.of(value.condition)})")
-            self._fill(word, store, value.then, var, count)
-            lines.turn("else")
-            self._fill(word, store, value.orelse, var, count)
-            lines.close()
-            return
-        read: dict[Load, str] = {}
-        for load in certain(value):
-            if lanes_of(load.buffer, load.indices, var, count):
-                into = self.names.fresh("u")
-                lines.do(f"alignas({WIDE}) {in_memory(load.buffer.dtype)} {into}[{count}];")
-                values.vars[var] = literal(0, dtype_of(var))
-                place = values.place(load.buffer, load.indices)
-                self._move(f"{into}[0]", place, load.buffer, count)
-                read[load] = into
-        for lane in range(count):
-            values.vars[var] = literal(lane, dtype_of(var))
-            given: dict[Term, str] = {
-                load: values.unpacked(f"{into}[{lane}]", load.buffer) for load, into in read.items()
-            }
-            found = values.packed(values.of(value, given), store.buffer.dtype)
-            lines.do(f"{word}[{lane}] = {found};")
-
-    def _move(self, to: str, source: str, buffer: Buffer, count: int) -> None:
-        """Neighbours from one place to another, as many bytes at a time as can be."""
-        size = buffer.dtype.bytes
-        each = min(WIDE, count * size)
-        kind = VECTORS[each]
-        for at in range(0, count * size, each):
-            step = f" + {at // each}" if at else ""
-            self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
 
 
 def _kind(var: ScalarVar) -> str:

@@ -70,8 +70,8 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
     if architecture not in ARCHITECTURES:
         message = f"There is no architecture {architecture!r} among the targets."
         expected = f"one of {', '.join(ARCHITECTURES)}"
-        best = suited(architecture)
-        hint = None if best is None else f"Code for {best} runs on it: 'cuda:{best}'."
+        other = suited(architecture)
+        hint = None if other is None else f"Code for {other} runs on it: 'cuda:{other}'."
         if not re.fullmatch(r"sm_\d+a?", architecture):  # another GPU is no slip of the pen
             hint = did_you_mean(architecture, ARCHITECTURES)
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))

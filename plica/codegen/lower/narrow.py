@@ -218,8 +218,8 @@ class _Forms:
         if isinstance(node, Load):
             if self.reaches(node.buffer, node.indices):
                 return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
-            kids = tuple([self.wides[each] for each in node.indices])
-            return Load(node.buffer, kids)  # type: ignore[arg-type]  # a term keeps its sort
+            far = tuple([self.wides[each] for each in node.indices])
+            return Load(node.buffer, far)  # type: ignore[arg-type]  # a term keeps its sort
         if isinstance(node, COMPARISON):
             kids = [self.narrows[kid] for kid in node._children]
             if None not in kids:

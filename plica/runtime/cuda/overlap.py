@@ -15,6 +15,7 @@ the launches of a kernel that reads the one and writes the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, Layout
 
@@ -39,7 +40,7 @@ def overlaps(
         for slot, size in zip(given, [size for each in sizes for size in each], strict=False)
         if size
     )
-    for (_, end, one), (start, _, two) in zip(spans, spans[1:], strict=False):
+    for (_, end, one), (start, _, two) in pairwise(spans):
         if start < end and one != two:
             yield f"The slots {one} and {two} of inputs and outputs overlap."
     held = {slot for slot, _ in layout.constants}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from plica.runtime.elf import damaged
@@ -50,6 +51,12 @@ class ConstructorForm:
     def empty(self) -> tuple[int, ...]:
         """Fields that nothing is in yet."""
         return (0,) * self.width
+
+    @cached_property
+    def places(self) -> tuple[tuple[Form, int], ...]:
+        """Each field, and at which of the fields of an object it begins."""
+        starts = accumulate([len(flat(each)) for each in self.fields], initial=0)
+        return tuple(zip(self.fields, starts, strict=False))  # one start more than there are fields
 
     @cached_property
     def is_flat(self) -> bool:

@@ -36,6 +36,9 @@ SMALL: Final = 1 << 14
 """Tensors of fewer bytes are copied: finding out where an array lies takes longer."""
 
 LINE: Final = 64
+_PADDING: Final = (b"", *[bytes(LINE - size) for size in range(1, LINE + 1)])
+"""What fills up a line, by how many bytes of it are used."""
+
 _WORD: Final = ctypes.c_int64.from_address
 
 Make: TypeAlias = Callable[[int, int, tuple[Any, ...]], Any]
@@ -86,37 +89,50 @@ class Given:
     def add(self, name: str, form: Form, value: object) -> None:
         """The objects of a parameter; what is wrong with it is noted."""
         words, seen, objects, ways = self.words, self._seen, self._objects, self.ways
+        small, parts, size = self._small.append, self._bytes.append, self._size
         first = len(words)
         count = len(flat(form))
         self._roots += range(first, first + count)
         words += [0] * count
         # A value, its form, and the word that is to hold where it is.
         stack: list[tuple[Any, Any, int]] = [(value, form, first)]
-        pop, push = stack.pop, stack.append
+        pop, push, extend = stack.pop, stack.append, words.extend
         while stack:
             each, of, at = pop()
             kind = of.__class__
             if kind is int:
                 known = seen[of]
-                offset = known.get(id(each))
-                if offset is None:
-                    way = ways.get((of, each.__class__, getattr(each, "name", None)))
-                    if (
-                        way is None
-                        or each.index != way.index
-                        or len(each.fields) != len(way.fields)
+                here = id(each)
+                if here in known:
+                    words[at] = known[here]
+                    continue
+                way = ways.get((of, each.__class__, getattr(each, "name", None)))
+                if way is None or each.index != way.index or len(each.fields) != len(way.fields):
+                    way = self._constructor(name, of, each)
+                    if way is None:
+                        return
+                start = len(words) + 2
+                words[at] = known[here] = 8 * start - 16
+                extend((NEVER, way.meta, *way.empty))
+                objects += range(start, start + way.width)
+                for inside, (item, offset) in zip(each.fields, way.places, strict=True):
+                    if (  # a small tensor as it should be: most of what data holds
+                        inside.__class__ is np.ndarray
+                        and item.__class__ is Port
+                        and inside.dtype is item.numpy
+                        and inside.shape == item.shape
+                        and inside.nbytes <= LINE
                     ):
-                        way = self._constructor(name, of, each)
-                        if way is None:
-                            return
-                    start = len(words) + 2
-                    offset = known[id(each)] = 8 * start - 16
-                    words += (NEVER, way.meta, *way.empty)
-                    objects += range(start, start + way.width)
-                    for inside, item in zip(each.fields, way.fields, strict=True):
-                        push((inside, item, start))
-                        start += 1 if item.__class__ is not tuple else len(flat(item))
-                words[at] = offset
+                        place = len(words)
+                        words[start + offset] = 8 * place
+                        small(place + 2)
+                        extend((NEVER, 0, size))
+                        data = inside.tobytes()
+                        parts(data)
+                        parts(_PADDING[len(data)])
+                        size += LINE if data else 0
+                    else:
+                        push((inside, item, start + offset))
             elif kind is tuple:
                 if not isinstance(each, tuple) or len(each) != len(of):
                     self._mistaken(name, f"a tuple of {len(of)}", each)
@@ -125,11 +141,14 @@ class Given:
                     push((inside, item, at))
                     at += len(flat(item))
             else:
+                self._size = size
                 taken = self._tensor(each, of)
+                size = self._size
                 if taken.__class__ is Diagnostic:
                     self.wrong.append(_within(name, of, taken))
                     return
                 words[at] = taken  # type: ignore[assignment]  # it is none
+        self._size = size
 
     def block(self) -> Block:
         """The objects in memory."""
@@ -173,18 +192,27 @@ class Given:
         """The constructor a value was made by; None, and a note, where it fits none."""
         data = self.data[number]
         index, fields = getattr(value, "index", None), getattr(value, "fields", None)
-        if isinstance(index, int) and 0 <= index < len(data.constructors):
-            of = data.constructors[index]
-            if fields.__class__ is tuple and len(fields) == len(of.fields):
-                made_by = getattr(value, "name", "")
-                if str(made_by) == of.name:
-                    self.ways[number, value.__class__, made_by] = of
-                    return of
-        self._mistaken(name, f"a value of the data type {data.name}", value)
+        made_by = getattr(value, "name", None)
+        count = len(data.constructors)
+        whole = f"a value of the data type {data.name}"
+        if not isinstance(index, int) or fields.__class__ is not tuple or made_by is None:
+            self._mistaken(name, whole, value)
+        elif not 0 <= index < count:
+            found = f"{made_by} with index {index}"
+            self._mistaken(name, f"{whole}, whose indices are 0 to {count - 1}", value, found)
+        elif str(made_by) != (of := data.constructors[index]).name:
+            found = f"{made_by} with index {index}"
+            self._mistaken(name, f"{whole}, of which {of.name} has index {index}", value, found)
+        elif len(fields) != len(of.fields):
+            found = f"{made_by} of {len(fields)}"
+            self._mistaken(name, f"{whole}: {of.name} of {len(of.fields)} fields", value, found)
+        else:
+            self.ways[number, value.__class__, made_by] = of
+            return of
         return None
 
-    def _mistaken(self, name: str, expected: str, value: object) -> None:
-        kind = getattr(value, "name", None) or type(value).__name__
+    def _mistaken(self, name: str, expected: str, value: object, found: str = "") -> None:
+        kind = found or getattr(value, "name", None) or type(value).__name__
         message = f"A part of the input {name!r} is not the value it must be."
         place = Place(node=name)
         self.wrong.append(Diagnostic("input-type", message, place, expected, str(kind)))

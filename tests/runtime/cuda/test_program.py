@@ -22,6 +22,7 @@ from plica.runtime.cuda import lent
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device, why_not
 from plica.runtime.cuda.program import CudaExecutable, handle_of
+from plica.runtime.cuda.step import DeviceLaunch
 from plica.runtime.error import ArtefactError, InputError, UnsupportedError
 from plica.runtime.load import executable
 from plica.runtime.verify import verify
@@ -228,7 +229,8 @@ def test_an_edited_artefact_is_refused(how: str, gpu: FakeDriver, tmp_path: Path
     assert found is not None
     steps, layout = found.steps, found.layout
     if how == "an unknown function":
-        steps = tuple([replace(each, function="other") for each in steps])  # type: ignore[call-arg]  # all are launches
+        launches = [each for each in steps if isinstance(each, DeviceLaunch)]
+        steps = tuple([replace(each, function="other") for each in launches])
     else:
         layout = replace(layout, places=(0,) * len(layout.places))
     edited = replace(artefact(), device=replace(found, steps=steps, layout=layout))

@@ -95,6 +95,7 @@ def product(
     labels: tuple[str, ...] = LABELS,
     along: tuple[bool, bool] = (False, False),
     parts: int = 2,
+    *,
     fused: bool = False,
     count: tuple[int, int] = (1, 1),
 ) -> Body:
