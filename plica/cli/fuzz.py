@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.fuzz_onnx import configure as configure_onnx
+from plica.cli.progress import progress
 from plica.cli.rules import count, named_contract, named_packs, run
 
 if TYPE_CHECKING:
@@ -112,16 +113,18 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
         extra.append(planted())
     every = 1 if arguments.compiled else arguments.native
     run_native = compiled if arguments.compiled else native
-    report = fuzz(
-        () if arguments.compiled else stages(contract, extra),
-        arguments.examples,
-        arguments.seed,
-        contract=contract,
-        native=run_native if every > 0 else None,
-        whole=arguments.compiled,
-        every=every,
-        focus=[rule for pack in extra for rule in pack.within(contract)],
-    )
+    with progress("modules", arguments.examples) as say:
+        report = fuzz(
+            () if arguments.compiled else stages(contract, extra),
+            arguments.examples,
+            arguments.seed,
+            contract=contract,
+            native=run_native if every > 0 else None,
+            whole=arguments.compiled,
+            every=every,
+            focus=[rule for pack in extra for rule in pack.within(contract)],
+            say=say,
+        )
     _say_unused(extra, contract)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))

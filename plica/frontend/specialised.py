@@ -230,25 +230,31 @@ class Sizes:
 
     def __init__(self, of: Module) -> None:
         self._module = infer(of)
-        wrong = [*unsupported(self._module, sizes_come=True, objects=True), *self._hidden()]
-        if wrong:
-            every = [*unsupported(self._module), *self._hidden()]
+        hidden = self._hidden()
+        if unsupported(self._module, sizes_come=True, objects=True):
+            every = [*unsupported(self._module), *hidden]
             raise UnsupportedError(every[0], *every[1:])
+        if hidden:
+            raise UnsupportedError(hidden[0], *hidden[1:])
         self.interface = _interface(self._module)
         self.whole = open_form(self._module)
 
     def _hidden(self) -> list[Diagnostic]:
         """Dims that no shape says: it must stand alone on some axis."""
         told = {*open_dims(self._module)}
-        wrong = []
+        lost: dict[str, dict[str, TensorType]] = {}  # where each is, by dim and input
         for param in self._module.main_function().params:
             for each in tensors(param.type):
-                lost = sorted(str(dim.name) for dim in _dims(each) if dim not in told)
-                for name in lost:
-                    message = f"The shape of the input {param.name} does not say what {name} is."
-                    place = Place(node=str(param.name))
-                    hint = "A dim must stand alone on some axis of some input."
-                    wrong.append(Diagnostic("unsupported", message, place, name, str(each), hint))
+                for name in sorted(str(dim.name) for dim in _dims(each) if dim not in told):
+                    lost.setdefault(name, {}).setdefault(str(param.name), each)
+        wrong = []
+        for name, inputs in lost.items():
+            where = " and ".join(inputs)
+            message = f"No shape says what the dim {name} is: it never stands alone in {where}."
+            place = Place(node=next(iter(inputs)))
+            found = ", ".join(f"{at}: {each}" for at, each in inputs.items())
+            hint = f"Let {name} be the size of some axis of an input, or write a number for it."
+            wrong.append(Diagnostic("unsupported", message, place, name, found, hint))
         return wrong
 
     def at(self, arrays: Sequence[Array]) -> Module:

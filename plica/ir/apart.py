@@ -43,7 +43,7 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     if not unclear:
         return term
     free_vars(term)
-    deciders = {var: (cast(Var, var),) for var in unclear}
+    deciders: dict[Term, tuple[Var, ...]] = {var: (cast(Var, var),) for var in unclear}
     made, copied = _renamed(term, nodes, deciders, outer)
     if copied:
         _spread(nodes, copied, deciders)
@@ -130,9 +130,7 @@ def _ambiguous(nodes: Sequence[Term], outer: Container[Any]) -> dict[Term, int]:
     return unclear
 
 
-def _spread(
-    nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[Var, ...]]
-) -> None:
+def _spread(nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[Var, ...]]) -> None:
     """Make unclear what copied binders bind, and what is bound under that, thus copied as well.
 
     How it is called is decided by the variables for which its binder is copied: keys hold those
@@ -159,9 +157,7 @@ def _spread(
             unclear.update([(var, by) for var in bound if var not in unclear])
 
 
-def _deciders(
-    variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]
-) -> set[Var]:
+def _deciders(variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]) -> set[Var]:
     """The variables that decide what the unclear ones among some are called."""
     return {by for var in variables if var in unclear for by in unclear[var]}
 

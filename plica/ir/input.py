@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import attrs
 import numpy as np
 
 from plica.core.binding import free_vars, name_of
@@ -45,6 +46,7 @@ from plica.ir.value import (
     arity,
     conforms,
     equations,
+    field_types,
     sketch,
 )
 from plica.runtime.error import Diagnostic, InputError, Place
@@ -203,8 +205,12 @@ class _Reader:
                     return native(name, value, type, {}, self.module)
                 self.refuse("input-type", f"{what} is not the function it must be.", name, sides)
             case DataType():
-                if isinstance(value, DataValue) and conforms(value, type, None, self.module):
-                    return value
+                if isinstance(value, DataValue):
+                    if conforms(value, type, None, self.module):
+                        return value
+                    whole = _with_arrays(value, type, self.module)
+                    if conforms(whole, type, None, self.module):
+                        return whole
                 self.refuse("input-type", f"{what} is no value of its data type.", name, sides)
             case TypeVar():
                 if isinstance(value, np.ma.MaskedArray):
@@ -235,6 +241,37 @@ class _Reader:
         expected = f"{type} with {', '.join(fixed)}" if fixed else type
         message = f"Input {name!r} has the wrong shape."
         self.refuse("input-shape", message, name, (expected, f"shape {value.shape}"))
+
+
+def _with_arrays(value: DataValue, type: DataType, module: Module) -> Value:
+    """The value with arrays for the numbers in it; what does not fit stays as it is."""
+    done: dict[tuple[int, Type], Any] = {}
+    stack: list[tuple[Any, Type]] = [(value, type)]
+    while stack:
+        each, of = stack[-1]
+        parts: tuple[Any, ...] = ()
+        inside: tuple[Type, ...] | None = None
+        if isinstance(of, TupleType) and isinstance(each, tuple):
+            inside, parts = of.items, each
+        elif isinstance(of, DataType) and isinstance(each, DataValue) and each.data is of.data:
+            inside, parts = field_types(of, each.index, module), each.fields
+        new: Any = each
+        if inside is not None and len(inside) == len(parts):
+            pairs = list(zip(parts, inside, strict=True))
+            waiting = [(part, t) for part, t in pairs if (id(part), t) not in done]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            kept = tuple([done[id(part), t] for part, t in pairs])
+            if any(a is not b for a, b in zip(kept, parts, strict=True)):
+                new = kept if isinstance(each, tuple) else attrs.evolve(each, fields=kept)
+        elif isinstance(of, TensorType) and not isinstance(each, np.ndarray):
+            array = _array(each, of.dtype)
+            new = each if array is None or isinstance(array, str) else array
+        done[id(each), of] = new
+        stack.pop()
+    made: Value = done[id(value), type]
+    return made
 
 
 def _array(value: Any, dtype: DType) -> Array | str | None:

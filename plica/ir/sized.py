@@ -35,6 +35,7 @@ from plica.ir.operator import Mismatch
 from plica.ir.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import TensorType, TupleType, Type, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
+from plica.runtime.open_port import out_of_range
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:
@@ -89,13 +90,8 @@ def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
     """
     wrong = []
     for name, least, most in attr(of, "dim_ranges", ()):
-        size = sizes.get(name)
-        if size is not None and (size < least or (most is not None and size > most)):
-            message = f"The program was made for other sizes of the dim {name!r}."
-            expected = f"at least {least}" if most is None else f"from {least} to {most}"
-            place = Place(node=name)
-            hint = "Export the model for the sizes it is to be run with."
-            wrong.append(Diagnostic("input-shape", message, place, expected, str(size), hint))
+        if name in sizes and (reason := out_of_range(name, sizes[name], least, most)) is not None:
+            wrong.append(reason)
     if wrong:
         raise InputError(wrong[0], *wrong[1:])
 

@@ -284,6 +284,8 @@ def _is_tensor(value: Any, type: TensorType, known: dict[Term, int]) -> bool:
 
 
 def _field(value: Any, type: Type) -> Any:
+    if isinstance(value, tuple) and isinstance(type, TupleType) and len(value) == len(type.items):
+        return tuple([_field(v, t) for v, t in zip(value, type.items, strict=True)])
     if isinstance(value, bool | int | float | np.generic):
         kind: DType | None = type.dtype if isinstance(type, TensorType) else None
         return np.asarray(value, None if kind is None else kind.numpy)

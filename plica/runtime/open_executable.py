@@ -21,6 +21,7 @@ from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
+from plica.runtime.open_port import out_of_range
 from plica.runtime.port import Array, Port
 
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -179,13 +180,8 @@ class OpenExecutable(Executable):
     def _check_ranges(self, dims: array[int]) -> None:
         wrong = []
         for each, size in zip(self._dims, dims, strict=True):
-            least, most = self._ranges.get(each.name, (0, None))
-            if size < least or (most is not None and size > most):
-                message = f"The program was made for other sizes of the dim {each.name!r}."
-                expected = f"at least {least}" if most is None else f"from {least} to {most}"
-                hint = "Export the model for the sizes it is to be run with."
-                place = Place(node=each.name)
-                wrong.append(Diagnostic("input-shape", message, place, expected, str(size), hint))
+            reason = out_of_range(each.name, size, *self._ranges.get(each.name, (0, None)))
+            wrong += [] if reason is None else [reason]
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import Array, Port
 
 
@@ -60,3 +60,20 @@ class OpenPort(Port):
 def _shape(value: object) -> tuple[int, ...]:
     """The shape of what is no numpy array; what has none is refused by `Port.take`."""
     return tuple(int(size) for size in getattr(value, "shape", ()))
+
+
+def out_of_range(name: str, size: int, least: int, most: int | None) -> Diagnostic | None:
+    """What is wrong with a size of a dim that a program takes from `least` to `most`.
+
+    >>> print(out_of_range("n", 0, 1, None))
+    n: The dim 'n' has a size the program was not made for. [input-shape]
+      expected: at least 1
+      found: 0
+      suggestion: Give arrays in which n is at least 1.
+    """
+    if size >= least and (most is None or size <= most):
+        return None
+    message = f"The dim {name!r} has a size the program was not made for."
+    expected = f"at least {least}" if most is None else f"from {least} to {most}"
+    hint = f"Give arrays in which {name} is {expected}."
+    return Diagnostic("input-shape", message, Place(node=name), expected, str(size), hint)

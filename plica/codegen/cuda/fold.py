@@ -320,9 +320,10 @@ class _Function:
         few = count is not None and count <= LANES  # more of them are a loop as any other
         if count is not None:
             self.around[ScalarVar(loop.var.name, i64)] = count
+        near = Neighbours(lines, self.names, values, self.handed)
         if loop.kind in THREADS:
             self._threads(loop)
-        elif loop.kind == "vectorized" and few and self._together().write(loop, count or 0):
+        elif loop.kind == "vectorized" and few and near.write(loop, count or 0):
             return
         else:
             extent = values.of(loop.extent)
@@ -344,9 +345,6 @@ class _Function:
             else:
                 self.stack.append(lines.close)
             self.stack.append(loop.body)
-
-    def _together(self) -> Neighbours:
-        return Neighbours(self.lines, self.names, self.values, self.handed)
 
     def _threads(self, loop: For) -> None:
         """A loop over threads: its variable is the number of one."""

@@ -65,8 +65,8 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
             return GpuTarget(best)
         message = f"The GPU of this machine is a {found}, on which no code of the targets runs."
         expected = f"one of {', '.join(ARCHITECTURES)}"
-        hint = "Use target='cpu', or name the GPU that the code is for: 'cuda:sm_80'."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
+        said = "Use target='cpu', or name the GPU that the code is for: 'cuda:sm_80'."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, said))
     if architecture not in ARCHITECTURES:
         message = f"There is no architecture {architecture!r} among the targets."
         expected = f"one of {', '.join(ARCHITECTURES)}"

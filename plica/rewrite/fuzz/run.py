@@ -99,11 +99,13 @@ def fuzz(
     every: int = 0,
     focus: Sequence[Rule] = (),
     whole: bool = False,
+    say: Callable[[str], None] | None = None,
 ) -> Report:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
     The rules of `focus` are tried first, one after another, and then in every other module; where
     modules are of the `whole` language, all have closures, data or recursion to choose from.
+    `say` is told of each module as its turn comes.
     """
     counts: Counter[str] = Counter()
     fired: Counter[str] = Counter()
@@ -124,6 +126,8 @@ def fuzz(
     finding: Finding | None = None
     number = 0
     for number in range(examples):
+        if say is not None:
+            say(f"{number + 1} of {examples}")
         try:
             wanted = _turn(of_programs(focus), number)
             _try(one, cases(rules, wanted, exact < contract, whole), seed, number)

@@ -117,8 +117,8 @@ class Given:
                 objects += range(start, start + way.width)
                 for inside, (item, offset) in zip(each.fields, way.places, strict=True):
                     if (  # a small tensor as it should be: most of what data holds
-                        inside.__class__ is np.ndarray
-                        and item.__class__ is Port
+                        item.__class__ is Port
+                        and (inside.__class__ is np.ndarray or inside.__class__ is item.numpy.type)
                         and inside.dtype is item.numpy
                         and inside.shape == item.shape
                         and inside.nbytes <= LINE
@@ -135,7 +135,8 @@ class Given:
                         push((inside, item, start + offset))
             elif kind is tuple:
                 if not isinstance(each, tuple) or len(each) != len(of):
-                    self._mistaken(name, f"a tuple of {len(of)}", each)
+                    found = f"a tuple of {len(each)}" if isinstance(each, tuple) else ""
+                    self._mistaken(name, f"a tuple of {len(of)}", each, found)
                     return
                 for inside, item in zip(each, of, strict=True):
                     push((inside, item, at))

@@ -254,3 +254,33 @@ def test_scattering_outside_is_refused_as_torch_refuses_it(kind: str, at: int) -
         else:
             with pytest.raises(plica.PlicaError, match="index-out-of-bounds"):
                 call(x, places)
+
+
+def test_the_row_of_padding_has_no_gradient() -> None:
+    def run(_: Model, weight: Any, places: Any) -> Any:
+        rows = torch.nn.functional.embedding(places, weight, padding_idx=1)
+        return torch.sin(rows).sum()
+
+    weight = torch.linspace(-1, 1, 15).reshape(5, 3)
+    places = torch.tensor([[0, 1], [3, 1]])
+    asked = weight.clone().requires_grad_()
+    run(Model(run), asked, places).backward()
+    module = plica.from_torch(exported(run, weight, places))
+    found = plica.interpret(plica.grad(module, wrt=0), weight.numpy(), places.numpy())
+    np.testing.assert_allclose(found, np.asarray(asked.grad), rtol=1e-6)
+
+
+def test_a_constant_table_needs_no_choice_of_rows() -> None:
+    table = torch.nn.Embedding(5, 3, padding_idx=1).eval()
+    module = plica.from_torch(torch.export.export(table, (torch.tensor([0, 1]),)))
+    assert "where" not in str(module)
+
+
+def test_the_gradient_of_a_norm_is_zero_at_zero() -> None:
+    def run(_: Model, x: Any) -> Any:
+        return torch.linalg.vector_norm(x, dim=1).sum()
+
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    module = plica.from_torch(exported(run, x))
+    found = plica.interpret(plica.grad(module), x.numpy())
+    np.testing.assert_allclose(found, [[0.0, 0.0], [0.6, 0.8]], rtol=1e-6)

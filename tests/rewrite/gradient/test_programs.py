@@ -15,6 +15,7 @@ from plica.ir.infer import infer, is_inferred
 from plica.ir.module import module
 from plica.ir.op.elementwise import sin
 from plica.ir.type import tensor
+from plica.ir.value import build
 from plica.rewrite.graph import is_first_order
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.optimise import optimise
@@ -238,3 +239,87 @@ def test_long_chains_are_differentiated(depth: int) -> None:
 def test_sixty_doublings_take_sixty_steps() -> None:
     found = plica.grad(chain(60, lambda value: value + value))
     assert float(plica.interpret(found, 0.5)) == 2.0**60
+
+
+CHECKPOINTED = """
+@plica.function(attrs={"checkpoint": True})
+def main(x: Tensor[(), f64], n: Tensor[(), i64]) -> Tensor[(), f64]:
+    return x if n == 0 else op.sin(main(x * x, n - 1))
+"""
+
+
+def test_a_checkpointed_recursion_has_a_second_derivative() -> None:
+    module = source.read(CHECKPOINTED)
+    first = plica.grad(module, wrt=0)
+    second = plica.grad(first, wrt=0)
+    at = (np.asarray(0.7), np.asarray(3))
+    step = 1e-5
+    ahead, behind = (float(np.asarray(plica.interpret(first, 0.7 + d, 3))) for d in (step, -step))
+    slope = float(np.asarray(plica.interpret(first, *at)))
+    assert np.isclose(plica.compile(second)(*at), (ahead - behind) / (2 * step), rtol=1e-6)
+    _, tangent = plica.interpret(plica.jvp(module), *at, 1.0)
+    assert np.isclose(tangent, slope, rtol=1e-12)
+
+
+CLOSURES_OVER_DATA = """
+@plica.data
+class T:
+    A: (Tensor[(), f64],)
+    B: (T, Tensor[(), f64], T)
+
+@plica.function
+def twice(
+    f: Fn[(Tensor[(), f64],), Tensor[(), f64]], x: Tensor[(), f64]
+) -> Tensor[(), f64]:
+    return f(f(x) * 0.5)
+
+@plica.function
+def value(t: T, x: Tensor[(), f64], fuel: Tensor[(), i64]) -> Tensor[(), f64]:
+    if fuel <= 0:
+        return x
+    else:
+        match t:
+            case A(a):
+                return twice(lambda b: (b if x > 0.0 else b) * 0.08, (a - 0.5) * (x * a))
+            case B(a, b, c):
+                return twice(lambda d: twice(lambda e: x * e, value(c, b, fuel - 1)), x)
+
+@plica.function
+def main(t: T, x: Tensor[(), f64], n: Tensor[(), i64]) -> Tensor[(), f64]:
+    return value(t, x, n)
+"""
+
+
+def test_gradients_of_closures_over_data_compile() -> None:
+    module = source.read(CLOSURES_OVER_DATA)
+    made = plica.grad(module, wrt=("t", "x"))
+    leaf = build(module, "A", 0.3)
+    tree = build(module, "B", leaf, 0.7, build(module, "B", leaf, -0.2, leaf))
+    expected, found = plica.interpret(made, tree, 0.4, 3), plica.compile(made)(tree, 0.4, 3)
+    assert np.isclose(expected[1], found[1], rtol=1e-12)
+    step = 1e-6
+    up, down = (float(plica.interpret(module, tree, 0.4 + d, 3)) for d in (step, -step))
+    assert np.isclose(expected[1], (up - down) / (2 * step), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "op.concat((x, x), axis=0)",
+        "op.concat((x, x * x, x), axis=1)",
+        "op.pad(x, pad_width=((1, 2), (0, 3)))",
+    ],
+)
+def test_gradients_at_open_sizes(text: str) -> None:
+    module = source.read(f"""
+@plica.function
+def main(x: Tensor[("n", "m"), f64]) -> Tensor[(), f64]:
+    return op.sum(op.sin({text}))
+""")
+    made = plica.grad(module)
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    way = np.ones_like(x)
+    found = float(np.sum(plica.interpret(made, x) * way))
+    step = 1e-6
+    up, down = (float(plica.interpret(module, x + d * way)) for d in (step, -step))
+    assert np.isclose(found, (up - down) / (2 * step), rtol=1e-6)

@@ -60,8 +60,9 @@ def main(n: Tensor[(), i64]) -> Tensor[(), i64]:
 
 
 def test_a_let_that_two_clauses_share_becomes_two() -> None:
-    x, y, p = (Var(Name(name), tensor((), "f32")) for name in "xyp")
-    pair = Var(Name("pair"), TupleType((x.type, x.type)))
+    scalar = tensor((), "f32")
+    x, y, p = (Var(Name(name), scalar) for name in "xyp")
+    pair = Var(Name("pair"), TupleType((scalar, scalar)))
     body = Let(y, x + 1.0, y * y)
     one, two = (Clause(PTuple(items), body) for items in ((PVar(x), PVar(p)), (PVar(p), PVar(x))))
     made = separate(Function((), (), (pair,), None, Match(pair, (one, two))), ())

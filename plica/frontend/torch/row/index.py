@@ -15,13 +15,14 @@ from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.dim import known
 from plica.ir.dtype import i64, u8
-from plica.ir.graph import Expr
-from plica.ir.op.comparison import less
+from plica.ir.graph import Const, Expr
+from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, divide, maximum, multiply
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import stack
+from plica.ir.op.mark import stop_gradient
 from plica.ir.op.pad import pad
 from plica.ir.op.reduction import sum_
 from plica.ir.op.repeat import broadcast_to
@@ -31,9 +32,15 @@ from plica.ir.op.shape import expand_dims, reshape, transpose
 
 
 def _embedding(node: Node) -> Expr:
-    for name in ("padding_idx", "scale_grad_by_freq", "sparse"):
+    for name in ("scale_grad_by_freq", "sparse"):
         node.argument(name)  # they speak of gradients
-    return take(node.x("weight"), node.x("indices"), axis=0)
+    places, padding = node.x("indices"), node.argument("padding_idx")
+    weight = node.x("weight")
+    rows = take(weight, places, axis=0)
+    if not isinstance(padding, int) or padding < 0 or isinstance(weight, Const):
+        return rows  # nothing flows back to a constant
+    is_padding = expand_dims(equal(places, like(padding, places)), (rank(places),))
+    return where(is_padding, stop_gradient(rows), rows)
 
 
 def _index_select(node: Node) -> Expr:

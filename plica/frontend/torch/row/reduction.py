@@ -12,9 +12,10 @@ from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.dim import known
 from plica.ir.dtype import bool_, i64, u8
 from plica.ir.graph import Expr
-from plica.ir.op.comparison import not_equal
+from plica.ir.op.comparison import equal, not_equal
 from plica.ir.op.create import full
 from plica.ir.op.elementwise import absolute, divide, multiply, power, sqrt, square, subtract
+from plica.ir.op.index import where
 from plica.ir.op.reduction import (
     all_,
     any_,
@@ -181,7 +182,9 @@ def _norm(node: Node) -> Expr:
     elif order == 1.0:
         made = _folded(sum_, x, axes, keep)
     elif order == 2.0:
-        made = sqrt(_folded(sum_, multiply(x, x), axes, keep))
+        total = _folded(sum_, multiply(x, x), axes, keep)
+        is_zero = equal(total, like(0, total))  # torch: the gradient of a norm is 0 there
+        made = where(is_zero, total, sqrt(where(is_zero, like(1, total), total)))
     else:
         total = _folded(sum_, power(x, like(order, x)), axes, keep)
         made = power(total, like(1.0 / order, total))
