@@ -183,7 +183,7 @@ def test_what_has_no_sizes_has_no_code() -> None:
 
 
 def test_a_dim_that_no_shape_says_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="does not say"):
+    with pytest.raises(UnsupportedError, match="never stands alone in x"):
         plica.compile(hidden())
 
 
@@ -321,3 +321,18 @@ def test_the_command_takes_a_number_for_a_dim(
     assert "sizes" in capsys.readouterr().err
     assert command(["compile", str(path), "-o", str(out), "--dim", "n=4"]) == 0
     assert plica.load(out).inputs[0].shape == (4, 2)
+
+
+def test_a_dim_that_never_stands_alone_is_named_once() -> None:
+    module = plica.from_text("""
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(x: Tensor[("2*n",), f32], y: Tensor[("2*n", 3), f32]):
+    return x + op.sum(y, axis=1)
+""")
+    with pytest.raises(UnsupportedError, match="it never stands alone in x and y") as refused:
+        plica.compile(module)
+    assert len(refused.value.diagnostics) == 1

@@ -16,7 +16,10 @@ from plica.ir.dim import (
     dim_var,
     evaluate,
     from_polynomial,
+    greater,
+    is_size,
     known,
+    lesser,
     normal_dim,
     polynomial,
     product,
@@ -159,3 +162,19 @@ def test_known_and_unknown() -> None:
     assert known(dim(3)) == 3
     assert known(dim(N)) is None
     assert evaluate(N + M, {N: 2}) is None
+
+
+@given(index_terms(), index_terms(), SIZES)
+def test_the_lesser_and_the_greater(a: Scalar, b: Scalar, sizes: dict[ScalarVar, int]) -> None:
+    one, other = meaning(a, sizes), meaning(b, sizes)
+    assert meaning(lesser(a, b), sizes) == min(one, other)
+    assert meaning(greater(a, b), sizes) == max(one, other)
+    assert not is_size(a) or one >= 0
+
+
+def test_sizes_are_never_negative() -> None:
+    assert lesser(N, dim(2 * N)) is N
+    assert greater(N, Lit(0, i64)) is N
+    assert lesser(Lit(4, i64), dim(M + 4)) is Lit(4, i64)
+    assert isinstance(lesser(N, M), Min)
+    assert not is_size(dim(N - 1))
