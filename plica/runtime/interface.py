@@ -59,7 +59,7 @@ def from_data(given: object) -> Interface:
                 ports,
                 tuple([_port(each) for each in outputs]),
                 single,
-                tuple([_range(each) for each in more.get("ranges", ())]),
+                _ranges(more.get("ranges", [])),
             )
         case _:
             raise damaged("The interface in the artefact is damaged.")
@@ -79,6 +79,14 @@ def _port(given: object) -> Port:
             if len(sizes) + len(names) == len(shape):
                 return OpenPort(name, tuple(shape), dtype, numpy_dtype(dtype))
     raise damaged("An input or output in the artefact is damaged.", repr(given))
+
+
+def _ranges(given: object) -> tuple[tuple[str, int, int | None], ...]:
+    match given:
+        case [*ranges]:
+            return tuple([_range(each) for each in ranges])
+        case _:
+            raise damaged("The ranges of dims in the artefact are damaged.", repr(given))
 
 
 def _range(given: object) -> tuple[str, int, int | None]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plica.codegen.cuda.fold import fold
-from plica.codegen.cuda.toolchain import ARCHITECTURES, CompileError, compiled, path_of
+from plica.codegen.cuda.toolchain import CompileError, compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.statement import LoweringRefused
 from plica.ir.define import defined
@@ -16,6 +16,7 @@ from plica.ir.run import run_kernel
 from plica.ir.scalar import index
 from plica.ir.script import from_text
 from plica.ir.tensor import axis, buffer, compute, reduce
+from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu, gpu_schedule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.cuda.toolchain import ARCHITECTURES, compiled, path_of
-from plica.runtime.cuda.code import functions, runs_on
+from plica.codegen.cuda.toolchain import compiled, path_of
+from plica.runtime.cuda.code import ARCHITECTURES, functions, runs_on
 from plica.runtime.error import ArtefactError
 
 
