@@ -10,13 +10,14 @@ What was compiled is kept, so a call with sizes seen before costs a look into a 
 >>> @plica.function
 ... def doubled(x: Tensor[("n", 2), f32]) -> Tensor[("n", 2), f32]:
 ...     return x + x
->>> exe = plica.compile(doubled)
+>>> exe = at_call(doubled, plica.compile)
 >>> exe(np.ones((1, 2), np.float32)), exe(np.ones((3, 2), np.float32)).shape
 (array([[2., 2.]], dtype=float32), (3, 2))
 >>> exe
 <Specialised (x: Tensor[('n', 2), f32]) -> Tensor[('n', 2), f32], 2 compiled>
 
-Not here: code that serves every size at once.
+Not here: code that serves every size at once (`plica.runtime.open_executable`), which is made where
+it can be.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from plica.ir.scalar import (
     Pow,
     Reduce,
     Scalar,
+    ScalarVar,
     Select,
     ShiftLeft,
     ShiftRight,
@@ -342,11 +343,10 @@ def test_a_store_that_may_be_outside_is_our_bug() -> None:
 
 
 def test_a_buffer_of_open_size_needs_its_dim() -> None:
-    n = dim_var("n")
-    x = Buffer(Name("x"), (n, n), f32)
-    place = (Lit(0, i64), Lit(0, i64))
+    n, i = dim_var("n"), ScalarVar(Name("i"), i64)
+    x = Buffer(Name("x"), (n,), f32)
     with pytest.raises(CompilerBug, match="bound"):
-        emit(Kernel((), (x,), 1, Store(x, place, Lit(0, f32))), "k")
+        emit(Kernel((), (x,), 0, For(i, n, "serial", Store(x, (i,), Lit(0, f32)))), "k")
 
 
 def test_small_integers_wrap() -> None:

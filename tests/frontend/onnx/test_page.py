@@ -35,8 +35,8 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 - A loop of known length, a scan and a recurrent network are written out: code and the time to
   compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop that is
   compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
-  that calls itself; `plica.interpret` runs it, `plica.compile` refuses it, and it gives no
-  collected outputs.
+  that calls itself, which `plica.interpret` and `plica.compile` run, and it gives no collected
+  outputs.
 - Functions of the model, and operators that the standard defines by others, are read in place.
 - Tensors may lie in files in the folder of the model, nowhere else.
 - Everything that is not supported is listed at once, with the names of the nodes. Strings,
@@ -46,8 +46,9 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 ## Sizes and values that are known at a call
 
 `plica.compile(model)` takes a module, the path of an ONNX file, or a `ModelProto`. Where nothing is
-open it compiles at once. Otherwise it gives an executable that compiles when it is called, once for
-each choice of what is open, and keeps the {most} choices that were used last:
+open, or only sizes that one code can serve, it compiles at once. Otherwise it gives an executable
+that compiles when it is called, once for each choice of what is open, and keeps the {most} choices
+that were used last:
 
 ```
 exe = plica.compile("model.onnx")       # with a symbolic batch, or a shape that is an input
@@ -69,7 +70,8 @@ exe.at(x=np.zeros((8, 3, 224, 224), "f4")).save("batch8.plica")
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 
-There is no code yet that serves every size at once.
+Where a model's operators allow it there is one code for every size ([open.md](open.md)), and none
+of this is needed.
 
 ## Hostile files
 
