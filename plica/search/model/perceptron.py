@@ -21,13 +21,16 @@ from attrs import asdict, evolve, field, frozen
 from plica.search.feature.featuriser import Integers
 from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
-from plica.search.model.boosted import FAINT, settings_of
+from plica.search.model.boosted import settings_of
 from plica.search.model.file import File, malformed, written
 from plica.search.model.model import speeds
 
 NAMES: Final = ("middle", "spread", "w0", "b0", "w1", "b1", "w2", "b2")
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
 """How long Adam remembers gradients and their squares, and what keeps it from dividing by 0."""
+
+FAINT: Final = 0.1
+"""The least weight of an example: what failed should be told from what is slow."""
 
 
 @frozen(eq=False)

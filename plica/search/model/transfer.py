@@ -6,8 +6,8 @@ examples of the work at hand, and for nothing once that is below 0.05.
 >>> from plica.search.model.boosted import PackSum
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
->>> old = PackSum(rounds=20).fitted(packs, 1.0 + rows[::-1, 0])
->>> model = Transferred(old, PackSum(rounds=20))
+>>> old = PackSum().fitted(packs, 1.0 + rows[::-1, 0])
+>>> model = Transferred(old, PackSum())
 >>> int(model.scores(packs).argmax()), model.weight, model.fitted(packs, rows[:, 0] + 1).weight
 (7, 1.0, 0.9170040432046712)
 """
