@@ -28,6 +28,7 @@ from plica.search.model.model import speeds
 if TYPE_CHECKING:
     from xgboost import Booster, DMatrix
 
+
 @frozen
 class Trees:
     """How trees are grown; fixed threads and seed, so that the same comes out every time."""
