@@ -251,7 +251,6 @@ def transfer_table(whole: Whole, bench: Bench) -> tuple[Table, list[Claim]]:
         best = best_known(courses)
         before = middle(courses["guided"], best / NEAR, bench.trials)
         after = middle(courses[WARM], best / NEAR, bench.trials)
-        # Where the first trial of a cold start is good enough, nothing can be sooner.
         table.add_row(name, before[1], after[1], said(after[0] <= before[0] / 2))
         pairs.append((before, after))
     cold, warm = (sum(each[at][0] for each in pairs) for at in (0, 1))
