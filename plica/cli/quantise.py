@@ -83,19 +83,42 @@ def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
         ) from error
 
 
+SAMPLES: Final = (
+    "an .npz file of inputs by name, or many along one axis more; an .npy file for one input"
+)
+TARGETS: Final = (
+    "what it is compiled for: cpu, cuda, accel, accel:osdi … (cpu); accel implies --power-of-two"
+)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
-    add("--samples", type=Path, metavar="FILE", help="an .npz file of inputs by name, or many along one axis more; an .npy file for one input")  # fmt: skip  # noqa: E501
+    add("--samples", type=Path, metavar="FILE", help=SAMPLES)
     add("-o", "--output", type=Path, required=True, metavar="M.plica", help="where it goes")
-    add("--target", default="cpu", metavar="TARGET", help="what it is compiled for: cpu, cuda, accel, accel:osdi … (cpu); accel implies --power-of-two")  # fmt: skip  # noqa: E501
+    add("--target", default="cpu", metavar="TARGET", help=TARGETS)
     add_dims(parser)
-    add("--method", choices=("max", "percentile", "mse", "kl"), default="max", help="how far numbers are kept (max)")  # fmt: skip  # noqa: E501
+    add(
+        "--method",
+        choices=("max", "percentile", "mse", "kl"),
+        default="max",
+        help="how far numbers are kept (max)",
+    )
     add("--asymmetric", action="store_true", help="unsigned bytes with a zero point")
     add("--per-tensor", action="store_true", help="one scale for a whole weight")
-    add("--power-of-two", action="store_true", help="a change of scale is a shift, as accelerators need it")  # fmt: skip  # noqa: E501
-    add("--keep", action="append", default=[], metavar="WORD", help="first, last, or an operator that stays in floats")  # fmt: skip  # noqa: E501
+    add(
+        "--power-of-two",
+        action="store_true",
+        help="a change of scale is a shift, as accelerators need it",
+    )
+    add(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="first, last, or an operator that stays in floats",
+    )
     add("--threads", type=positive, help="how many threads share the work")
 
 

@@ -34,9 +34,9 @@ from plica.core.digest import digest
 from plica.runtime.host import cores
 from plica.runtime.store import Store, key_of
 
-_OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
-_FAILS: Final = 1
-_SHARES: Final = 2
+OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
+FAILS: Final = 1
+SHARES: Final = 2
 
 
 @frozen
@@ -61,7 +61,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     """
     if target.triple != toolchain.host().triple:
         whole = fold(program, plan, target, contract, signless)
-        return Units((_made(whole, target, store),), program.names)
+        return Units((made(whole, target, store),), program.names)
     callees: dict[tuple[int, int | None], Callee] = {}
     objects: dict[str, Callable[[], bytes]] = {}
     compiled: list[str] = []
@@ -70,26 +70,26 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
         for variant in variants(program, plan):
             number, over = variant
             options = f"{over} {contract and target.has_fma} {signless}"
-            key = key_of("kernel", digest(program.kernels[number]), options, *_machine(target))
+            key = key_of("kernel", digest(program.kernels[number]), options, *facts_of(target))
             name = f"k.{key[:24]}"
             entry = store.get(key) if store is not None else None
-            if entry is None or not entry.startswith(_OBJECT, 1):  # one of another kind, too
+            if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
                 compiled.append(program.names[number])
                 text = kernel_text(program, variant, name, target, contract, signless)
-                flags = _FAILS * text.can_fail | _SHARES * text.shares
+                flags = FAILS * text.can_fail | SHARES * text.shares
                 objects[name] = later(partial(_kept, key, flags, text, name, target, store))
             else:
                 flags = entry[0]
                 objects[name] = partial(bytes, entry[1:])
-            callees[variant] = Callee(name, bool(flags & _FAILS))
-            shares = shares or bool(flags & _SHARES)
+            callees[variant] = Callee(name, bool(flags & FAILS))
+            shares = shares or bool(flags & SHARES)
         done = [each() for each in objects.values()]
-    made = [_made(regions_text(program, plan, target, callees), target, store), *done]
-    made.append(_made(peak.text(target), target, store))
+    every = [made(regions_text(program, plan, target, callees), target, store), *done]
+    every.append(made(peak.text(target), target, store))
     if shares:
         head = f'target triple = "{target.triple}"\n'
-        made.append(_made(head + pool.text(target.triple), target, store))
-    return Units(tuple(made), tuple(compiled))
+        every.append(made(head + pool.text(target.triple), target, store))
+    return Units(tuple(every), tuple(compiled))
 
 
 Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
@@ -119,19 +119,19 @@ def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
     return found
 
 
-def _made(text: str, target: Target, store: Store | None) -> bytes:
+def made(text: str, target: Target, store: Store | None) -> bytes:
     """The object of a text."""
     if store is None:
         return toolchain.emit(text, target)
-    key = key_of("text", text, *_machine(target))
+    key = key_of("text", text, *facts_of(target))
     found = store.get(key)
-    if found is None or not found.startswith(_OBJECT):
+    if found is None or not found.startswith(OBJECT):
         found = toolchain.emit(text, target)
         store.put(key, found)
     return found
 
 
-def _machine(target: Target) -> tuple[str, ...]:
+def facts_of(target: Target) -> tuple[str, ...]:
     """What else the code depends on."""
     features = ",".join(target.features)
     return target.triple, target.cpu, features, str(target.vector_bits), fingerprint()

@@ -41,18 +41,14 @@ from plica.runtime.error import UnsupportedError
 from plica.schedule.default import Formed
 from plica.schedule.default.contraction import Contraction, bared, contraction
 from plica.schedule.default.gpu import Gpu, contracted, gpu_schedule
-from plica.schedule.default.gpu.choose import FEWEST, JOIN, LEAST, PARTS, ROW, WINDOW
-from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.product import WIDE, Tile, product
-from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.choose import FEWEST, JOIN, LEAST, PARTS, ROW, WINDOW, in_tiles
+from plica.schedule.default.gpu.product import WIDE, Tile
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
 from plica.schedule.default.gpu.tensor_core_choice import GROUPS
 from plica.schedule.default.gpu.tensor_core_choice import WARPS as USUAL
 from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
-from plica.schedule.do import Block, Body, do, run
+from plica.schedule.do import Block, run
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
 from plica.search.rule import Asked
 from plica.search.space import Sketch, Space
@@ -235,25 +231,12 @@ def _on_cores(asked: Asked, warps: Warps) -> Draft | None:
 def _tiled(asked: Asked, of: Contraction, tile: Tile, parts: int, gpu: Gpu) -> Draft | None:
     assert of.weight is not None
     constant = asked.constant[of.inputs.index(of.weight.buffer)]
-    form = product_form(of, tile, parts, constant)
-    every = stages(begin(form.kernel).kernel)
-    if every is None:
-        return None
-    after = every[3:]
-
-    @do
-    def whole(wide: bool) -> Body:
-        yield spread(after[-1], after[:-1], gpu, wide)
-        count = tile.count(form.sizes)
-        yield product(tile, form.labels, form.along, form.sizes[0], count=count)
-
-    trace = None
-    if form.exact:  # what is done to a sum is done in its register
-        count = tile.count(form.sizes)
-        fused = product(tile, form.labels, form.along, 1, fused=True, count=count)
-        trace = _recorded(fused, form.kernel)
-    trace = trace or _recorded(whole(True), form.kernel) or _recorded(whole(False), form.kernel)
-    return None if trace is None else Draft(Formed(form.kernel, form.packings, ()), trace)
+    made = in_tiles(of, tile, parts, constant, gpu)
+    return (
+        None
+        if made is None
+        else Draft(Formed(made.form.kernel, made.form.packings, ()), made.trace)
+    )
 
 
 def _scheduled(kernel: Kernel, gpu: Gpu) -> Draft | None:

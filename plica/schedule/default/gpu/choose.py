@@ -149,9 +149,18 @@ def contracted(of: Work, constant: tuple[bool, ...], gpu: Gpu) -> Contracted | N
     batch = prod(found.sizes[a] for a in found.shared)
     if min(sizes) < LEAST or prod(sizes) * found.depth * batch < FEWEST:
         return None
-    tile, parts = tile_for(found, gpu)
     known_weight = constant[found.inputs.index(found.weight.buffer)]
-    form = product_form(found, tile, parts, known_weight)
+    return in_tiles(found, *tile_for(found, gpu), known_weight, gpu)
+
+
+def in_tiles(
+    of: Contraction, tile: Tile, parts: int, known_weight: bool, gpu: Gpu
+) -> Contracted | None:
+    """A product in tiles of some shape, its terms in so many parts; None where that is refused.
+
+    What is done to each sum is done in its register where the tiles cover the result.
+    """
+    form = product_form(of, tile, parts, known_weight)
     every = stages(begin(form.kernel).kernel)
     if every is None:
         return None
