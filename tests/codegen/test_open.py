@@ -58,6 +58,16 @@ CASES = {
     "round":       ("x[n m 3] y[3 n m] -> [3 n m]",
                     "op.transpose(op.mean(x, axis=1, keepdims=True), (2, 0, 1)) + y"),
     "chosen":      ("x[n 3] c[bool] -> [n 3]",     "op.exp(x) if c else x * 2.0"),
+    # Kernels that differ in the name of a dim only: each launch says which dims it means.
+    "two means":   ("x[n 3 h w] -> [n 3 1 1]",
+                    "nn.global_avg_pool(nn.max_pool(x, kernel=(2, 2), strides=(2, 2), "
+                    "padding=(1, 1)))"),
+    "two counts":  ("x[h w] -> []",
+                    "op.cast(op.size(x, axis=0), dtype=f32) "
+                    "/ op.cast(op.size(x, axis=1), dtype=f32) + op.sum(op.exp(x))"),
+    "two rows":    ("x[h w] y[w h] -> [1]",
+                    "op.sum(op.exp(op.sum(op.exp(x), axis=0)), axis=0, keepdims=True) "
+                    "- op.sum(op.exp(op.sum(op.exp(y), axis=0)), axis=0, keepdims=True)"),
 }
 # fmt: on
 

@@ -278,7 +278,7 @@ class Regions:
                     w.do(f"call void @plica.tick(i64 {self.codes[region, place] - 1})")
                 case Launch(kernel, args, _):
                     given = [f"ptr {self._pointer(w, slot)}" for slot in args]
-                    pointers = ", ".join([*self._dims(w, kernel), *given])
+                    pointers = ", ".join([*self._sizes_given(w, step), *given])
                     callee = self.kernels[kernel, self.plan.over(step, self.program)]
                     if callee.can_fail:
                         failed = w.let(f"call i1 @{callee.name}({pointers})")
@@ -337,8 +337,8 @@ class Regions:
         """Run kernels on rows of a number that is known later."""
         raise CompilerBug("There are chunks in a program whose sizes are all known.")
 
-    def _dims(self, w: Writer, kernel: int) -> list[str]:
-        """The open sizes a kernel is given."""
+    def _sizes_given(self, w: Writer, step: Launch) -> list[str]:
+        """The open sizes that a launch gives to its kernel."""
         return []
 
     def _bytes(self, w: Writer, slot: int) -> str:

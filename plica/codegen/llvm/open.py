@@ -19,7 +19,8 @@ from plica.codegen.llvm.lane import Value, constant
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.open_place import OpenPlan
-from plica.codegen.program import Chunks, Copy, Piece, Program
+from plica.codegen.program import Chunks, Copy, Launch, Piece, Program
+from plica.core.diagnostic import CompilerBug
 from plica.ir.scalar import Scalar, index
 from plica.runtime.open_executable import SIZES
 
@@ -164,9 +165,12 @@ class OpenRegions(Regions):
         else:
             w.do(f"call void @{callee.name}({', '.join(given)})")
 
-    def _dims(self, w: Writer, kernel: int) -> list[str]:
-        """The open sizes a kernel is given."""
-        places = [self.program.dims.index(dim) for dim in self.program.kernels[kernel].dims]
+    def _sizes_given(self, w: Writer, step: Launch) -> list[str]:
+        """The open sizes that a launch gives to its kernel."""
+        own = self.program.kernels[step.kernel].dims
+        if len(own) != len(step.sizes):
+            raise CompilerBug(f"{step.source} gives {len(step.sizes)} sizes to {len(own)} dims.")
+        places = [self.program.dims.index(size) for size in step.sizes]
         return [f"i64 {self._number(w, place)}" for place in places]
 
     def _bytes(self, w: Writer, slot: int) -> str:

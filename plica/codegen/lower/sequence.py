@@ -364,7 +364,7 @@ class _Maker:
         """A launch with the slots of its arguments."""
         args = (*(self.where(read) for read in of.reads), *of.targets)
         found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
-        return Launch(found[0], args, of.source, of.term)
+        return Launch(found[0], args, of.source, of.term, of.kernel.dims)
 
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""
