@@ -234,10 +234,14 @@ def pairs(of: Stages) -> list[tuple[Each, Each | None]]:
 
 
 class Names:
-    """Names in use in some stages: gives new ones."""
+    """Names in use in some terms: gives new ones.
+
+    The name of what stages result in is free: whoever writes them anew makes another result.
+    """
 
     def __init__(self, *of: Term) -> None:
         self.used = {n.name for n in post_order(*of) if isinstance(n, ScalarVar | Buffer)}
+        self.used -= {each.result.name for each in of if isinstance(each, Stages)}
 
     def name(self, like: str) -> Name:
         """A name like another."""

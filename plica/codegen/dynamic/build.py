@@ -14,7 +14,6 @@ from attrs import frozen
 from plica.codegen.dynamic.count import counted
 from plica.codegen.dynamic.face import face_of, hidden_functions, maker
 from plica.codegen.dynamic.instruct import instruct
-from plica.codegen.dynamic.kernel import Choice
 from plica.codegen.dynamic.prepare import PASSES, kernels_of
 from plica.codegen.dynamic.program import Program
 from plica.codegen.dynamic.show import show
@@ -22,12 +21,12 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import launches, whole_text
 from plica.codegen.llvm.dynamic.unit import units
 from plica.codegen.lower.prepare import prepared
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.scheduled import machine_of, processor
 from plica.codegen.lower.supported import unsupported
 from plica.codegen.target import Target
 from plica.ir.graph import Const
 from plica.ir.module import Module
-from plica.rewrite.contract import Contract, fused, reassociates, signless_zero
+from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.runtime.artefact import ALIGNMENT, Machine, aligned_array
@@ -69,7 +68,7 @@ def lower(
         if each.name == "settle-again":
             refuse_open(history.module)
     face, types = face_of(history.module)
-    by = Choice(machine, contract >= reassociates, contract > reassociates)
+    by = processor(machine, contract)
     program = counted(instruct(history.module, kernels, by))
     return Lowered(program, face, maker(history.module, types), history, contract)
 

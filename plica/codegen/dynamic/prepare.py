@@ -20,7 +20,6 @@ import attrs
 from plica.codegen.dynamic.known import place_known
 from plica.codegen.dynamic.settle import settle
 from plica.codegen.lower.decompose import instance, written_out
-from plica.codegen.lower.fused import alone
 from plica.ir.graph import Apply, Call, Expr, Function, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Defined, Definition, Module
@@ -32,6 +31,7 @@ from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.decide import inside
 from plica.rewrite.fuse.group import PRIMITIVE
 from plica.rewrite.fuse.reading import parts
+from plica.rewrite.fuse.to_stages import alone
 from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.walk import Supply, map_expressions, map_functions, with_operands
 

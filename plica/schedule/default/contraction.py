@@ -20,7 +20,7 @@ along it follows from that.  Pools have no weight: axes along which windows slid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from attrs import evolve, frozen
@@ -46,7 +46,7 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
-from plica.ir.stages import Stages, loads, pairs, with_element
+from plica.ir.stages import Names, Stages, loads, pairs, with_element
 from plica.rewrite.index.context import conjuncts
 from plica.schedule.around import simple
 
@@ -109,6 +109,7 @@ class Contraction:
         return [node for node in found if node.buffer is not self.reduced]
 
 
+@lru_cache(maxsize=1024)
 def contraction(of: Stages) -> Contraction | None:
     """The contraction some stages are, None where they are none that schedules know.
 
@@ -177,7 +178,8 @@ class _Last:
 def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
     """The epilogue of a reduction over the axes of that, in its own order."""
     if epilogue is None:
-        return _Last(fold.out, fold.axes, fold.out.shape, Load(fold.out, fold.axes))
+        whole = Buffer(Names(fold).name("reduced"), fold.out.shape, fold.out.dtype)
+        return _Last(whole, fold.axes, fold.out.shape, Load(whole, fold.axes))
     (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
     back: dict[Term, Term] = {
         place: axis

@@ -14,12 +14,12 @@ rows above and below are known when the code is made, as the first and the last 
                 out[tile] = f(window[tile])
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.scalar import Select
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (8, 20, 20), f32), buffer("w", (8, 3, 3), f32)
->>> conv = compute((x, w), (8, 18, 18), lambda c, i, j: reduce(
+>>> conv = stage("y", (8, 18, 18), lambda c, i, j: reduce(
 ...     "sum", (3, 3), lambda k, l: x[c, i + k, j + l] * w[c, k, l]))
->>> found = contraction(Work(conv))
+>>> found = contraction(stages((x, w), (conv,)))
 >>> is_window(found, Machine(512, 32)), window_tile(9, 18, 18, Machine(512, 32), 16)
 (True, (4, 16))
 >>> windowed(found, Machine(512, 32)).scratch
@@ -35,7 +35,6 @@ from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.define import define
 from plica.ir.dim import known, polynomial
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import (
@@ -53,8 +52,8 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
-from plica.schedule.default.contraction import Contraction, Work, contraction
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Stages, stages
+from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -75,7 +74,7 @@ from plica.schedule.primitive import (
 )
 from plica.schedule.site import map_of
 
-__all__ = ["Work", "contraction", "is_window", "window_schedule", "window_tile", "windowed"]
+__all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 
 MASKED = 256
 """Vectors of so many bits, and longer ones, can be read and written in part."""
@@ -132,8 +131,8 @@ def window_tile(taps: int, rows: int, row: int, machine: Machine, most: int) -> 
     return -(-rows // tiles), lanes
 
 
-def windowed(of: Contraction, machine: Machine) -> Formed:
-    """The kernel, in which data is read only where it is inside; rows and columns fill tiles."""
+def windowed(of: Contraction, machine: Machine) -> Stages:
+    """The stages, in which data is read only where it is inside; rows and columns fill tiles."""
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.pixels else 1
@@ -160,8 +159,7 @@ def windowed(of: Contraction, machine: Machine) -> Formed:
     whole = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
     total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
-    kernel = define(total, Each(out, of.axes, value), inputs=of.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
+    return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 
 def _inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:

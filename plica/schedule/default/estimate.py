@@ -7,12 +7,14 @@
 The figures are of use beside one another: whichever form takes the fewest is chosen.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (256, 3136), f32), buffer("w", (64, 256), f32)
->>> conv = compute((x, w), (64, 3136), lambda o, p: reduce(
+>>> conv = stage("y", (64, 3136), lambda o, p: reduce(
 ...     "sum", (256,), lambda k: x[k, p] * w[o, k]))
->>> found = contraction(Work(conv))
+>>> found = contraction(stages((x, w), (conv,)))
 >>> machine = Machine(512, 32, (48 * 1024, 2048 * 1024))
 >>> every = [*over_outputs(found, machine), *over_rows(found, machine), *panels(found, machine)]
 >>> min(every, key=lambda each: each.cycles).form

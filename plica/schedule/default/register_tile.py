@@ -6,12 +6,14 @@ for …, tiles of lanes, tiles of the other axis:
     out[tile] = f(sum[tile])
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import kernel_of, stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> from plica.schedule.default.form import blocked
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
->>> dense = compute((x, w), (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
->>> found = roles(blocked(contraction(Work(dense)), lanes=16, tile=14, constant=True).kernel)
+>>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> found = roles(kernel_of(blocked(contraction(stages((x, w), (dense,))), lanes=16, tile=14)))
 >>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
 ((4, 56, 16, 8), True, Tile(vectors=2, steps=14))
 """
