@@ -104,6 +104,12 @@ def _by_name(of: ScalarVar) -> tuple[str, int]:
     return of.name.hint, of.name.index
 
 
+def stages_of(of: Compute, name: str = "out") -> Stages:
+    """A tensor expression as the one stage of some."""
+    out = Buffer(fresh(Name(name), {each.name for each in of.inputs}), of.shape, of.dtype)
+    return stages(of.inputs, (Each(out, of.axes, of.body),))
+
+
 def kernel_of(of: Stages) -> Kernel:
     """The kernel of blocks that schedules work on: a nest for each stage."""
     match of.stages:
