@@ -44,7 +44,6 @@ from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
-from plica.search.choice import table
 from plica.search.record import Database
 
 if TYPE_CHECKING:
@@ -197,8 +196,15 @@ def _texts(
         "asm": lambda: toolchain.assembly(llvm(), target),
     }
     if tuned:
-        found["tuning"] = lambda: table(lowered().tuning)
+        found["tuning"] = lambda: tuning_table(lowered())
     return found
+
+
+def tuning_table(of: Lowered) -> str:
+    """Which kernels have schedules of a database, and why."""
+    from plica.search.choice import table
+
+    return table(of.tuning)
 
 
 def reread(stored: bytes, later: Callable[[], Record]) -> Artefact | None:

@@ -31,12 +31,11 @@ from plica.runtime.cuda.step import arranged as arranged_on_device
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.store import Store, key_of, user_store
-from plica.search.choice import Records, table
 
 if TYPE_CHECKING:
-    pass
+    from plica.search.choice import Records
 
-from plica.pipeline.cpu import aligned_bytes, reread, tenants
+from plica.pipeline.cpu import aligned_bytes, reread, tenants, tuning_table
 from plica.pipeline.face import interface
 from plica.pipeline.kept import COMPILED
 from plica.pipeline.lowered import Lowered, lower, record
@@ -120,5 +119,5 @@ def _texts(
     """The code at each stage."""
     found = {"kernel": lambda: kernels(lowered().program), "cuda": lambda: artefact.text}
     if tuned:
-        found["tuning"] = lambda: table(lowered().tuning)
+        found["tuning"] = lambda: tuning_table(lowered())
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.prepare import grouped, prepared
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.scheduled import NOTHING, Chosen, Scheduler, machine_of, processor
 from plica.codegen.lower.sequence import sequence
 from plica.codegen.open_place import place_open
 from plica.codegen.place import place
@@ -18,7 +18,7 @@ from plica.codegen.program import Program
 from plica.codegen.record import recorded
 from plica.codegen.target import Target
 from plica.ir.module import Module
-from plica.rewrite.contract import Contract, exact, fused, reassociates, signless_zero
+from plica.rewrite.contract import Contract, exact, fused, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -26,13 +26,9 @@ from plica.rewrite.pack import Pack
 from plica.runtime.artefact import (
     Record,
 )
-from plica.schedule.default import Machine as ScheduleMachine
-from plica.schedule.default.gpu import Gpu
-from plica.search.choice import Choices, Records, Row, choices
-from plica.search.task import tasks_of
 
 if TYPE_CHECKING:
-    pass
+    from plica.search.choice import Records, Row
 
 
 @frozen
@@ -93,24 +89,31 @@ def arranged(
     records: Records | None = None,
 ) -> Lowered:
     """The program of a module that went through all passes, and its memory plan."""
-    machine: ScheduleMachine | Gpu | None = None
-    if target is not None:
+    chosen, rows = NOTHING, tuple["Row", ...]()
+    if records is not None and target is not None:
+        from plica.search.choice import choices
+        from plica.search.task import tasks_of
+
         machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
-    found = Choices({}, ())
-    if records is not None and machine is not None:
         found = choices(tasks_of(history.module, machine, contract), records, machine)
-    program = sequence(
-        history.module,
-        machine,
-        reassociates=contract >= reassociates,
-        approximates=contract > reassociates,
-        chosen=found.chosen,
-    )
+        chosen, rows = found.chosen, found.rows
+    program = sequence(history.module, _scheduler(target, contract, chosen))
     source = history.derivation.source
     assert isinstance(source, Module)
     plan = place_open(program) if program.dims else place(program)
     whole = Lowered(source, history.derivation, program, plan, history.module)
-    return evolve(whole, tuning=found.rows)
+    return evolve(whole, tuning=rows)
+
+
+def _scheduler(
+    target: Target | GpuTarget | None, contract: Contract, chosen: Mapping[str, Chosen]
+) -> Scheduler:
+    """How the kernels for a target are chosen."""
+    if isinstance(target, GpuTarget):
+        from plica.codegen.cuda.scheduled import threads
+
+        return threads(target.gpu, contract, chosen)
+    return processor(None if target is None else machine_of(target), contract, chosen)
 
 
 def record(lowered: Lowered) -> Record:

@@ -18,12 +18,11 @@ from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime.cuda.driver import architecture_here
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.search.choice import Records, records_of
 from plica.search.record import Database
 from plica.search.record import fingerprint as machine_name
 
 if TYPE_CHECKING:
-    pass
+    from plica.search.choice import Records
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -75,6 +74,8 @@ def find_target(of: str | Target) -> Target:
 
 def read_records(database: Database | str | PathLike[str], target: Target | GpuTarget) -> Records:
     """What a tuning database knows of a machine."""
+    from plica.search.choice import records_of
+
     name = machine_name(target)
     if isinstance(database, Database):
         return records_of(database, name)
