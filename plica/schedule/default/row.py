@@ -108,7 +108,8 @@ def chain_form(
     rows = rows_of(of)
     if rows is None:
         return None
-    chain = _Chain(rows, Names(of), machine, most, approximates)
+    names = Names(of, anew=of.made)
+    chain = _Chain(rows, names, machine, most, approximates)
     made: list[Each] = []
     for each in of.stages:
         assert isinstance(each, Each)  # they go along rows
