@@ -11,6 +11,7 @@ elementwise, concat, transpose, quantised (bytes and zero points), winograd
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, cast
 
@@ -98,6 +99,7 @@ def case(
     draw: DrawFn,
     inputs: Sequence[Buffer],
     of: Sequence[Each],
+    *,
     weights: Sequence[int] = (),
     fits_i8: Sequence[int] = (),
     near: float = 0.0,
@@ -158,7 +160,13 @@ def followed(
     if not kinds and not turned:
         return [fold], []
     order = tuple(draw(st.permutations(fold.axes))) if turned else fold.axes
-    value: Scalar = Load(fold.out, fold.axes)
+    units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
+    if units and draw(st.booleans()):  # axes of length 1 that are gone, or new
+        order = tuple([each for each in order if each not in units])
+        fresh = [axes(1)] if draw(st.booleans()) or not order else []
+        order = (*order, *fresh) if draw(st.booleans()) else (*fresh, *order)
+    read_at = tuple([each if each in order else index(0) for each in fold.axes])
+    value: Scalar = Load(fold.out, read_at)
     read: list[Buffer] = []
     for number, kind in enumerate(dict.fromkeys(kinds)):
         dtype = dtype_of(value)
@@ -187,9 +195,9 @@ def _sizes(draw: DrawFn, count: int, most: int = MOST) -> list[int]:
 
 
 @st.composite
-def products(draw: DrawFn) -> Case:
+def products(draw: DrawFn, layouts: tuple[str, ...] = ("any", "rows")) -> Case:
     """out = sum over K of x[B, M, K] * w[B, N, K], all axes and sides in any order."""
-    layout = draw(st.sampled_from(("any", "rows", "columns", "columns")))
+    layout = draw(st.sampled_from(layouts))
     counts = [draw(st.sampled_from(each)) for each in ((0, 0, 1), (1, 1, 2), (1, 1, 1, 0), (1, 2))]
     axes = Axes()
     sizes = draw(st.permutations(_sizes(draw, sum(counts))))
@@ -242,9 +250,8 @@ def _inside(load: Load, padded: bool, fill: Lit) -> Scalar:
 
 
 @st.composite
-def windows(draw: DrawFn) -> Case:
+def windows(draw: DrawFn, kind: str = "all") -> Case:
     """Convolutions: of all channels, in groups, or each channel by itself; guarded where padded."""
-    kind = draw(st.sampled_from(("all", "all", "groups", "single")))
     padded = draw(st.booleans())
     axes = Axes()
     dtype = draw(st.sampled_from((f32, f32, f64)))
@@ -505,7 +512,9 @@ def winograds(draw: DrawFn) -> Case:
 
 
 KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
-    "product": products, "window": windows, "pool": pools, "reduction": reductions,
+    "product": products, "columns": partial(products, ("columns",)), "window": windows,
+    "grouped": partial(windows, "groups"),
+    "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "winograd": winograds,
 }  # fmt: skip
