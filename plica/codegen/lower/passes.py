@@ -18,6 +18,7 @@ from plica.codegen.lower.allreduce import allreduce
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.compact import compact
+from plica.codegen.lower.digit import digits
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
@@ -60,6 +61,7 @@ LOWER: Final[tuple[Lowering, ...]] = (
     Lowering("place",           "Buffers live where they are needed.",             place),
     Lowering("blocks-to-loops", "Bindings are put in, predicates are branches.",   blocks_to_loops),
     Lowering("once",            "One thread does what all would do alike.",        once,      GPU),
+    Lowering("digits",          "Guards ask about high digits of a place alone.",  digits,    GPU),
     Lowering("compact",         "Buffers are as large as what is touched.",        compact),
     Lowering("pipeline",        "Statements run in different iterations.",         pipeline),
     Lowering("virtual-threads", "Threads are interleaved into one stream.",        virtual_threads),
