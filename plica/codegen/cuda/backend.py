@@ -8,6 +8,7 @@ from typing import Final
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.choices import table
 from plica.codegen.cuda.page import PAGES
+from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.record import kernels
@@ -59,6 +60,7 @@ CUDA: Final = Backend(
     build,
     texts_of,
     machine=_gpu,
+    schedules=threads,
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
     threaded=False,

@@ -16,6 +16,7 @@ from plica.codegen.lower.allreduce import allreduce
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.compact import compact
+from plica.codegen.lower.digit import digits
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
@@ -51,6 +52,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("place",           "Buffers live where they are needed.",             place),
     _lower("blocks-to-loops", "Bindings are put in, predicates are branches.",   blocks_to_loops),
     _lower("once",            "One thread does what all would do alike.",        once),
+    _lower("digits",          "Guards ask about high digits of a place alone.",  digits),
     _lower("compact",         "Buffers are as large as what is touched.",        compact),
     _lower("pipeline",        "Statements run in different iterations.",         pipeline),
     _lower("virtual-threads", "Threads are interleaved into one stream.",        virtual_threads),
@@ -72,6 +74,7 @@ LOWER: Final[tuple[Pass, ...]] = (
 _ONLY: Final[dict[str, Target]] = {
     "allreduce": "gpu",
     "once": "gpu",
+    "digits": "gpu",
     "own": "gpu",
     "in-place": "cpu",
     "barriers": "gpu",
