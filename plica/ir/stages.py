@@ -152,7 +152,7 @@ def evaluate_all(
     return held
 
 
-# --- reading ---------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def loads(of: Term) -> Iterator[Load]:
@@ -209,8 +209,8 @@ def epilogue_of(fold: Each, last: Each) -> bool:
     sizes = dict(zip(last.axes, last.out.shape, strict=True))
     wanted = {axis for axis, size in sizes.items() if known(size) != 1}
     for place, size in zip(read[0].indices, fold.out.shape, strict=True):
-        if place in wanted and sizes[place] is size:  # type: ignore[index]  # an axis, as was asked
-            wanted.remove(place)  # type: ignore[arg-type]
+        if place in wanted and sizes[place] is size:
+            wanted.remove(place)
         elif known(size) != 1:
             return False
     return not wanted

@@ -47,8 +47,8 @@ EVERY = st.one_of([KINDS[kind]() for kind in ("product", "window", "chain", "con
 def renamed(of: Stages, prefix: str) -> Stages:
     """The same stages under other names, of everything that is bound."""
     names: dict[Buffer, Buffer] = {}
-    for number, each in enumerate((*of.inputs, *of.made)):
-        names[each] = Buffer(Name(prefix, number), each.shape, each.dtype)
+    for number, old in enumerate((*of.inputs, *of.made)):
+        names[old] = Buffer(Name(prefix, number), old.shape, old.dtype)
 
     def new(node: Term) -> Term:
         return Load(names[node.buffer], node.indices) if isinstance(node, Load) else node
@@ -56,12 +56,12 @@ def renamed(of: Stages, prefix: str) -> Stages:
     made: list[Stage] = []
     for each in of.stages:
         assert isinstance(each, Each)
-        own = {old: axis(prefix, 90 + at) for at, old in enumerate(each.axes)}
+        own = {var: axis(prefix, 90 + at) for at, var in enumerate(each.axes)}
         value = substitute(map_bottom_up(new, each.value), dict(own))
         assert isinstance(value, Scalar)
         made.append(Each(names[each.out], tuple(own.values()), value))
-    outputs = [names[each] for each in of.outputs]
-    return stages([names[each] for each in of.inputs], made, outputs)
+    outputs = [names[wanted] for wanted in of.outputs]
+    return stages([names[read] for read in of.inputs], made, outputs)
 
 
 @given(EVERY, st.sampled_from(("q", "out", "i")))
@@ -114,7 +114,7 @@ EPILOGUES: dict[str, tuple[Each, bool]] = {
     "moved":               (after((4, 1, 6), lambda i, u, j: TOTAL[3 - i, u, j]), False),
     "of a part":           (after((3, 1, 6), lambda i, u, j: TOTAL[i, u, j]), False),
     "spread":              (after((4, 2, 6), lambda i, u, j: TOTAL[i, 0, j]), False),
-    "at two places":       (after((4, 1, 6), lambda i, u, j: TOTAL[i, u, j] + TOTAL[0, 0, j]), False),
+    "at two places":       (after((4, 1, 6), lambda i, _, j: TOTAL[i, 0, j] + TOTAL[0, 0, j]), False),
     "along a diagonal":    (after((4, 1), lambda i, u: TOTAL[i, u, i]), False),
     "reduces again":       (after((4, 1, 6), lambda i, u, j: reduce(
                                "sum", (2,), lambda k: TOTAL[i, u, j] * k)), False),

@@ -163,8 +163,9 @@ def followed(
     units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
     if units and draw(st.booleans()):  # axes of length 1 that are gone, or new
         order = tuple([each for each in order if each not in units])
-        fresh = [axes(1)] if draw(st.booleans()) or not order else []
-        order = (*order, *fresh) if draw(st.booleans()) else (*fresh, *order)
+        first, added = draw(st.booleans()), draw(st.booleans()) or not order
+        fresh = [axes(1)] if added else []
+        order = (*fresh, *order) if first else (*order, *fresh)
     read_at = tuple([each if each in order else index(0) for each in fold.axes])
     value: Scalar = Load(fold.out, read_at)
     read: list[Buffer] = []

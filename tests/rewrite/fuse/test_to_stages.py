@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.nest import ROW
 from plica.codegen.lower.resolve import resolve
@@ -20,7 +21,7 @@ from plica.ir.interpret import interpret
 from plica.ir.scalar import Reduce
 from plica.ir.stages import Stages, evaluate_stages, loads, pairs
 from plica.ir.type import TensorType, tensor
-from plica.pipeline import build, find_target, sequenced
+from plica.pipeline import build, sequenced
 from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.rewrite.graph.walk import expressions
