@@ -28,6 +28,7 @@ from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.record import Database, Record
 from plica.search.record.order import in_order
+from plica.search.rule import begun
 from plica.search.sketch.gpu import gpu_form_named
 from plica.search.space_of import asked_of, form_named
 from plica.search.task import Task
@@ -122,7 +123,7 @@ def applied(record: Record, task: Task, machine: Machine | Gpu) -> Chosen | str:
     except Malformed as error:
         return f"The trace of its record cannot be read: {error.diagnostics[0].message}"
     try:
-        kernel = scheduled(trace, form.kernel)
+        kernel = scheduled(trace, begun(form, task.facts.constant).kernel)
     except ScheduleRefused as refused:
         return f"The trace of its record is refused: {refused.diagnostics[0].message}"
     return Chosen(form, trace, kernel)
@@ -136,9 +137,9 @@ def _said(of: Record) -> str:
 def table(rows: Sequence[Row]) -> str:
     """The choices as a text, one line a kernel.
 
-    >>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/blocked/default"),)))
+    >>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
     kernel         times  schedule  why
-    matmul + relu      3  tuned     12.5 us as thumb/blocked/default
+    matmul + relu      3  tuned     12.5 us as thumb/window/default
     """
     wide = max([6, *[len(each.name) for each in rows]])
     lines = [f"{'kernel':{wide}}  times  schedule  why"]

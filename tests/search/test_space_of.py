@@ -11,19 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import scheduled
+from plica.codegen.lower.scheduled import on_processor
 from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
+from plica.core.name import Name
+from plica.ir.graph import Apply, Var
+from plica.ir.stages import Stages
+from plica.ir.type import tensor
+from plica.rewrite.contract import exact
+from plica.schedule import form as forms
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
-from plica.search.rule import GROUP, Rule
+from plica.search.rule import GROUP, Rule, begun
 from plica.search.space_of import form_named, space_of, space_of_kernel
-from plica.search.task import Task
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
 from tests.search.work import SMALL, computed, conv, doubled, meant, product, summed
+from tests.search.work import task as task_of
 
 WIDE = Machine(512, 32, (48 * 1024, 2 * 1024 * 1024))
 SHARED = Machine(256, 16, cores=2)
@@ -53,14 +59,13 @@ def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine:
     space = space_of(WORK[name], machine)
     point = space.drawn(Random(seed))
     sketch = space.sketches[point.sketch]
-    assert sketch.form is not None
-    assert sketch.form.kernel is sketch.kernel
+    assert begun(sketch.form, WORK[name].facts.constant).kernel is sketch.kernel
     try:
         kernel = replayed(space.trace(point), sketch.kernel)
     except ScheduleRefused:
         return
     arrays, expected = meant(WORK[name])
-    found = computed(kernel, sketch.form, arrays)
+    found = computed(WORK[name], sketch.form, kernel, arrays)
     np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5)
 
 
@@ -73,22 +78,23 @@ def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) 
     task = LARGE[name]
     space = space_of(task, machine)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
-    expected = scheduled(task.function, task.constant, machine, task.reassociates)
-    assert expected is not None
+    expected = on_processor(task.function, task.facts, machine)
     assert digest(lower(kernel, "cpu")) == expected.digest
-    form = space.sketches[0].form
-    assert form is not None
-    assert (form.packings, form.scratch) == (expected.packings, expected.scratch)
+    hoisted = begun(space.sketches[0].form, task.facts.constant).hoisted
+    assert expected.hoisted is not None
+    assert hoisted.before == expected.hoisted.before
+    assert (hoisted.reads, hoisted.rest.scratch) == (expected.reads, expected.scratch)
 
 
 @pytest.mark.parametrize("name", ["product", "sum", "each"])
 def test_small_defaults_are_the_default_or_the_plain_nest(name: str) -> None:
     task = WORK[name]
     space = space_of(task, SMALL)
-    expected = scheduled(task.function, task.constant, SMALL, task.reassociates)
+    expected = on_processor(task.function, task.facts, SMALL)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
-    if expected is None:
+    if expected.origin is None:
         assert space.sketches[0].name == "nest/plain/as_is"
+        assert digest(kernel) == expected.digest
     else:
         assert digest(lower(kernel, "cpu")) == expected.digest
 
@@ -124,15 +130,15 @@ def test_names_are_unique_and_find_their_kernel() -> None:
         names = [each.name for each in space.sketches]
         assert len(set(names)) == len(names)
         for each in space.sketches:
-            form = form_named(each.name, task, SMALL)
-            assert form is not None
-            assert digest(form.kernel) == digest(each.kernel)
+            assert form_named(each.name, task, SMALL) is each.form
     assert form_named("thumb/other/default", WORK["conv"], SMALL) is None
     assert form_named("nobody/default/default", WORK["conv"], SMALL) is None
 
 
 def test_names_of_buffers_change_nothing() -> None:
-    renamed = Task(product(16, 16, 12).function, (False, True), True)
+    x, w = Var(Name("a"), tensor((16, 12), "f32")), Var(Name("b"), tensor((12, 16), "f32"))
+    renamed = task_of(Apply("matmul", (x, w)), x, w, constant=(False, True))
+    assert renamed.key == WORK["product"].key
     one, other = space_of(WORK["product"], SMALL), space_of(renamed, SMALL)
     assert [each.name for each in one.sketches] == [each.name for each in other.sketches]
 
@@ -158,7 +164,7 @@ class _Point:
 def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     from plica.search.sketch.general import tiling_forms
 
-    mine = Rule("mine", tiling_forms, lambda form, machine: [("nothing", Trace(()))])
+    mine = Rule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
     given: list[_Point] = [_Point("mine", mine)]
 
     def points(group: str) -> list[_Point]:
@@ -174,13 +180,30 @@ def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
         space_of(product(24, 16, 12), SMALL)
 
 
+def test_installed_forms_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_it_is(of: Stages, facts: forms.Facts, machine: Machine) -> tuple[Stages, ...]:
+        return (of,)
+
+    mine = forms.Form("my-form", "Nothing is changed.", exact, as_it_is, rank=99)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [_Point("mine", mine)]
+                        if group == forms.GROUP else [])  # fmt: skip
+    forms.installed.cache_clear()
+    try:
+        task = doubled(28, 24)
+        found = [each for each in space_of(task, SMALL).sketches if "/my-form/" in each.name]
+        assert found
+        assert found[0].form is task.stages
+        assert form_named(found[0].name, task, SMALL) is task.stages
+    finally:
+        forms.installed.cache_clear()
+
+
 def test_a_copy_of_the_data_may_be_made_near() -> None:
     space = space_of(LARGE["conv"], WIDE)
     near = [each for each in space.sketches if each.name.startswith("near/")]
     assert near
     for each in near:
-        assert each.form is not None
-        assert each.form.scratch == ()
+        assert begun(each.form, (False, True)).hoisted.rest.scratch == ()
 
 
 def test_room_may_make_the_best_tile_divide() -> None:
