@@ -22,7 +22,7 @@ out[i < 3] = exp(x[i] + x[i])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -33,23 +33,28 @@ from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.graph import Const, Expr, Function, Var
+from plica.ir.graph import Const, Expr, Function, Var, attr
 from plica.ir.infer import type_of
 from plica.ir.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.stage import Each
 from plica.ir.stages import Stages, exposed, loads, stages
 from plica.ir.type import TensorType, Type
-from plica.rewrite.fuse.decide import Group, Limits, decide, moved
-from plica.rewrite.fuse.group import called, is_small, labelled
-from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading, with_parts
-from plica.rewrite.fuse.row import with_rows
+from plica.rewrite.fuse.decide import moved
+from plica.rewrite.fuse.group import is_small, labelled
+from plica.rewrite.fuse.reading import (
+    Index,
+    Reading,
+    count,
+    operator,
+    parts,
+    reading,
+    values_below,
+    with_parts,
+)
 from plica.runtime.error import UnsupportedError
 
 SPELLED: Final = 4
 """How many operators the name of a kernel spells out."""
-
-ALL: Final = Limits(size=1 << 30, depth=1 << 30)
-"""What was fused once is looked at as a whole."""
 
 
 @frozen(eq=False)
@@ -82,40 +87,39 @@ def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
 @lru_cache(maxsize=4096)
 def to_stages(function: Function) -> Fused:
     """The stages of a primitive function."""
-    order = _values(function.body)
+    order = values_below(function.body)
     params = {param: _buffer(param.name, param.type) for param in function.params}
-    names = {each.name for each in params.values()}
-    made = _stages(function.body, order, params, names)
+    used = {each.name for each in params.values()}
+    held: dict[Expr, Buffer] = {param: buffer for param, buffer in params.items()}  # noqa: C416  # wider keys
+    made: list[Each] = []
+    for number in (*attr(function, "stages", ())[:-1], len(order) - 1):
+        made += _stages(order[number], held, used)
+        held[order[number]] = made[-1].out
     read = {load.buffer for each in made for load in loads(each.value)}
     inputs = [(n, buffer) for n, buffer in enumerate(params.values()) if buffer in read]
     whole = stages([buffer for _, buffer in inputs], made)
     return Fused(whole, tuple([n for n, _ in inputs]), _source(order))
 
 
-def _stages(
-    body: Expr, order: Sequence[Expr], params: dict[Var, Buffer], used: set[Name]
-) -> list[Each]:
-    """The stages that make the value of a function over buffers; their names are `used` then."""
+def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each]:
+    """The stages that make a value of what is held in buffers; their names are `used` then."""
+    order = values_below(body, held)
     known_: dict[Expr, Reading] = {value: _known(value) for value in order}
     anchor = next((value for value, of in known_.items() if of.reduces), None)
     sink = known_[body]
-    if anchor is not None and anchor is not body:
-        group = with_rows(decide(body, ALL)).groups[body]
-        if group.stages and len(group.spots) == len(order):
-            return _of_rows(group, params, used)
     if anchor is None or anchor is body:
-        value = _composed(order, known_, params, {body: sink.identity}, {})[body]
+        value = _composed(order, known_, held, {body: sink.identity}, {})[body]
         return _bare(_out(used, body), sink.compute.axes, value, used)
     # The anchor is computed at its own axes; the sink is stored at these, in its own order.
     there = _places(order, known_, {body: sink.identity})[anchor]
     here = _transposed(sink, there, known_[anchor])
-    before = _values(anchor)
+    before = values_below(anchor, held)
     axes = known_[anchor].compute.axes
-    value = _composed(before, known_, params, {anchor: axes}, {})[anchor]
+    value = _composed(before, known_, held, {anchor: axes}, {})[anchor]
     first = _bare(_named("reduced", type_of(anchor), used), axes, value, used)
     given: dict[Expr, Scalar] = {anchor: Load(first[-1].out, axes)}
     after = [value for value in order if value not in before or value is anchor]
-    last = _composed(after, known_, params, {body: here}, given)[body]
+    last = _composed(after, known_, held, {body: here}, given)[body]
     return _joined(first, _epilogue(_out(used, body), here, axes, last, used))
 
 
@@ -166,36 +170,6 @@ def _epilogue(
     whole = substitute(value, units) if not free_vars(value).isdisjoint(units) else value
     assert isinstance(whole, Scalar)
     return Each(out, tuple(own), whole)
-
-
-def _of_rows(group: Group, params: dict[Var, Buffer], used: set[Name]) -> list[Each]:
-    """The stages of groups that go along rows together."""
-    held: dict[Expr, Buffer] = {param: buffer for param, buffer in params.items()}  # noqa: C416  # wider keys
-    found: list[Each] = []
-    for each in group.stages:
-        inner, args = called(each)
-        given = {param: held[arg] for param, arg in zip(inner.params, args, strict=True)}
-        found += _stages(inner.body, _values(inner.body), given, used)
-        held[each.sink] = found[-1].out
-    return found
-
-
-def _values(root: Expr) -> list[Expr]:
-    """The operators of a fused function, arguments first."""
-    order: list[Expr] = []
-    done: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            inside = parts(node)
-            if inside is not None:
-                stack.append((node, True))
-                stack += [(part, False) for part in reversed(inside)]
-    return order
 
 
 def _known(value: Expr) -> Reading:
@@ -249,7 +223,7 @@ def _places(
 def _composed(
     order: Sequence[Expr],
     made: dict[Expr, Reading],
-    params: dict[Var, Buffer],
+    params: Mapping[Expr, Buffer],
     start: dict[Expr, Index],
     given: dict[Expr, Scalar],
 ) -> dict[Expr, Scalar]:
@@ -273,10 +247,10 @@ def _composed(
     return found
 
 
-def _holds(part: Expr, params: dict[Var, Buffer], found: dict[Expr, Scalar]) -> Buffer | Scalar:
+def _holds(part: Expr, held: Mapping[Expr, Buffer], found: dict[Expr, Scalar]) -> Buffer | Scalar:
     """What stands for an argument: a buffer to read from, or the element itself."""
-    if isinstance(part, Var):
-        return params[part]
+    if part in held:
+        return held[part]
     if isinstance(part, Const):
         return Lit(part.numpy().reshape(()).item(), part.dtype)
     return found[part]
