@@ -83,7 +83,8 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield "default", opened(first, of, machine.registers)
     yield from _open_variants("", first, of, machine)
     for number, each in enumerate(turned(first, of)):
-        yield from _open_variants(f"turned{number or ''}", each, of, machine)
+        if _legal((each,), of) is not None:
+            yield from _open_variants(f"turned{number or ''}", each, of, machine)
     near, far = machine.caches[0], machine.cache(2)
     others = {
         "fewer": evolve(machine, registers=machine.registers // 2),
@@ -97,8 +98,9 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
         found = default_trace(of, other)
         if found is not None and found is not first:
             yield name, opened(found, of, machine.registers)
-    for each in spread(first, of):
-        yield "spread", opened(each, of, machine.registers)
+    fewer = _legal(spread(first, of), of)
+    if fewer is not None:
+        yield "spread", opened(fewer, of, machine.registers)
 
 
 def narrow_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
