@@ -34,10 +34,10 @@ from plica.schedule.trace import Trace
 from plica.search.rule import Asked, Rule, Work, begun, installed
 from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING
 from plica.search.sketch.near import NEARBY
-from plica.search.sketch.thumb import NARROW, PADDED, THUMB
+from plica.search.sketch.thumb import NARROW, THUMB
 from plica.search.space import Sketch, Space, sketch
 
-RULES: Final = (THUMB, NEST, NEARBY, PADDED, NARROW, ROWS, EACH, TILING, LOOPS)
+RULES: Final = (THUMB, NEST, NEARBY, NARROW, ROWS, EACH, TILING, LOOPS)
 """Plica's own rules."""
 
 Draft: TypeAlias = tuple[str, Stages, Trace]

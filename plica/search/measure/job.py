@@ -14,8 +14,7 @@ from typing import Final, NoReturn
 
 from attrs import frozen
 
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.core import encode
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
@@ -113,7 +112,7 @@ class Job:
         return Job(whole, begins, tuple(constant), reassociates, steps, target)
 
 
-def job_of(work: Work, space: Space, point: Point, target: Target | GpuTarget) -> Job:
+def job_of(work: Work, space: Space, point: Point, target: AnyTarget) -> Job:
     """The job of a point of a space."""
     return Job(
         work.stages,

@@ -14,13 +14,9 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.ir.dtype import f32, f64
 from plica.ir.loop import Kernel
 from plica.ir.stages import Stages
 from plica.schedule.default import FORMS, Machine, default_trace, formed
-from plica.schedule.default.contraction import contraction, merged
-from plica.schedule.default.estimate import over_outputs
-from plica.schedule.default.form import blocked
 from plica.schedule.form import installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -62,17 +58,6 @@ def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
         found = formed(of.stages, of.facts, machine, form.name)
         if found is not None:
             yield form.name, found.stages
-
-
-def padded_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """Lanes over outputs, with room so that tiles of the best size divide the other axis."""
-    work = contraction(of.stages)
-    if work is None or work.weight is None or work.reduced.dtype not in (f32, f64):
-        return
-    work = merged(work) or work
-    for each in over_outputs(work, machine):
-        if work.pixels and work.sizes[work.pixels[-1]] % each.tile.steps:
-            yield f"by{each.tile.steps}", blocked(work, each.lanes, each.tile.steps)
 
 
 def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
@@ -137,5 +122,4 @@ def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
 
 
 THUMB: Final = Rule("thumb", forms, traces)
-PADDED: Final = Rule("padded", padded_forms, traces)
 NARROW: Final = Rule("narrow", narrow_forms, narrow_traces)

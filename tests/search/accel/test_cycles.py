@@ -16,8 +16,8 @@ from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.diagnostic import CompilerBug
 from plica.ir.module import Module
 from plica.runtime.error import InputError, UnsupportedError
-from plica.schedule.replay import scheduled
 from plica.schedule.form import Facts
+from plica.schedule.replay import scheduled
 from plica.search.accel.cycles import CycleMeasurer, policy, searched, simulated
 from plica.search.accel.layers import recorded
 from plica.search.accel.space import LayerTask, layer_kernel, layer_space, tiling_of
