@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica import op
+from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import on_processor
 from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
@@ -25,9 +27,10 @@ from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
 from plica.search.rule import GROUP, Rule, begun
 from plica.search.space_of import form_named, space_of, space_of_kernel
+from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
-from tests.search.work import SMALL, computed, conv, doubled, meant, product, summed
+from tests.search.work import SMALL, computed, conv, doubled, meant, of_main, product, summed
 from tests.search.work import task as task_of
 
 WIDE = Machine(512, 32, (48 * 1024, 2 * 1024 * 1024))
@@ -49,6 +52,28 @@ LARGE = {
     "conv in steps": conv(128, 256, 28, 3, 2),
     "pointwise": conv(64, 128, 56, 1, 2),
 }
+
+
+def kinds() -> dict[str, Task]:
+    """Work that has a form of its own each."""
+    x, y = Var(Name("x"), tensor((1, 8, 10, 10), "f32")), Var(Name("y"), tensor((8, 32), "f32"))
+    each, some = (Var(Name("w"), tensor((16, n, 3, 3), "f32")) for n in (1, 4))
+    wide = Var(Name("x"), tensor((1, 16, 10, 10), "f32"))
+    border = ((1, 1), (1, 1))
+    # fmt: off
+    return {
+        "depthwise": task_of(op.nn.conv2d(wide, each, padding=border, groups=16), wide, each,
+                             constant=(False, True)),
+        "grouped":   task_of(op.nn.conv2d(x, some, padding=border, groups=2), x, some,
+                             constant=(False, True)),
+        "pool":      task_of(op.nn.max_pool2d(x, (2, 2), strides=(2, 2)), x),
+        "transpose": task_of(op.transpose(y, (1, 0)), y),
+        "softmax":   tasks(of_main(op.nn.softmax(y), y), DEFAULT_CONTRACT, (), host())[0],
+    }
+    # fmt: on
+
+
+KINDS = kinds()
 
 
 @pytest.mark.parametrize("name", WORK)
@@ -93,6 +118,20 @@ def test_small_defaults_are_the_default_or_the_plain_nest(name: str) -> None:
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     assert digest(kernel) == expected.digest
     assert (expected.origin is None) == (space.sketches[0].name == "nest/plain/as_is")
+
+
+@pytest.mark.parametrize("machine", [SMALL, SHARED], ids=["small", "shared"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_default_of_every_kind_of_work_is_a_point(name: str, machine: Machine) -> None:
+    task = KINDS[name]
+    space = space_of(task, machine)
+    kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
+    assert digest(kernel) == on_processor(task.function, task.facts, machine).digest
+    arrays, expected = meant(task)
+    for each in space.sketches:
+        made = replayed(each.trace, each.kernel)
+        found = computed(task, each.form, made, arrays)
+        np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LARGE)
