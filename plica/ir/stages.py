@@ -25,7 +25,7 @@ Laws: names never enter the digest; `evaluate_stages` is the meaning that every 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from attrs import frozen
@@ -152,7 +152,7 @@ def evaluate_all(
     return held
 
 
-# --- reading ---------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def loads(of: Term) -> Iterator[Load]:
@@ -209,8 +209,8 @@ def epilogue_of(fold: Each, last: Each) -> bool:
     sizes = dict(zip(last.axes, last.out.shape, strict=True))
     wanted = {axis for axis, size in sizes.items() if known(size) != 1}
     for place, size in zip(read[0].indices, fold.out.shape, strict=True):
-        if place in wanted and sizes[place] is size:  # type: ignore[index]  # an axis, as was asked
-            wanted.remove(place)  # type: ignore[arg-type]
+        if place in wanted and sizes[place] is size:
+            wanted.remove(place)
         elif known(size) != 1:
             return False
     return not wanted
@@ -242,12 +242,14 @@ def pairs(of: Stages) -> list[tuple[Each, Each | None]]:
 class Names:
     """Names in use in some terms: gives new ones.
 
-    The name of what stages result in is free: whoever writes them anew makes another result.
+    The name of what stages result in is free: whoever writes them anew makes another result.  So
+    are those of what they make otherwise, if all of it is made anew.
     """
 
-    def __init__(self, *of: Term) -> None:
+    def __init__(self, *of: Term, anew: Iterable[Buffer] = ()) -> None:
         self.used = {n.name for n in post_order(*of) if isinstance(n, ScalarVar | Buffer)}
         self.used -= {each.result.name for each in of if isinstance(each, Stages)}
+        self.used -= {each.name for each in anew}
 
     def name(self, like: str) -> Name:
         """A name like another."""

@@ -24,7 +24,7 @@ from attrs import evolve
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
-from plica.codegen.lower.passes import lower
+from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.scheduled import (
     NOTHING,
     Chosen,
@@ -48,7 +48,7 @@ from plica.schedule.default.gpu.thread import (
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 
-__all__ = ["Facts", "for_threads", "lowered", "reassociates", "threaded", "threads"]
+__all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 
 
 def threads(gpu: Gpu, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING) -> Scheduler:
@@ -66,34 +66,32 @@ def for_threads(
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
-        return from_form(function, facts, chosen.form, chosen.trace, lower(chosen.kernel, "gpu"))
+        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     passed: list[str] = []
     for each in candidates(to_stages(function).stages, facts, gpu):
-        kernel = lowered(each.kernel, gpu)
-        if isinstance(kernel, Kernel):
-            made = from_form(function, facts, each.form.stages, each.trace, kernel)
+        why_not = refused(each.kernel, gpu)
+        if not why_not:
+            made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
             return evolve(made, passed_over=tuple(passed))
-        passed.append(f"{each.form.form}: {kernel}")
+        passed.append(f"{each.form.form}: {why_not}")
     return evolve(plain(function), passed_over=tuple(passed))
 
 
-def lowered(kernel: Kernel, gpu: Gpu) -> Kernel | str:
-    """A scheduled kernel as it is emitted; where it cannot be, why not."""
+def refused(kernel: Kernel, gpu: Gpu) -> str:
+    """Why a scheduled kernel cannot be emitted for a GPU; nothing where it can be."""
     try:
-        made = lower(kernel, "gpu")
+        made = lowered(kernel, LOWERING["gpu"].passes)
         check(fold(made, "kernel").launches, gpu, "kernel")
     except LoweringRefused as refusal:
         first, *_ = refusal.diagnostics
         return f"{first.message} expected: {first.expected}; found: {first.found}"
-    return made
+    return ""
 
 
 def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The default schedule of a kernel that somebody wrote, and what it is lowered to."""
+    """The default schedule of a kernel that somebody wrote, and the kernel it makes."""
     for template in (elementwise_schedule, row_schedule, shared_sums, plain_threads):
         found = template(kernel, gpu)
-        if found is not None:
-            made = lowered(found[1], gpu)
-            if isinstance(made, Kernel):
-                return found[0], made
+        if found is not None and not refused(found[1], gpu):
+            return found
     return None

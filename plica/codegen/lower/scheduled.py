@@ -1,6 +1,6 @@
-"""Scheduled: a primitive function as one lowered kernel, by whatever schedule is chosen for it.
+"""Scheduled: a primitive function as one kernel, by whatever schedule is chosen for it.
 
-    Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel --> lowered
+    Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel
 
 A kernel reads inputs of the function, and what is made of constant ones beforehand.  Where no form
 helps, plain loops fit.
@@ -25,7 +25,6 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.dot import dot_of
 from plica.codegen.lower.nest import nest
-from plica.codegen.lower.passes import lower
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.step import shown
 from plica.codegen.lower.workload import workload
@@ -49,7 +48,7 @@ from plica.schedule.trace import Trace
 
 @frozen(eq=False)
 class Scheduled:
-    """A lowered kernel, the digest of it, what it reads, its scratch memory, and what it was.
+    """A scheduled kernel, the digest of it, what it reads, its scratch memory, and what it was.
 
     `reads` says for each input of the kernel which parameter of the function it is, or which buffer
     of what is made of constants before.
@@ -191,7 +190,7 @@ def on_processor(
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
-        return from_form(function, facts, chosen.form, chosen.trace, lower(chosen.kernel, "cpu"))
+        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     whole = to_stages(function)
     found = formed(whole.stages, facts, machine)
     if found is not None:
@@ -199,7 +198,7 @@ def on_processor(
         made = default_schedule(begun, machine)
         if made is not None:
             trace, kernel = made
-            return from_form(function, facts, found.stages, trace, lower(kernel, "cpu"))
+            return from_form(function, facts, found.stages, trace, kernel)
     bare = plain(function)
     kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
     return bare if kernel is bare.kernel else evolve(bare, kernel=kernel, digest=digest(kernel))
@@ -208,7 +207,7 @@ def on_processor(
 def from_form(
     function: Function, facts: Facts, form: Stages, trace: Trace, kernel: Kernel
 ) -> Scheduled:
-    """A lowered kernel, with what its form wants to be made of constants."""
+    """A scheduled kernel, with what its form wants to be made of constants."""
     whole = to_stages(function)
     apart = hoist(form, facts.constant)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])

@@ -8,7 +8,7 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -48,10 +48,15 @@ PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""
 
 
-def sequence(of: Module, schedule: Scheduler = PLAIN) -> Program:
-    """The program of a resolved and decomposed module, each kernel of which is scheduled."""
+def sequence(
+    of: Module, schedule: Scheduler = PLAIN, built: Callable[[str], object] | None = None
+) -> Program:
+    """The program of a resolved and decomposed module, each kernel of which is scheduled.
+
+    `built` is told of every kernel that is made on the way, by its digest.
+    """
     function = of.main_function()
-    maker = _Maker(schedule)
+    maker = _Maker(schedule, built)
     return evolve(maker.program(function.params, function.body), dims=open_dims(of))
 
 
@@ -98,8 +103,8 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self, schedule: Scheduler) -> None:
-        self.schedule = schedule
+    def __init__(self, schedule: Scheduler, built: Callable[[str], object] | None) -> None:
+        self.schedule, self.built = schedule, built
         self.tree = Tree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -215,6 +220,8 @@ class _Maker:
     def made_of(self, function: Function, args: Sequence[Expr], target: int, step: Expr) -> _Launch:
         """The launch of the kernel of a function."""
         made = self.schedule(function, args)
+        if self.built is not None:
+            self.built(made.digest)
         if made.origin is not None:
             self.origins.setdefault(made.digest, made.origin)
         reads = tuple(read_by(made, args))

@@ -33,6 +33,7 @@ from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.dtype import i64
 from plica.ir.graph import Const, Expr, Function, Var, attr
 from plica.ir.infer import type_of
 from plica.ir.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
@@ -165,7 +166,7 @@ def _epilogue(
         if isinstance(place, ScalarVar) and place not in own:
             own.append(place)
         else:  # an axis of length 1
-            own.append(ScalarVar(_fresh("one", used), index(0).dtype))
+            own.append(ScalarVar(_fresh("one", used), i64))
     units: dict[Term, Term] = {axis: index(0) for axis in axes if axis not in own}
     whole = substitute(value, units) if not free_vars(value).isdisjoint(units) else value
     assert isinstance(whole, Scalar)

@@ -28,7 +28,7 @@ from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import DType, f32, f64
+from plica.ir.dtype import f32, f64
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import Load, Select
 from plica.ir.stage import Each
@@ -38,8 +38,14 @@ from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
 from plica.schedule.default.dot_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
-from plica.schedule.default.estimate import over_outputs, over_rows, panels
-from plica.schedule.default.form import blocked, rowed
+from plica.schedule.default.estimate import (
+    fewest_lanes,
+    over_outputs,
+    over_rows,
+    panels,
+    sums_of_rows,
+)
+from plica.schedule.default.form import register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
@@ -61,7 +67,7 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, reach
+from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, itself, reach
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
@@ -75,8 +81,10 @@ FEWEST = 2048
 
 
 def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) -> Formed | None:
-    """What to begin with, None where no form helps; with `only` a name, by that form alone, for each
-    group where there are groups."""
+    """What to begin with, None where no form helps.
+
+    With `only` a name that form alone is tried, for each group where there are groups.
+    """
     apart = None if only is None else by_group(of)
     if apart is not None:
         return formed(apart, facts, machine, only)
@@ -125,7 +133,10 @@ def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
     if found is not None:
         whole = merged(found) or found
         for each in over_outputs(whole, machine):
-            yield each.cycles, partial(blocked, whole, each.lanes, each.tile.steps)
+            yield (
+                each.cycles,
+                partial(register_tile, whole, whole.lanes[-1], each.lanes, masked=machine.masks),
+            )
 
 
 def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
@@ -133,7 +144,10 @@ def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
     if found is not None:
         whole = merged(found) or found
         for each in over_rows(whole, machine):
-            yield each.cycles, partial(rowed, whole, each.lanes)
+            yield (
+                each.cycles,
+                partial(register_tile, whole, whole.axes[-1], each.lanes, masked=machine.masks),
+            )
 
 
 def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
@@ -149,8 +163,10 @@ def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         yield each.cycles, partial(paneled, columns, panel, before)
 
 
-def _sum_of_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return row_form(of, machine)
+def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
+    found, made = contraction(of), row_form(of, machine)
+    if found is not None and made is not None:
+        yield sums_of_rows(found, machine), partial(itself, made)
 
 
 def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -175,8 +191,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, 8),
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
          _panels, 8),
-    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _one(_sum_of_rows), 9),
-    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 10),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, 8),
+    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 9),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
@@ -209,8 +225,7 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     found = roles(kernel)
     if found is None:
         return None
-    whole_lane = found.extents[found.lane]
-    lanes = whole_lane if found.blocked else _row_lanes(whole_lane, found.dtype, machine)
+    lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     tile = tile_of(found, machine, lanes)
     blocks = map_of(kernel).blocks
     near = Name("pad") in blocks and all(str(each.name) != "pad" for each in kernel.params)
@@ -218,9 +233,7 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
     more = beside(found, tile, machine)
-    weights = found.dtype.bytes * prod(
-        [found.extents[at] for at in (found.vectors, found.lane, *found.terms) if at is not None]
-    )
+    weights = found.dtype.bytes * prod([found.extents[at] for at in (found.lane, *found.terms)])
 
     @do
     def whole() -> Body:
@@ -272,14 +285,6 @@ def _is_guarded(of: Block) -> bool:
     return isinstance(of.body, Store) and isinstance(of.body.value, Select)
 
 
-def _row_lanes(extent: int, dtype: DType, machine: Machine) -> int:
-    """As many lanes as a vector has, or as divide a row."""
-    lanes = machine.lanes(dtype)
-    while extent % lanes:
-        lanes //= 2
-    return lanes
-
-
 def _together(of: Roles, tile: Tile, machine: Machine) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
@@ -287,8 +292,8 @@ def _together(of: Roles, tile: Tile, machine: Machine) -> int:
     row = of.dtype.bytes * tile.steps
     for at in of.terms:
         row *= of.extents[at]
-    tiles = of.extents[of.steps] // tile.steps
+    tiles = -(-of.extents[of.steps] // tile.steps)
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:
         return 0
-    return max(each for each in range(1, most + 1) if tiles % each == 0)
+    return -(-tiles // -(-tiles // most))

@@ -263,6 +263,17 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     )
 
 
+def stride(of: Load, along: ScalarVar) -> int:
+    """How many bytes apart the elements are that neighbours along an axis read."""
+    found, apart = 0, of.buffer.dtype.bytes
+    for place, size in zip(reversed(of.indices), reversed(of.buffer.shape), strict=True):
+        for atoms, factor in polynomial(place).values():
+            if atoms == (along,):
+                found += factor * apart
+        apart *= known(size) or 1
+    return found
+
+
 # --- other shapes of the same memory --------------------------------------------------------------
 
 

@@ -28,7 +28,6 @@ rows above and below are known when the code is made, as the first and the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
 from plica.core.binding import free_vars
@@ -38,11 +37,8 @@ from plica.core.term import Term
 from plica.ir.dim import known, polynomial
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import (
-    And,
     Buffer,
-    Le,
     Load,
-    Lt,
     Mul,
     Reduce,
     Scalar,
@@ -54,6 +50,7 @@ from plica.ir.scalar import (
 from plica.ir.stage import Each
 from plica.ir.stages import Stages, stages
 from plica.schedule.default.contraction import Contraction, contraction
+from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -76,9 +73,6 @@ from plica.schedule.site import map_of
 
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 
-MASKED = 256
-"""Vectors of so many bits, and longer ones, can be read and written in part."""
-
 TAPS = 49
 """A window whose places are all written out has at most so many."""
 
@@ -100,7 +94,7 @@ SHARED = 1 << 18
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    if machine.vector < MASKED or of.lanes or not of.axes or of.depth > TAPS:
+    if not machine.masks or of.lanes or not of.axes or of.depth > TAPS:
         return False
     row = of.axes[-1]
     if row not in of.pixels or of.sizes[row] < NARROW or len(of.axes) < 2:
@@ -143,7 +137,7 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     sizes[row] = -(-sizes[row] // lanes) * lanes
     if column in of.pixels:
         sizes[column] = -(-sizes[column] // high) * high
-    data = _inside(of, sizes)
+    data = inside(of, sizes)
     body = data if of.weight is None else Mul(data, of.weight)
     extents = tuple([index(sizes[each]) for each in of.terms])
     shape = tuple([index(sizes[each]) for each in of.axes])
@@ -160,28 +154,6 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
     total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
     return stages(of.inputs, (total, Each(out, of.axes, value)))
-
-
-def _inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
-    """The data where its place is inside, else what stands there."""
-    condition: Scalar | None = None
-    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
-        count, (low, high) = known(size) or 0, reach(place, sizes)
-        for test in (
-            *([Le(index(0), place)] if low < 0 else []),
-            *([Lt(place, size)] if high >= count else []),
-        ):
-            condition = test if condition is None else And(condition, test)
-    return of.data if condition is None else Select(condition, of.data, of.fill)
-
-
-def reach(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
-    """The least and the greatest value of an affine index."""
-    low = high = sum(factor for atoms, factor in polynomial(place).values() if not atoms)
-    for var, factor in _terms(place).items():
-        end = factor * (sizes[var] - 1)
-        low, high = low + min(0, end), high + max(0, end)
-    return low, high
 
 
 # --- the schedule ---------------------------------------------------------------------------------

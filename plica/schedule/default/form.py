@@ -1,25 +1,25 @@
-"""Forms: a contraction as a kernel that can be scheduled well.
+"""Register tiles: a contraction as stages whose sums fit into vector registers.
 
-    blocked      lanes over outputs, weights packed so that a vector of them is read at once
-                     w[o, c, k, l]  -->  packed[o // 16, c, k, l, o % 16]
-    rowed        lanes over neighbours in a row of the result, weights as they are
+    lanes over N       the weight is packed so that a vector of it is read at once
+                           w[o, c, k, l]  -->  packed[o // 16, c, k, l, o % 16]
+    lanes over a row   neighbours in a row of the result, weights as they are
 
-Where the data has a border of zeros, or a tile hangs over the end, it is first copied into a buffer
-that has room for that, so that no guard is left inside the loops of the sum.  The blocks are
-`pad` and `packed` where they are needed, `sum`, and `out`.
-
-A weight that is constant is packed beforehand (`plica.schedule.hoist`).
+Where the data has a border of zeros it is first copied into a buffer that has room for that, so
+that no guard is left inside the loops of the sum.  The stages are `pad` and `packed` where they are
+needed, `sum`, and `out`.  A weight that is constant is packed beforehand (`plica.schedule.hoist`).
+What fills no tile is peeled off by the schedule.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.stage import stage
 >>> from plica.ir.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
->>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 32), f32)
->>> times = stage("y", (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
->>> print(blocked(contraction(joined((x, w), (times,))), lanes=16, tile=4))
-packed[b < 2, k < 8, v < 16] = w[k, b * 16 + v]
-sum[b < 2, i < 4, v < 16] = sum(x[i, k] * packed[b, k, v] for k in range(8))
-out[i < 4, b < 2, v < 16] = sum[b, i, v]
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 20), f32)
+>>> times = stage("y", (4, 20), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> of = contraction(joined((x, w), (times,)))
+>>> print(register_tile(of, of.lanes[-1], 16, masked=True))
+packed[b < 2, k < 8, v < 16] = w[k, b * 16 + v] if b * 16 + v < 20 else 0.0
+sum[i < 4, i_1 < 32] = sum(x[i, k] * packed[i_1 // 16, k, i_1 % 16] for k in range(8))
+out[i < 4, i_1 < 20] = sum[i, i_1]
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from math import gcd, prod
 from attrs import frozen
 
 from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
 from plica.ir.scalar import (
@@ -51,10 +49,10 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages
+from plica.ir.stages import Names, Stages, with_element
 from plica.ir.stages import stages as joined
 from plica.schedule.around import simple
-from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.contraction import Contraction, stride
 
 
 def names_of(of: Contraction) -> Names:
@@ -62,85 +60,39 @@ def names_of(of: Contraction) -> Names:
     return Names(*of.inputs, of.reduced, *of.sizes, of.value)
 
 
-def blocked(of: Contraction, lanes: int, tile: int) -> Stages:
-    """Lanes over the last axis of the weight alone, whose length they divide.
+def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool) -> Stages:
+    """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
+    or the last of all.
 
-    The last axis of the data alone, if there is one, goes in steps of `tile`.
+    Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
+    where vectors can be (`masked`), or copied to where there is room.
     """
     names = names_of(of)
-    lane = of.lanes[-1]
-    outer, inner = names.var("b"), names.var("v")
-    count = of.sizes[lane] // lanes
-    sizes = {**of.sizes, outer: count, inner: lanes}
-    column = of.pixels[-1] if of.pixels else None
-    if column is not None:
-        sizes[column] = -(-sizes[column] // tile) * tile
+    sizes = dict(of.sizes)
     stages: list[Each] = []
-    views: dict[Buffer, Buffer] = {}
-    assert of.weight is not None
-    weight = packed(of, lane, (outer, inner), lanes, names.name("packed"))
-    stages.append(packer(of.weight, lane, (outer, inner), lanes, weight))
-    stages[:0], data = _with_room(of, sizes, names)
+    sizes[lane] = -(-sizes[lane] // lanes) * lanes
+    weight, data = of.weight, inside(of, sizes)
+    if lane in of.lanes:
+        assert weight is not None
+        outer, inner = names.var("b"), names.var("v")
+        there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
+        stages.append(packer(weight, lane, (outer, inner), lanes, there))
+        weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})  # type: ignore[assignment]  # a load stays one
+        column = of.pixels[-1] if of.pixels else None
+        stages[:0], data = _with_room(of, sizes, names)
+    else:
+        column = of.lanes[-1] if of.lanes else None
+        near = stride(of.data, lane) == of.data.buffer.dtype.bytes
+        if of.guarded or not (masked and near):
+            stages, data = _with_room(of, sizes, names, lane)
     apart = [a for a in of.axes if a is not lane and a is not column]
-    axes = [*apart, outer, *([] if column is None else [column]), inner]
+    axes = (*apart, *([] if column is None else [column]), lane)
     total = summed(of, axes, sizes, data, weight, names)
-    stages.append(total)
-
-    def cut(node: Term) -> Term:
-        if not isinstance(node, Load):
-            return node
-        if node.buffer is of.reduced:
-            return Load(total.out, tuple(axes))
-        if lane not in node.indices:
-            return node
-        at = node.indices.index(lane)
-        new = views.setdefault(node.buffer, _cut(node.buffer, at, lanes))
-        return Load(new, (*node.indices[:at], outer, inner, *node.indices[at + 1 :]))
-
-    value = map_bottom_up(cut, of.value)
-    at = of.axes.index(lane)
-    places = (*of.axes[:at], outer, inner, *of.axes[at + 1 :])
-    shape = [index(count if a is outer else lanes if a is inner else of.sizes[a]) for a in places]
-    return _whole(of, stages, views, (places, shape, value), names)
-
-
-def rowed(of: Contraction, lanes: int) -> Stages:
-    """Lanes over the last axis of all, in steps of `lanes`."""
-    names = names_of(of)
-    row = of.axes[-1]
-    sizes = {**of.sizes, row: -(-of.sizes[row] // lanes) * lanes}
-    stages, data = _with_room(of, sizes, names, row)
-    column = of.lanes[-1] if of.lanes else None
-    apart = [a for a in of.axes if a is not row and a is not column]
-    axes = [*apart, *([] if column is None else [column]), row]
-    total = summed(of, axes, sizes, data, of.weight, names)
-    stages.append(total)
-
-    def read(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(total.out, tuple(axes))
-        return node
-
-    value = map_bottom_up(read, of.value)
-    shape = [index(of.sizes[each]) for each in of.axes]
-    return _whole(of, stages, {}, (of.axes, shape, value), names)
-
-
-def _whole(
-    of: Contraction,
-    stages: list[Each],
-    views: Mapping[Buffer, Buffer],
-    last: tuple[Sequence[ScalarVar], Sequence[Scalar], Term],
-    names: Names,
-) -> Stages:
-    """All stages as one: a copy of data that is little is made anew where it is needed."""
-    places, shape, value = last
-    assert isinstance(value, Scalar)
-    out = Buffer(names.name("out"), tuple(shape), dtype_of(value))
-    stages.append(Each(out, tuple(places), value))
-    scratch = tuple([each.out for each in stages[:-2] if not (of.shared and _fits_near(each, of))])
-    inputs = [views.get(each, each) for each in of.inputs]
-    return joined(inputs, stages, (*scratch, out))
+    value = with_element(of.value, of.reduced, Load(total.out, axes))
+    shape = tuple([index(of.sizes[each]) for each in of.axes])
+    out = Buffer(names.name("out"), shape, dtype_of(value))
+    scratch = tuple([each.out for each in stages if not (of.shared and _fits_near(each, of))])
+    return joined(of.inputs, [*stages, total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def summed(  # noqa: PLR0917  # as above
@@ -155,6 +107,19 @@ def summed(  # noqa: PLR0917  # as above
     extents = tuple([index(sizes[each]) for each in of.terms])
     body = data if weight is None else Mul(data, weight)
     return Each(out, tuple(axes), Reduce(of.combiner, of.terms, extents, body))
+
+
+def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
+    """The data where its place is inside, else what stands there."""
+    condition: Scalar | None = None
+    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
+        count, (low, high) = known(size) or 0, _span(place, sizes)
+        for test in (
+            *([Le(index(0), place)] if low < 0 else []),
+            *([Lt(place, size)] if high >= count else []),
+        ):
+            condition = test if condition is None else And(condition, test)
+    return of.data if condition is None else Select(condition, of.data, of.fill)
 
 
 # --- weights --------------------------------------------------------------------------------------

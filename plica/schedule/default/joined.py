@@ -52,9 +52,6 @@ SHARED = 1 << 17
 MOST = 16
 """So many parts have loops of their own, at most."""
 
-MASKED = 256
-"""Vectors of so many bits, and longer ones, can be read and written in part."""
-
 
 def parts_of(of: Each) -> tuple[int, tuple[int, ...]] | None:
     """The axis along which tensors are joined, and the lengths of the parts."""
@@ -123,7 +120,7 @@ def joined_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     sizes = [known(each) or 0 for each in of.extents]
     most = machine.lanes(kernel.params[-1].dtype)
     lanes = 1 << (sizes[-1] - 1).bit_length()
-    short = sizes[-1] < most and lanes != sizes[-1] and machine.vector >= MASKED
+    short = sizes[-1] < most and lanes != sizes[-1] and machine.masks
     shares = machine.cores > 1 and prod(sizes) >= SHARED
 
     @do

@@ -16,11 +16,11 @@ is read many times and waits once.  Lanes are neighbours of the result, so nothi
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (8, 64), f32), buffer("w", (16, 8), f32)
 >>> dense = stage("y", (16, 64), lambda o, p: reduce("sum", (8,), lambda k: x[k, p] * w[o, k]))
->>> print(paneled(contraction(joined((x, w), (dense,))), Panel(Tile(2, 8), 16)))
+>>> made = paneled(contraction(joined((x, w), (dense,))), Panel(Tile(2, 8), 16))
+>>> for line in str(made).splitlines()[:2]:
+...     print(line)
 packed[b < 2, k < 8, s < 8] = w[b * 8 + s, k]
 panel[t < 2, a < 8, q < 32] = x[a, t * 32 + q]
-sum[i < 16, i_1 < 64] = sum(panel[i_1 // 32, k, i_1 % 32] * packed[i // 8, k, i % 8] for k in range(8))
-out[i < 16, i_1 < 64] = sum[i, i_1]
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     cut = in_parts(body, machine, most)
     if cut is None:
         return None
-    names = Names(of)
+    names = Names(of, anew=of.made)
     found, value = reduced_in_parts(body, cut, fold.axes, fold.out.shape, names)
     axes, shape = fold.axes, fold.out.shape
     if epilogue is not None:

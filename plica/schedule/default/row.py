@@ -20,6 +20,8 @@ A stage of a row that is cheap is not kept, but computed again where it is read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import field, frozen
 
 from plica.core.binding import free_vars, substitute
@@ -108,7 +110,8 @@ def chain_form(
     rows = rows_of(of)
     if rows is None:
         return None
-    chain = _Chain(rows, Names(of), machine, most, approximates)
+    names = Names(of, anew=of.made)
+    chain = _Chain(rows, names, machine, most, approximates)
     made: list[Each] = []
     for each in of.stages:
         assert isinstance(each, Each)  # they go along rows
@@ -135,10 +138,13 @@ class _Chain:
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
         value = _filled(of.value, self.known_)
+        units: dict[Term, Term] = {axis: index(0) for axis in of.axes[self.rows :]}
         if isinstance(value, Reduce):
             cut = in_parts(value, self.machine, self.most)
             if cut is None:
                 return None
+            value = _at_units(value, units)
+            assert isinstance(value, Reduce)
             found, total = reduced_in_parts(value, cut, rows, sizes, self.names)
             if last:
                 return [*found, Each(self.out(of, "out"), of.axes, total)]
@@ -158,10 +164,7 @@ class _Chain:
             self.known_[of.out] = _Known(of.axes, value)
             return found
         if single:
-            units: dict[Term, Term] = {axis: index(0) for axis in of.axes[self.rows :]}
-            bare = substitute(value, units)
-            assert isinstance(bare, Scalar)
-            value = bare
+            value = _at_units(value, units)
         if any(isinstance(each, ScalarVar) and each not in axes for each in free_vars(value)):
             return None  # it depends on an axis that is not there
         shape = sizes if single else of.out.shape
@@ -171,6 +174,13 @@ class _Chain:
 
     def out(self, of: Each, like: str) -> Buffer:
         return Buffer(self.names.name(like), of.out.shape, of.out.dtype)
+
+
+def _at_units(of: Scalar, units: Mapping[Term, Term]) -> Scalar:
+    """A value where axes of length 1 are 0, which is all they ever are."""
+    found = substitute(of, dict(units))
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _without_division(
