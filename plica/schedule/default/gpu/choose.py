@@ -73,6 +73,7 @@ GROUPS: Final = (
     Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
     Warps(2, 1, 1, 16, 4, ahead=3, together=True, near=8),
     Warps(1, 1, 1, 16, 4, ahead=4, together=True, near=8),
+    Warps(2, 1, 1, 8, 4, ahead=4, together=True, near=8),
 )
 """Tiles of warps that multiply together."""
 
