@@ -27,6 +27,7 @@ from plica.ir.script import from_text
 from plica.ir.type import TensorType, static_shape
 from plica.pipeline import job_for, lower, page_of, target_of
 from plica.rewrite import holes, pack, reassociates, rule, swept_down, swept_up
+from plica.rewrite.fuzz import fuzz
 from plica.rewrite.partition import partitioning
 from plica.rewrite.rule_pass import rules
 from plica.rewrite.saturate.pass_ import cheapest
@@ -299,6 +300,17 @@ def test_the_guilty_pass_is_named(guilty: Pass, after: str) -> None:
     page = CPU.insert(guilty, after=after)
     with pytest.raises(CompilerBug, match=f"After {guilty.name}"):
         lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks())
+
+
+def test_fuzzing_native_code_blames_the_pass() -> None:
+    page = CPU.insert(Pass("bad-graph", "Wrong.", _ill_typed), after="fuse")
+
+    def native(module: Module, inputs: Any) -> Any:
+        lower(module, target=target_of("cpu"), page=page, checks=StateChecks())
+
+    found = fuzz((), examples=20, native=native, every=1).finding
+    assert found is not None
+    assert (found.kind, found.stage) == ("ill-formed", "bad-graph")
 
 
 def test_an_access_out_of_bounds_is_blamed_where_proofs_are_asked_for() -> None:
