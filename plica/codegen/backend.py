@@ -41,7 +41,8 @@ OWN: Final[dict[str, str]] = {
     "cuda": "plica.codegen.cuda.backend:CUDA",
     "accel": "plica.codegen.accel.backend:ACCEL",
 }
-"""Where each of Plica's own backends is."""
+"""Where each of Plica's own is, as pyproject.toml registers them: known without a look at what is
+installed, which takes longer than a small model."""
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -122,7 +123,7 @@ class Backend:
     """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
     objects: Backend | None = None
     spellings: tuple[str, ...] = field(default=())
-    """Texts that name its targets, for suggestions."""
+    """Texts that name its targets."""
 
     def page(self, effort: str = "default") -> Pipeline:
         """The page of an effort."""
