@@ -25,6 +25,7 @@ import numpy as np
 from plica.core.collector import paused
 from plica.core.diagnostic import ScriptError
 from plica.core.name import Name
+from plica.core.task import run
 from plica.core.term import Term
 from plica.ir.dtype import DType
 from plica.ir.graph import Constructor, Expr, Literal, Var, const
@@ -36,7 +37,6 @@ from plica.ir.script.kernel import read_kernel
 from plica.ir.script.origin import Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Meaning, Scope, Word
 from plica.ir.script.statement import BodyReader
-from plica.ir.script.task import run
 from plica.ir.script.text import parse, read_data
 from plica.ir.show.statement import dims_of
 from plica.ir.type import DataName, FuncType, TypeTerm
