@@ -22,6 +22,7 @@ from plica.core.term import Term
 from plica.ir.dim import DimLike, dim, dim_var, known, normal_dim
 from plica.ir.dtype import DType, dtype, f32
 from plica.ir.scalar import Scalar, ScalarVar
+from plica.runtime.late import late
 
 __all__ = [
     "DataName",
@@ -45,9 +46,7 @@ class TypeTerm(Term):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from plica.ir.show import show_type  # the printer needs the grammar first
-
-        return show_type(self)
+        return str(late("plica.ir.show.type:show_type")(self))  # it needs the grammar first
 
 
 @frozen(eq=False)

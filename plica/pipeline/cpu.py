@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from attrs import evolve
 
-from plica import __version__
 from plica.codegen.dynamic import build as dynamic
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
@@ -44,6 +43,7 @@ from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
+from plica.runtime.version import version
 from plica.search.choice import table
 from plica.search.record import Database
 
@@ -114,7 +114,7 @@ def compiled_with_objects(  # noqa: PLR0917  # as `compile`
     store = user_store() if cache and can_link() else None
     with paused():
         lowered = dynamic.lower(infer(module), contract, chosen, machine)
-        versions = (("plica", __version__),)
+        versions = (("plica", version()),)
         made = dynamic.build(lowered, machine, machine.cores, store, versions)
     if cache:
         COMPILED[key] = made
@@ -167,7 +167,7 @@ def assemble(
             ]
         ),
         tenants(plan) if isinstance(plan, Plan) else (),
-        (("llvm", toolchain.llvm_version()), ("plica", __version__)),
+        (("llvm", toolchain.llvm_version()), ("plica", version())),
         partial(record, lowered),
     )
 

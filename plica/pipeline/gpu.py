@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from plica import __version__
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import cubins, unit
@@ -31,6 +30,7 @@ from plica.runtime.cuda.step import arranged as arranged_on_device
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.store import Store, key_of, user_store
+from plica.runtime.version import version
 from plica.search.choice import Records, table
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def assemble_for_gpu(lowered: Lowered, target: GpuTarget, store: Store | None = 
         (),
         made.launched,
         tenants(plan),
-        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), ("plica", __version__)),
+        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), ("plica", version())),
         partial(record, lowered),
         DeviceProgram(made.steps, layout),
         made.text,
