@@ -1,8 +1,17 @@
 """Default schedules: ordinary traces whose decisions come from rules of thumb."""
 
-from plica.schedule.default.choose import default_schedule, default_trace, formed
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed, Packing
-from plica.schedule.default.machine import Machine
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["Formed", "Machine", "Packing", "Work", "default_schedule", "default_trace", "formed"]
+
+if TYPE_CHECKING:
+    from plica.schedule.default.choose import default_schedule, default_trace, formed
+    from plica.schedule.default.contraction import Work
+    from plica.schedule.default.form import Formed, Packing
+    from plica.schedule.default.machine import Machine
+else:
+    lazily(__name__)
