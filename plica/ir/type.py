@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import DimLike, dim, dim_var, known, normal_dim
@@ -35,6 +36,7 @@ __all__ = [
     "Unknown",
     "dim_var",
     "f32",
+    "holds_function",
     "static_shape",
     "tensor",
 ]
@@ -123,3 +125,8 @@ def static_shape(of: TensorType) -> tuple[int, ...] | None:
     """The shape in numbers, None where a dim is symbolic."""
     sizes = [known(size) for size in of.shape]
     return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def holds_function(of: Type | None) -> bool:
+    """Whether a type is that of a function or has one in it."""
+    return of is not None and any(isinstance(part, FuncType) for part in post_order(of))
