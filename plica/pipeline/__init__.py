@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from plica.pipeline.face import faced, interface
     from plica.pipeline.gpu import assemble_for_gpu, on_gpu
     from plica.pipeline.lowered import Lowered, arranged, lower, record, sequenced
-    from plica.pipeline.option import contract_of, find_target, packs_of, read_records, target_of
+    from plica.pipeline.option import contract_of, find_target, packs_of, target_of
     from plica.pipeline.whole import compile
+    from plica.search.choice import read_records
 else:
     lazily(__name__)
