@@ -1,10 +1,12 @@
 """The pipeline: from a module to something one can call."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from plica.runtime.late import lazily
+from plica.pipeline.accel import on_accelerator
+from plica.pipeline.cpu import assemble, build
+from plica.pipeline.face import faced, interface
+from plica.pipeline.gpu import assemble_for_gpu, on_gpu
+from plica.pipeline.lowered import Lowered, arranged, lower, record, sequenced
+from plica.pipeline.option import contract_of, find_target, packs_of, read_records, target_of
+from plica.pipeline.whole import compile
 
 __all__ = [
     "Lowered",
@@ -26,15 +28,3 @@ __all__ = [
     "sequenced",
     "target_of",
 ]
-
-if TYPE_CHECKING:
-    from plica.pipeline.accel import on_accelerator
-    from plica.pipeline.cpu import assemble, build
-    from plica.pipeline.face import faced, interface
-    from plica.pipeline.gpu import assemble_for_gpu, on_gpu
-    from plica.pipeline.lowered import Lowered, arranged, lower, record, sequenced
-    from plica.pipeline.option import contract_of, find_target, packs_of, target_of
-    from plica.pipeline.whole import compile
-    from plica.search.choice import read_records
-else:
-    lazily(__name__)

@@ -7,13 +7,13 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from plica import __version__
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.llvm import toolchain
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.type import TupleType
 from plica.runtime.executable import Executable
-from plica.runtime.version import version
 from plica.search.record import Database
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def on_accelerator(
     assert main.ret is not None
     takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
     face = faced(main, slots_of("input", takes), slots_of("output", main.ret))
-    versions = (("llvm", toolchain.llvm_version()), ("plica", version()))
+    versions = (("llvm", toolchain.llvm_version()), ("plica", __version__))
     made_of = partial(assembled, split, [each.artefact for each in parts], face, versions)
     if database is None:
         whole, tuning = made_of(), tunings(split)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from attrs import evolve
 
+from plica import __version__
+from plica.codegen.dynamic import build as dynamic
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold, kernel_name, launches
 from plica.codegen.llvm.unit import fingerprint, units
@@ -22,9 +24,6 @@ from plica.core.digest import digest
 from plica.ir.graph import Const
 from plica.ir.infer import infer
 from plica.ir.module import Module
-from plica.pipeline.face import interface
-from plica.pipeline.kept import COMPILED
-from plica.pipeline.lowered import Lowered, lower, record
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime import archive
@@ -40,24 +39,21 @@ from plica.runtime.artefact import (
 )
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
-from plica.runtime.late import late
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
 from plica.runtime.store import Store, key_of, user_store
-from plica.runtime.version import version
+from plica.search.choice import table
+from plica.search.record import Database
 
 if TYPE_CHECKING:
-    from plica.codegen.dynamic.build import build as build_dynamic
-    from plica.codegen.dynamic.build import lower as lower_dynamic
-    from plica.search.choice import read_records, table
-    from plica.search.record import Database
-else:
-    build_dynamic = late("plica.codegen.dynamic.build:build")
-    lower_dynamic = late("plica.codegen.dynamic.build:lower")
-    read_records = late("plica.search.choice:read_records")
-    table = late("plica.search.choice:table")
+    pass
+
+from plica.pipeline.face import interface
+from plica.pipeline.kept import COMPILED
+from plica.pipeline.lowered import Lowered, lower, record
+from plica.pipeline.option import read_records
 
 
 def compiled_for_cpu(  # noqa: PLR0917  # all that decides what the code will be
@@ -117,9 +113,9 @@ def compiled_with_objects(  # noqa: PLR0917  # as `compile`
         return same
     store = user_store() if cache and can_link() else None
     with paused():
-        lowered = lower_dynamic(infer(module), contract, chosen, machine)
-        versions = (("plica", version()),)
-        made = build_dynamic(lowered, machine, machine.cores, store, versions)
+        lowered = dynamic.lower(infer(module), contract, chosen, machine)
+        versions = (("plica", __version__),)
+        made = dynamic.build(lowered, machine, machine.cores, store, versions)
     if cache:
         COMPILED[key] = made
     return made
@@ -171,7 +167,7 @@ def assemble(
             ]
         ),
         tenants(plan) if isinstance(plan, Plan) else (),
-        (("llvm", toolchain.llvm_version()), ("plica", version())),
+        (("llvm", toolchain.llvm_version()), ("plica", __version__)),
         partial(record, lowered),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from plica.codegen.program import Program, Slot
 from plica.frontend.specialised import size_text
@@ -14,6 +14,9 @@ from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.executable import Interface, Shape
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Port
+
+if TYPE_CHECKING:
+    pass
 
 
 def interface(main: Function, program: Program) -> Interface:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
+from plica import __version__
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import cubins, unit
@@ -14,10 +16,6 @@ from plica.codegen.record import kernels
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.module import Module
-from plica.pipeline.cpu import aligned_bytes, reread, tenants
-from plica.pipeline.face import interface
-from plica.pipeline.kept import COMPILED
-from plica.pipeline.lowered import Lowered, lower, record
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime import archive
@@ -33,8 +31,15 @@ from plica.runtime.cuda.step import arranged as arranged_on_device
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.store import Store, key_of, user_store
-from plica.runtime.version import version
 from plica.search.choice import Records, table
+
+if TYPE_CHECKING:
+    pass
+
+from plica.pipeline.cpu import aligned_bytes, reread, tenants
+from plica.pipeline.face import interface
+from plica.pipeline.kept import COMPILED
+from plica.pipeline.lowered import Lowered, lower, record
 
 
 def compiled_for_gpu(  # noqa: PLR0917  # as above
@@ -102,7 +107,7 @@ def assemble_for_gpu(lowered: Lowered, target: GpuTarget, store: Store | None = 
         (),
         made.launched,
         tenants(plan),
-        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), ("plica", version())),
+        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), ("plica", __version__)),
         partial(record, lowered),
         DeviceProgram(made.steps, layout),
         made.text,

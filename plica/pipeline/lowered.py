@@ -26,16 +26,13 @@ from plica.rewrite.pack import Pack
 from plica.runtime.artefact import (
     Record,
 )
-from plica.runtime.late import late
 from plica.schedule.default import Machine as ScheduleMachine
 from plica.schedule.default.gpu import Gpu
+from plica.search.choice import Choices, Records, Row, choices
+from plica.search.task import tasks_of
 
 if TYPE_CHECKING:
-    from plica.search.choice import Choices, Records, Row, choices
-    from plica.search.task import tasks_of
-else:
-    tasks_of = late("plica.search.task:tasks_of")
-    choices = late("plica.search.choice:choices")
+    pass
 
 
 @frozen
@@ -99,7 +96,7 @@ def arranged(
     machine: ScheduleMachine | Gpu | None = None
     if target is not None:
         machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
-    found: Choices | None = None
+    found = Choices({}, ())
     if records is not None and machine is not None:
         found = choices(tasks_of(history.module, machine, contract), records, machine)
     program = sequence(
@@ -107,13 +104,13 @@ def arranged(
         machine,
         reassociates=contract >= reassociates,
         approximates=contract > reassociates,
-        chosen={} if found is None else found.chosen,
+        chosen=found.chosen,
     )
     source = history.derivation.source
     assert isinstance(source, Module)
     plan = place_open(program) if program.dims else place(program)
     whole = Lowered(source, history.derivation, program, plan, history.module)
-    return evolve(whole, tuning=() if found is None else found.rows)
+    return evolve(whole, tuning=found.rows)
 
 
 def record(lowered: Lowered) -> Record:

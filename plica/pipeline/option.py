@@ -18,12 +18,12 @@ from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime.cuda.driver import architecture_here
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.runtime.late import late
+from plica.search.choice import Records, records_of
+from plica.search.record import Database
+from plica.search.record import fingerprint as machine_name
 
 if TYPE_CHECKING:
-    from plica.search.record.database import is_database
-else:
-    is_database = late("plica.search.record.database:is_database")
+    pass
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -73,6 +73,15 @@ def find_target(of: str | Target) -> Target:
     return known(of if isinstance(of, Target) else parse(of, toolchain.host()))
 
 
+def read_records(database: Database | str | PathLike[str], target: Target | GpuTarget) -> Records:
+    """What a tuning database knows of a machine."""
+    name = machine_name(target)
+    if isinstance(database, Database):
+        return records_of(database, name)
+    with Database(database) as found:
+        return records_of(found, name)
+
+
 def check_options(threads: int | None, database: object) -> None:
     wrong = []
     if threads is not None and (type(threads) is not int or threads < 1):
@@ -82,7 +91,7 @@ def check_options(threads: int | None, database: object) -> None:
         message = "There is no tuning database at this path."
         hint = "plica.tune makes one."
         wrong.append(Diagnostic("no-source", message, Place(file=str(database)), None, None, hint))
-    elif not (isinstance(database, str | PathLike | None) or is_database(database)):
+    elif not isinstance(database, Database | str | PathLike | None):
         message, expected = "This is no tuning database.", "a path, or a Database"
         wrong.append(Diagnostic("unsupported", message, None, expected, repr(database)))
     if wrong:

@@ -34,29 +34,24 @@ from plica.codegen.target import Target
 from plica.frontend.specialised import Specialised, at_call
 from plica.ir.module import Module
 from plica.ir.script import Scripted
-from plica.pipeline.cpu import compiled_for_cpu, compiled_with_objects
-from plica.pipeline.kept import COMPILED
-from plica.pipeline.option import check_options, contract_of, packs_of, target_of
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
-from plica.runtime.late import late
 from plica.runtime.link import can_link
 from plica.runtime.open_executable import OpenExecutable
+from plica.search.record import Database
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from plica.pipeline.accel import on_accelerator
-    from plica.pipeline.gpu import compiled_for_gpu
-    from plica.search.choice import read_records
-    from plica.search.record import Database
-else:
-    read_records = late("plica.search.choice:read_records")
-    on_accelerator = late("plica.pipeline.accel:on_accelerator")
-    compiled_for_gpu = late("plica.pipeline.gpu:compiled_for_gpu")
+
+from plica.pipeline.accel import on_accelerator
+from plica.pipeline.cpu import compiled_for_cpu, compiled_with_objects
+from plica.pipeline.gpu import compiled_for_gpu
+from plica.pipeline.kept import COMPILED
+from plica.pipeline.option import check_options, contract_of, packs_of, read_records, target_of
 
 
 def compile(  # noqa: PLR0917  # the public surface says so

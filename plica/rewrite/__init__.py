@@ -1,10 +1,48 @@
 """rewrite: patterns, rules, strategies, derivations, packs, equivalence checking."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from plica.runtime.late import lazily
+from plica.rewrite.contract import (
+    Contract,
+    approx,
+    exact,
+    fused,
+    join,
+    reassociates,
+    signless_zero,
+)
+from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
+from plica.rewrite.dominate import regions, rewrite_dominated
+from plica.rewrite.make import rule
+from plica.rewrite.match import Match, match
+from plica.rewrite.pack import Pack, pack, rewrite
+from plica.rewrite.pattern import (
+    Rest,
+    constants,
+    dominates,
+    either,
+    hole,
+    holes,
+    index_constants,
+    index_holes,
+    optional,
+)
+from plica.rewrite.rule import Rule
+from plica.rewrite.strategy import (
+    Strategy,
+    all_,
+    at,
+    attempt,
+    bottom_up,
+    choice,
+    fail,
+    identity,
+    one,
+    repeat,
+    seq,
+    some,
+    top_down,
+    use,
+    where,
+)
 
 __all__ = [
     "Contract",
@@ -55,50 +93,3 @@ __all__ = [
     "where",
     "why",
 ]
-
-if TYPE_CHECKING:
-    from plica.rewrite.contract import (
-        Contract,
-        approx,
-        exact,
-        fused,
-        join,
-        reassociates,
-        signless_zero,
-    )
-    from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
-    from plica.rewrite.dominate import regions, rewrite_dominated
-    from plica.rewrite.make import rule
-    from plica.rewrite.match import Match, match
-    from plica.rewrite.pack import Pack, pack, rewrite
-    from plica.rewrite.pattern import (
-        Rest,
-        constants,
-        dominates,
-        either,
-        hole,
-        holes,
-        index_constants,
-        index_holes,
-        optional,
-    )
-    from plica.rewrite.rule import Rule
-    from plica.rewrite.strategy import (
-        Strategy,
-        all_,
-        at,
-        attempt,
-        bottom_up,
-        choice,
-        fail,
-        identity,
-        one,
-        repeat,
-        seq,
-        some,
-        top_down,
-        use,
-        where,
-    )
-else:
-    lazily(__name__)

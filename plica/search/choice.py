@@ -7,7 +7,7 @@ tried.  What was never tuned keeps its default schedule.
     records_of(database, target)       the best few records of all work, on one machine
     choices(tasks, records, machine)   schedules by the key of the work, and a table
 
-Everything but `records_of` and `read_records` is a pure function.
+Everything but `records_of` is a pure function.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import Final, Literal
 
 from attrs import frozen
 
-from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.lower.scheduled import Chosen
-from plica.codegen.target import Target
 from plica.core.diagnostic import Malformed
 from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
-from plica.search.record import Database, Record, fingerprint
+from plica.search.record import Database, Record
 from plica.search.record.order import in_order
 from plica.search.sketch.gpu import gpu_form_named
 from plica.search.space_of import asked_of, form_named
@@ -68,15 +65,6 @@ def records_of(database: Database, target: str) -> Records:
         found.setdefault(each.key, []).append(each)
     best = {key: in_order(of)[:KEPT] for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
-
-
-def read_records(database: Database | str | PathLike[str], target: Target | GpuTarget) -> Records:
-    """What a tuning database knows of a machine."""
-    name = fingerprint(target)
-    if isinstance(database, Database):
-        return records_of(database, name)
-    with Database(database) as found:
-        return records_of(found, name)
 
 
 @frozen

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of, sizes_of
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
@@ -45,15 +46,9 @@ from plica.ir.scalar import Buffer, Scalar
 from plica.ir.sized import open_dims
 from plica.ir.type import TensorType, static_shape
 from plica.runtime.error import UnsupportedError
-from plica.runtime.late import late
 from plica.schedule.default import Machine
 from plica.schedule.default.constant import Cut, Derived
 from plica.schedule.default.gpu import Gpu
-
-if TYPE_CHECKING:
-    from plica.codegen.cuda.scheduled import for_threads
-else:
-    for_threads = late("plica.codegen.cuda.scheduled:for_threads")
 
 NOTHING: Final[Mapping[str, Chosen]] = {}
 """No schedules that were found by tuning."""

@@ -218,8 +218,3 @@ class Database:
         hint = "Name another file; this one is left as it is."
         place = Place(file=self.path) if self.path else None
         raise Malformed(Diagnostic(code, message, place, expected, found, hint))
-
-
-def is_database(value: object) -> bool:
-    """Whether a value is a tuning database."""
-    return isinstance(value, Database)
