@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,8 +13,6 @@ from plica.ir.graph import Const
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-QUIET_NAN: Final = struct.unpack("<d", bytes.fromhex("010000000000f87f"))[0]
-"""A nan with a payload: another value than `math.nan`, though it prints the same."""
 
 FLOATS: Final = (
     0.0, 1.0, -1.0, 0.5, -0.0, 2.0, -3.25, 0.1, 1e-3, 100.0, 1e30, -1e30, 1e-40,

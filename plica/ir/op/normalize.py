@@ -61,10 +61,6 @@ from plica.ir.type import TensorType
 _EPSILON = attribute("epsilon", real, 1e-5)
 
 
-def _same_type(attrs: Values, x: TensorType, *rest: TensorType) -> TensorType:
-    return x
-
-
 # --- softmax -------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
@@ -19,7 +19,6 @@ from plica.ir.dim import known, same_dim
 from plica.ir.dtype import DTYPES, DType, bool_, f32
 from plica.ir.graph import Expr, Function, Var, const
 from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.op import Mismatch, find
 from plica.ir.scalar import Scalar
@@ -28,6 +27,12 @@ from plica.rewrite.instantiate import plan
 from plica.rewrite.match import Match
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret import interpret
+else:
+    interpret = late("plica.ir.interpret:interpret")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
