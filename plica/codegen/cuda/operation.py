@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.cuda.word import in_register, is_narrow, literal
+from plica.codegen.cuda.word import in_register, literal
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f64, i32
 from plica.ir.scalar import (
@@ -129,8 +129,8 @@ def _end(of: DType) -> str:
 
 
 def _rounded(text: str, of: DType, help_: Help) -> str:
-    """The value as its dtype holds it, after an operation in f32."""
-    return f"{help_(f'p_round_{of.name}')}({text})" if is_narrow(of) else text
+    """The value as its dtype holds it, after an operation in the wider type of registers."""
+    return f"{help_(f'p_round_{of.name}')}({text})" if of.is_coded else text
 
 
 def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], help_: Help, reads: bool) -> str:

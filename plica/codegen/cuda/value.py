@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from plica.codegen.cuda.lines import Lines
 from plica.codegen.cuda.operation import operation
-from plica.codegen.cuda.word import Names, in_memory, in_register, is_narrow, literal
+from plica.codegen.cuda.word import Names, in_memory, in_register, literal
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -82,7 +82,7 @@ class Values:
 
     def packed(self, value: str, of: Any) -> str:  # Any: a dtype
         """A value as it is stored."""
-        if is_narrow(of):
+        if of.is_coded:
             return f"{self.help(f'p_pack_{of.name}')}({value})"
         return value
 
@@ -152,7 +152,7 @@ class Values:
     def unpacked(self, element: str, buffer: Buffer) -> str:
         """The value of an element of a buffer."""
         of = buffer.dtype
-        if is_narrow(of):
+        if of.is_coded:
             return f"{self.help(f'p_unpack_{of.name}')}({element})"
         return f"({element} != 0)" if of is bool_ else element
 

@@ -3,7 +3,7 @@
     dtype    in a register    in memory
     bool     bool             unsigned char
     i8       signed char      signed char          i16 short, i32 int, i64 long long; u8 … likewise
-    f16      float            unsigned short       computed in f32 and rounded, as everywhere
+    f16      float            unsigned short       computed in f32 and rounded, as all narrow floats
     f32      float            float
 
 >>> literal(0.1, f32), literal(float("-inf"), f32), literal(-1, i64)
@@ -25,17 +25,10 @@ import numpy as np
 from plica.core.name import Name
 from plica.ir.dtype import DType, bool_, f32, f64, i64
 
-__all__ = ["Names", "f32", "i64", "in_memory", "in_register", "is_narrow", "literal"]
+__all__ = ["Names", "f32", "i64", "in_memory", "in_register", "literal"]
 
-_TYPES: Final = {
-    "bool": "bool",
-    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
-    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
-    "u64": "unsigned long long",
-    "f16": "float", "bf16": "float", "f32": "float", "f64": "double",
-}  # fmt: skip
-
-_STORED: Final = {"bool": "unsigned char", "f16": "unsigned short", "bf16": "unsigned short"}
+_WHOLE: Final = {1: "char", 2: "short", 4: "int", 8: "long long"}
+"""Integers by their bytes."""
 
 _ENDS: Final = {"i64": "LL", "u64": "ULL", "u32": "U"}
 
@@ -55,19 +48,22 @@ RESERVED: Final = frozenset(_WORDS.split())
 """Words of the language, and names of functions that are called."""
 
 
-def is_narrow(of: DType) -> bool:
-    """Whether a dtype is kept in 16 bits and computed in f32."""
-    return of.name in ("f16", "bf16")
-
-
 def in_register(of: DType) -> str:
     """The type of a value."""
-    return _TYPES[of.name]
+    if of.is_float:
+        return "double" if of is f64 else "float"
+    return "bool" if of is bool_ else _whole(of.kind == "int", of.bytes)
 
 
 def in_memory(of: DType) -> str:
     """The type of an element of a buffer."""
-    return _STORED.get(of.name, _TYPES[of.name])
+    return _whole(False, of.bytes) if of.is_coded or of is bool_ else in_register(of)
+
+
+def _whole(signed: bool, size: int) -> str:
+    """The integer type of so many bytes; a plain char may have a sign or none."""
+    word = _WHOLE[size]
+    return ("signed char" if size == 1 else word) if signed else f"unsigned {word}"
 
 
 def literal(value: bool | int | float, of: DType) -> str:

@@ -75,10 +75,12 @@ def scalars(
         return draw(scalars(of, (*vars, *more), buffers, depth - 1))
 
     kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
+    if dtype.is_storage:
+        kinds = ["select", "cast"]
     loadable = [each for each in buffers if each.dtype is dtype]
     if loadable:
         kinds.append("load")
-    if dtype.is_float:
+    if dtype.is_float and not dtype.is_storage:
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
