@@ -118,8 +118,8 @@ def _stored_bytes(dtype: DType, count: int) -> int:
 
 def _spread(packed: Array, dtype: DType, count: int) -> Array:
     """Numbers of which a byte holds several, the first in its lowest bits, one in a byte each."""
-    shifts = np.arange(0, 8, dtype.bits, np.uint8)
-    codes = (packed[:, None] >> shifts) & np.uint8((1 << dtype.bits) - 1)
+    shifts = np.array(range(0, 8, dtype.bits), np.uint8)
+    codes: Array = (packed[:, None] >> shifts) & np.uint8((1 << dtype.bits) - 1)
     return codes.reshape(-1)[:count].view(dtype.numpy)
 
 
