@@ -1,6 +1,6 @@
 """Dtypes: the closed set of element types, and all that is known of each, one row a type.
 
-    DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64
+    DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64 | f8e4m3fn | f8e5m2 | i4 | u4
 
 What a deployed model asks of a type stands in `plica.runtime.element`; the row here adds what the
 compiler asks.  A type is added by a row in both, and a name below.
@@ -61,6 +61,12 @@ _ROWS: Final[dict[str, Row]] = {each.name: each for each in (
     Row("bf16", 16, "bfloat16", digits=8,  exponent=8, by_way_of_f32=True),
     Row("f32",  1,  "float",    "float_data",  digits=24, exponent=8),
     Row("f64",  11, "double",   "double_data", digits=53, exponent=11),
+    Row("f8e4m3fn", 17, "float8e4m3fn", digits=4, exponent=4, has_infinity=False,
+        by_way_of_f32=True, is_storage=True),
+    Row("f8e5m2",   19, "float8e5m2",   digits=3, exponent=5,
+        by_way_of_f32=True, is_storage=True),
+    Row("i4",       22, "int4",  is_storage=True),
+    Row("u4",       21, "uint4", is_storage=True),
 )}
 # fmt: on
 
@@ -157,6 +163,7 @@ bool_: Final = DType("bool")
 i8, i16, i32, i64 = (DType(f"i{n}") for n in (8, 16, 32, 64))
 u8, u16, u32, u64 = (DType(f"u{n}") for n in (8, 16, 32, 64))
 f16, bf16, f32, f64 = (DType(n) for n in ("f16", "bf16", "f32", "f64"))
+f8e4m3fn, f8e5m2, i4, u4 = (DType(n) for n in ("f8e4m3fn", "f8e5m2", "i4", "u4"))
 DTYPES: Final = tuple(DType(name) for name in _ROWS)
 COMPUTED: Final = tuple(each for each in DTYPES if not each.is_storage)
 """The dtypes that arithmetic is done in."""

@@ -80,6 +80,10 @@ ROWS: Final = (
     Element("bf16", "float", 16, "bfloat16", 4, extended=True),
     Element("f32",  "float", 32, "float32",  2),
     Element("f64",  "float", 64, "float64",  2),
+    Element("f8e4m3fn", "float", 8, "float8_e4m3fn", 10, extended=True),
+    Element("f8e5m2",   "float", 8, "float8_e5m2",   12, extended=True),
+    Element("i4",       "int",   4, "int4",          None, extended=True),
+    Element("u4",       "uint",  4, "uint4",         None, extended=True),
 )
 # fmt: on
 ELEMENTS: Final = {each.name: each for each in ROWS}
