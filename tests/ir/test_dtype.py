@@ -31,13 +31,13 @@ def test_kinds_are_numpys(each: DType) -> None:
 
 @pytest.mark.parametrize("each", [each for each in DTYPES if each.is_integer], ids=str)
 def test_bounds_are_numpys(each: DType) -> None:
-    facts = ml_dtypes.iinfo(each.numpy)
+    facts = ml_dtypes.iinfo(each.numpy)  # type: ignore[no-untyped-call]  # it has no types
     assert each.bounds == (facts.min, facts.max)
 
 
 @pytest.mark.parametrize("each", [each for each in DTYPES if each.is_float], ids=str)
 def test_formats_are_numpys(each: DType) -> None:
-    facts = ml_dtypes.finfo(each.numpy)
+    facts = ml_dtypes.finfo(each.numpy)  # type: ignore[no-untyped-call]  # it has no types
     assert (each.row.digits, each.row.exponent) == (facts.nmant + 1, facts.nexp)
     assert each.greatest == float(facts.max)
     assert each.row.has_infinity == bool(np.isinf(np.asarray(np.inf).astype(each.numpy)))

@@ -45,7 +45,7 @@ def pool(dtype: DType, wild: bool) -> Array:
         extremes = [low, low + 1, high, high - 1, dtype.bits, dtype.bits - 1]
         return np.array(near + (extremes if wild else []), dtype.numpy)
     tame = [1.0, 0.0, -0.0, 0.5, -1.0, 2.0, -1.5, 2.5, 3.25, -2.75, 0.1, np.inf, -np.inf, np.nan]
-    info: Any = np.finfo(np.float32) if dtype.name == "bf16" else ml_dtypes.finfo(dtype.numpy)
+    info: Any = np.finfo(np.float32) if dtype.name == "bf16" else ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]  # it has no types
     tiny, top = float(info.tiny), float(info.max)
     far: list[float] = [
         tiny,

@@ -36,7 +36,7 @@ def fixed(x: int, multiplier: int, shift: int, rounding: str) -> int:
 
 
 def _quantise(x: Array, scale: Array, zero: Array, **attrs: Any) -> Any:
-    info = ml_dtypes.iinfo(zero.dtype)
+    info = ml_dtypes.iinfo(zero.dtype)  # type: ignore[no-untyped-call]  # it has no types
     given = [info.min, info.max] if attrs["low"] is None else [attrs["low"], attrs["high"]]
     quotient, point = np.broadcast_arrays(x / scale, zero)
     found = []
