@@ -115,7 +115,7 @@ class _Function:
         come_together(nest)
         self.waits = Waits(asynchronous(nest, name), self.values)
         self.near = Neighbours(self.values, self.waits.of.handed)
-        write(nest, self._rows())
+        write([nest], self._rows())
 
     def launch(self) -> Launch:
         """What the function needs to run."""

@@ -13,7 +13,7 @@ A target takes these and puts its own in their place: loops over threads, memory
 >>> values = Expressions(plain, Lines(), Identifiers())
 >>> y, i = buffer("y", (3,), f32), axis("i")
 >>> values.buffers[y] = "y"
->>> write(For(i, index(3), "serial", Store(y, (i,), Lit(1.0, f32))), rows(values))
+>>> write([For(i, index(3), "serial", Store(y, (i,), Lit(1.0, f32)))], rows(values))
 >>> print(values.lines.text())
 for (long i = 0; i < 3; ++i) {
   y[i] = 1.0f;

@@ -14,7 +14,7 @@ from plica.codegen.emit.dialect import Dialect, is_narrow
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.order import Order, Step, operands, order
-from plica.codegen.emit.scalar import Frame, Nest, Row, Walk, fold
+from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -41,10 +41,7 @@ LONGEST: Final = 96
 
 
 class Expressions:
-    """Writes values; knows the names of variables, buffers and what has been computed.
-
-    `rows` are the target's own: by the words `var`, `load` and `operator`.
-    """
+    """Writes values; knows the names of variables, buffers and what has been computed."""
 
     def __init__(self, dialect: Dialect, lines: Lines, names: Identifiers) -> None:
         self.dialect, self.lines, self.names = dialect, lines, names
@@ -53,12 +50,6 @@ class Expressions:
         self.helpers: set[str] = set()
         self.natural: set[Term] = set()
         """Variables that are never negative."""
-        self.rows: dict[str, Row[str]] = {
-            "var": self._variable,
-            "load": self._load,
-            "operator": self._operator,
-        }
-        self.nests: dict[str, Nest[str]] = {"guarded": self._guarded}
         self._uses: dict[Term, int] = {}
         self._reads: dict[Term, bool] = {}
 
@@ -69,8 +60,8 @@ class Expressions:
         self._uses, self._reads = {}, {}
         _count(root, self._uses, self._reads)
         before = given or {}
-        made = order((root,), self._operands, self._word, self.literal, before.get)
-        return fold(made, self.rows, self.nests, self._within).results[0]
+        made = order((root,), self._operands, self._row, self.literal, before.get)
+        return fold(made, self._within).results[0]
 
     def place(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
         """The element of a buffer, as it can be read or written."""
@@ -123,12 +114,12 @@ class Expressions:
         """A literal as it is written."""
         return self.dialect.literal(node.value, node.dtype)
 
-    def _word(self, node: Scalar) -> str:
+    def _row(self, node: Scalar) -> Row[str] | tuple[str, object]:
         if isinstance(node, ScalarVar):
-            return "var"
+            return self._variable
         if isinstance(node, Load):
-            return "load"
-        return "guarded" if self._sides(node) is not None else "operator"
+            return self._load
+        return nest(self._guarded) if self._sides(node) is not None else self._operator
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         """What is evaluated before a term, in the scope it stands in."""
@@ -163,25 +154,25 @@ class Expressions:
                 at = at.outer
             return None
 
-        return order(roots, self._operands, self._word, self.literal, known)
+        return order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _variable(self, step: Step, kids: list[str], frame: Frame[str]) -> str:
+    def _variable(self, step: Step, frame: Frame[str]) -> str:
         name = self.vars.get(step.node)
         if name is None:
             raise CompilerBug(f"{step.node!r} is not bound in the kernel.")
         return name
 
-    def _load(self, step: Step, kids: list[str], frame: Frame[str]) -> str:
-        buffer = step.node.buffer
-        element = self.dialect.element.format(buffer=self.buffers[buffer], at=kids[-1])
+    def _load(self, step: Step, frame: Frame[str]) -> str:
+        buffer, (at,) = step.node.buffer, frame.operands(step)
+        element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
         return self.named(step.node, self.unpacked(element, buffer))
 
-    def _operator(self, step: Step, kids: list[str], frame: Frame[str]) -> str:
+    def _operator(self, step: Step, frame: Frame[str]) -> str:
         if isinstance(step.node, Reduce):
             raise CompilerBug("Lowering left a reduction in an expression.")
-        return self.named(step.node, self.dialect.operator(step.node, kids, self))
+        return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
 
     def named(self, node: Scalar, text: str) -> str:
         """A text, or a name for it where it is long or used again."""
@@ -192,14 +183,14 @@ class Expressions:
         self.lines.do(self.dialect.value.format(type=kind, name=name, text=text))
         return name
 
-    def _guarded(self, step: Step, kids: list[str], frame: Frame[str]) -> Walk[str]:
+    def _guarded(self, step: Step, frame: Frame[str]) -> Walk[str]:
         """One of two values, of which only the one that is chosen is computed."""
-        sides = self._sides(step.node)
+        sides, (test,) = self._sides(step.node), frame.operands(step)
         assert sides is not None
         name = self.names.fresh("s")
         kind = self.dialect.register(dtype_of(step.node))
         self.lines.do(self.dialect.variable.format(type=kind, name=name))
-        for head, side in zip((f"if ({kids[0]})", "else"), sides, strict=True):
+        for head, side in zip((f"if ({test})", "else"), sides, strict=True):
             if head == "else":
                 self.lines.turn(head)
             else:

@@ -8,7 +8,7 @@ it is come to, since what is known by then is not written again.
 >>> from plica.ir.tensor import axis
 >>> i = axis("i")
 >>> made = order((i * 4 + 1, i * 4), operands, lambda node: type(node).__name__, str)
->>> [(step.word, step.kids) for step in made.steps], made.roots
+>>> [(step.row, step.kids) for step in made.steps], made.roots
 ([('ScalarVar', ()), ('Mul', (0, 1)), ('Add', (2, 3))], (4, 2))
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from attrs import frozen
 
 from plica.ir.dtype import DType
-from plica.ir.scalar import Lit, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.scalar import Lit, Load, Reduce, Scalar, ScalarVar, dtype_of
 
 V = TypeVar("V")
 """What a value is in the text: an expression, a register …"""
@@ -29,7 +29,7 @@ V = TypeVar("V")
 class Step(NamedTuple):
     """One part of a term: the row that writes it, and the numbers of its operands."""
 
-    word: str
+    row: Any  # as `plica.codegen.emit.scalar` calls it
     number: int
     node: Any  # a scalar, of the class that its row is for
     kids: tuple[int, ...]
@@ -47,9 +47,9 @@ class Order(Generic[V]):
 
 
 def operands(node: Scalar) -> tuple[Scalar, ...]:
-    """The terms whose values an operation takes."""
+    """The terms whose values an operation takes; what is inside a reduction is in its own scope."""
     match node:
-        case Lit() | ScalarVar():
+        case Lit() | ScalarVar() | Reduce():
             return ()
         case Load(_, indices):
             return indices
@@ -64,7 +64,7 @@ def _nothing(node: Scalar) -> None:
 def order(
     roots: Sequence[Scalar],
     operands_of: Callable[[Scalar], tuple[Scalar, ...]],
-    word_of: Callable[[Scalar], str],
+    row_of: Callable[[Scalar], Any],  # Any: as in `Step`
     literal: Callable[[Lit], V],
     known: Callable[[Scalar], V | None] = _nothing,
 ) -> Order[V]:
@@ -100,5 +100,5 @@ def order(
         start.append(None)
         places = tuple([numbers[kid] for kid in kids])
         dtypes = tuple([dtype_of(kid) for kid in kids])
-        steps.append(Step(word_of(node), number, node, places, dtypes))
+        steps.append(Step(row_of(node), number, node, places, dtypes))
     return Order(tuple(steps), numbers, tuple(start), tuple([numbers[root] for root in roots]))

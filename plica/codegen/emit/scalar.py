@@ -1,4 +1,4 @@
-"""The scalar fold: the parts of terms are written in order, each by the row of its word.
+"""The scalar fold: the parts of terms are written in order, each by its row.
 
     row     writes a part from the values of its operands, and gives its value
     nest    does so with scopes inside: it yields terms, and is sent the frame they were written in
@@ -9,20 +9,22 @@ the terms in an inner scope, in which what is known around it need not be writte
 >>> from plica.codegen.emit.order import operands, order
 >>> from plica.ir.tensor import axis
 >>> i = axis("i")
->>> rows = {"ScalarVar": lambda step, kids, frame: "i",
-...         "Add": lambda step, kids, frame: f"({kids[0]} + {kids[1]})"}
->>> made = order((i + 1,), operands, lambda node: type(node).__name__, lambda lit: str(lit.value))
->>> fold(made, rows, {}, None).results
+>>> rows = {ScalarVar: lambda step, frame: "i",
+...         Add: lambda step, frame: "({} + {})".format(*frame.operands(step))}
+>>> made = order((i + 1,), operands, lambda node: rows[type(node)], lambda lit: str(lit.value))
+>>> fold(made).results
 ['(i + 1)']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, Generic, TypeAlias
 
 from plica.codegen.emit.order import Order, Step, V
-from plica.ir.scalar import Scalar
+from plica.ir.scalar import Add, Scalar, ScalarVar
+
+__all__ = ["Add", "Frame", "Nest", "Row", "ScalarVar", "Walk", "Within", "fold", "nest"]
 
 
 class Frame(Generic[V]):
@@ -43,37 +45,44 @@ class Frame(Generic[V]):
         found = self.found
         return [found[root] for root in self.order.roots]
 
+    def operands(self, step: Step) -> list[V]:
+        """The values of the operands of a part."""
+        found = self.found
+        return [found[kid] for kid in step[3]]
+
     def value(self, node: Scalar) -> V | None:
         """The value of a part that is written here already."""
         number = self.order.numbers.get(node)
         return None if number is None else self.found[number]
 
 
-Row: TypeAlias = Callable[[Step, list[V], Frame[V]], V]
+Row: TypeAlias = Callable[[Step, Frame[V]], V]
 Walk: TypeAlias = Generator[Sequence[Scalar], Frame[V], V]
-Nest: TypeAlias = Callable[[Step, list[V], Frame[V]], "Walk[V]"]
+Nest: TypeAlias = Callable[[Step, Frame[V]], "Walk[V]"]
 Within: TypeAlias = Callable[[Sequence[Scalar], Frame[V]], Order[V]]
 """The order of terms inside a frame, in which what is visible from there is known."""
 
 
-def fold(
-    of: Order[V],
-    rows: Mapping[str, Row[V]],
-    nests: Mapping[str, Nest[V]],
-    within: Within[V] | None,
-) -> Frame[V]:
+_NESTED: Final = "_NESTED"
+
+
+def nest(of: Nest[V]) -> tuple[str, Nest[V]]:
+    """What stands for a row where a part has scopes inside."""
+    return _NESTED, of
+
+
+def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
     """Write the parts of terms; the frame in which all are written."""
     frame = Frame(of, None)
     open_: list[tuple[int, Walk[V]]] = []
     while True:
         found = frame.found
         for step in frame.rest:
-            _, number, _, kids, _ = step
-            row = rows.get(step[0])
-            if row is not None:
-                found[number] = row(step, [found[kid] for kid in kids], frame)
+            row, number = step[0], step[1]
+            if row.__class__ is not tuple:
+                found[number] = row(step, frame)
                 continue
-            walk = nests[step[0]](step, [found[kid] for kid in kids], frame)
+            walk = row[1](step, frame)
             inner = _advanced(walk, None, number, frame, within)
             if inner is not None:
                 open_.append((number, walk))

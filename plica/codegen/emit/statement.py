@@ -12,7 +12,7 @@ calls that write what stands between them.  So statements nest as deep as they l
 ...     For: lambda loop: (said.append("for"), (loop.body, lambda: said.append("end")))[1],
 ...     Store: lambda store: said.append("store"),
 ... }
->>> write(For(i, index(3), "serial", Store(y, (i,), i)), rows)
+>>> write([For(i, index(3), "serial", Store(y, (i,), i))], rows)
 >>> said
 ['for', 'store', 'end']
 """
@@ -39,9 +39,9 @@ Rows: TypeAlias = Mapping[type, Row]
 _STATEMENTS: Final = frozenset(STATEMENTS)
 
 
-def write(body: Stmt, rows: Rows) -> None:
-    """Write a statement and all that is inside it."""
-    stack: list[Step] = [body]
+def write(steps: Sequence[Step], rows: Rows) -> None:
+    """Write statements one after another, and all that is inside them."""
+    stack: list[Step] = list(reversed(steps))
     table: dict[type, Row] = {Seq: _sequence, **rows}
     while stack:
         item = stack.pop()
