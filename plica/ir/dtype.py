@@ -120,6 +120,13 @@ class DType(Term):
         return self.is_narrow or (self.bits < 8 and self.is_integer)
 
     @property
+    def computed(self) -> DType:
+        """What a value is in a register: f32 for narrow floats, a byte for 4-bit integers."""
+        if self.is_narrow:
+            return DType("f32")
+        return DType(f"{self.name[0]}8") if self.is_coded else self
+
+    @property
     def is_storage(self) -> bool:
         """Whether numbers are only kept in it, and cast before anything is computed."""
         return _ROWS[self.name].is_storage

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from plica.codegen.cuda.word import in_memory, in_register, literal
-from plica.ir.dtype import DTYPES, DType, bf16, f16, f32
-from plica.ir.float_code import float_code
+from plica.codegen.emit.coded import Words, conversions
+from plica.ir.dtype import DTYPES, bf16, f16
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -62,61 +61,6 @@ def _narrow(name: str, convert: str, back: str) -> dict[str, str]:
 }}
 """,
     }
-
-
-def _coded(of: DType) -> dict[str, str]:
-    """The conversions of a narrow float, by the numbers of its format (`plica.ir.float_code`)."""
-    c, kind = float_code(of), in_memory(of)
-    half, down = (1 << (c.cut - 1)) - 1, 32 - c.bits
-    return {
-        f"p_pack_{of}": f"""\
-{_HEAD} {kind} p_pack_{of}(float a) {{
-  unsigned int whole = __float_as_uint(a), bits = whole & 0x7fffffffU, code;
-  if (bits < {c.normal:#x}U) code = __float_as_uint(fabsf(a) + {literal(c.magic, f32)}) \
-- {c.magic_bits:#x}U;
-  else code = ((bits + {half:#x}U + ((bits >> {c.cut}) & 1)) >> {c.cut}) \
-- {c.rebias >> c.cut:#x}U;
-  if (bits > 0x7f800000U) code = {c.nan:#x}U;
-  else if (code > {c.greatest:#x}U) code = {c.overflow:#x}U;
-  return ({kind})(code | ((whole >> {down}) & {c.sign:#x}U));
-}}
-""",
-        f"p_unpack_{of}": f"""\
-{_HEAD} float p_unpack_{of}({kind} a) {{
-  unsigned int size = a & {c.sign - 1:#x}U, sign = (a & {c.sign:#x}U) << {down};
-  if (size < {1 << c.fraction}U) return __uint_as_float(__float_as_uint((float)size * \
-{literal(c.step, f32)}) | sign);
-  if (size > {c.greatest:#x}U) return __uint_as_float((size << {c.cut}) | 0x7f800000U | sign);
-  return __uint_as_float(((size << {c.cut}) + {c.rebias:#x}U) | sign);
-}}
-""",
-        f"p_round_{of}": f"""\
-{_HEAD} float p_round_{of}(float a) {{
-  return p_unpack_{of}(p_pack_{of}(a));
-}}
-""",
-    }
-
-
-def _nibbles(of: DType) -> dict[str, str]:
-    """The conversions of an integer of fewer than 8 bits, one in a byte."""
-    kind, low, mask = in_register(of), 8 - of.bits, (1 << of.bits) - 1
-    back = f"({kind})(({kind})(a << {low}) >> {low})" if of.kind == "int" else f"a & {mask}"
-    return {
-        f"p_pack_{of}": f"""\
-{_HEAD} unsigned char p_pack_{of}({kind} a) {{ return a & {mask}; }}
-""",
-        f"p_unpack_{of}": f"""\
-{_HEAD} {kind} p_unpack_{of}(unsigned char a) {{ return {back}; }}
-""",
-        f"p_round_{of}": f"""\
-{_HEAD} {kind} p_round_{of}({kind} a) {{ return p_unpack_{of}(p_pack_{of}(a)); }}
-""",
-    }
-
-
-def _conversions(of: DType) -> dict[str, str]:
-    return _coded(of) if of.is_float else _nibbles(of)
 
 
 _OTHERS: Final = tuple(each for each in DTYPES if each.is_coded and each not in (f16, bf16))
@@ -242,7 +186,7 @@ template <typename T>
 template <typename T>
 {_HEAD} T p_abs(T a) {{ return a < 0 ? T(0ULL - (unsigned long long)a) : a; }}
 """,
-    **{name: each for of in _OTHERS for name, each in _conversions(of).items()},
+    **{name: each for of in _OTHERS for name, each in conversions(of, Words(_HEAD)).items()},
 }
 
 _NEEDS: Final = {
