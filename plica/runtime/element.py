@@ -33,12 +33,12 @@ class Element:
     dlpack: int | None
     extended: bool = False
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of one element in memory; what has fewer than 8 bits takes one."""
         return max(1, self.bits // 8)
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[int, int]:
         """The least and greatest value of an integer or bool type."""
         if self.kind == "int":

@@ -27,6 +27,7 @@ from attrs import field, frozen
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f32, f64, i32
 from plica.ir.scalar import Scalar
+from plica.runtime.element import Kind
 
 __all__ = ["Dialect", "Operator", "Site", "f32", "i32"]
 
@@ -97,6 +98,8 @@ class Dialect:
     """Words that cannot be names."""
     # --- operators and helpers
     operator: Operator = _none
+    templates: Mapping[str, Mapping[Kind, str]] = field(factory=dict)
+    """Operators that are written otherwise than their rows say, by name and kind."""
     helper: Callable[[str, Sequence[DType], Sequence[str]], tuple[str, str]] = _named
     """A helper for some dtypes (and types): the name of its text, and how it is called."""
     helpers: Callable[[Iterable[str]], str] = _no_helpers

@@ -15,8 +15,8 @@ from plica.ir.generate.choice import between, pick
 from plica.ir.generate.value import every_dtype, numbers
 from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
+    BOOL_INTRINSICS,
     COMPARISON,
-    INTRINSICS,
     Add,
     And,
     BitAnd,
@@ -44,11 +44,12 @@ from plica.ir.scalar import (
     ShiftRight,
     Sub,
 )  # fmt: skip
+from plica.ir.scalar_row import ScalarRow
+from plica.ir.scalar_table import INTRINSIC_ROWS
 from plica.ir.tensor import Compute, axis
 
 ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 INTEGER_ONLY: Final = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
-UNARY_INTRINSICS: Final = tuple(sorted(INTRINSICS - {"atan2", "fmod", "copysign"}))
 
 
 def literals(dtype: DType) -> st.SearchStrategy[Scalar]:
@@ -80,7 +81,8 @@ def scalars(
     loadable = [each for each in buffers if each.dtype is dtype]
     if loadable:
         kinds.append("load")
-    if dtype.is_float and not dtype.is_storage:
+    known = [] if dtype.is_storage else _intrinsics(dtype)
+    if known:
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
@@ -96,16 +98,15 @@ def scalars(
             extent = Lit(draw(st.integers(1, 3)), i64)
             return Reduce(draw(st.sampled_from(words)), (k,), (extent,), sub(dtype, (k,)))
         case "intrinsic":
-            name = draw(st.sampled_from([n for n in UNARY_INTRINSICS if n not in _YES_NO]))
-            if draw(st.integers(0, 4)) == 0:
-                pair = draw(st.sampled_from(("atan2", "fmod", "copysign")))
-                return Intrinsic(pair, (sub(dtype), sub(dtype)))
-            return Intrinsic(name, (sub(dtype),))
+            row = draw(st.sampled_from(known))
+            return Intrinsic(row.name, tuple(sub(dtype) for _ in range(row.arity)))
         case _:
             return _binary(draw, dtype, sub)
 
 
-_YES_NO: Final = frozenset({"isnan", "isinf"})
+def _intrinsics(dtype: DType) -> list[ScalarRow]:
+    """The intrinsics that take and give a dtype."""
+    return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.is_bool]
 
 
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object) -> Scalar:
@@ -118,7 +119,7 @@ def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object)
             return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
         other = draw(every_dtype())
         if other.is_float and kind == 4:
-            return Intrinsic(draw(st.sampled_from(sorted(_YES_NO))), (sub(other),))
+            return Intrinsic(draw(st.sampled_from(sorted(BOOL_INTRINSICS))), (sub(other),))
         return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
     classes = (*ARITHMETIC, Div, Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
     return draw(st.sampled_from(classes))(sub(dtype), sub(dtype))
