@@ -87,7 +87,9 @@ def operation(node: Scalar, kids: Sequence[str], site: Site) -> str:
         case ShiftLeft() | ShiftRight():
             name = "p_shl" if isinstance(node, ShiftLeft) else "p_shr"
             return site.call(name, (of,), kids)
-        case Eq() | Ne() | Lt() | Le():
+        case Eq(left, _) | Ne(left, _) | Lt(left, _) | Le(left, _):
+            if kids[0] == kids[1] and not dtype_of(left).is_float:
+                return site.dialect.literal(isinstance(node, Eq | Le), bool_)
             return f"({kids[0]} {_ORDERS[type(node)]} {kids[1]})"
         case Not():
             return f"(!{kids[0]})"
