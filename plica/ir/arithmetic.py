@@ -2,7 +2,7 @@
 
 The laws stand in `plica.ir.scalar`; where numpy's own function obeys them it is used as it is.
 Every function is total: elements that no one may look at (behind a guard) can hold anything.
-Integers convert to the 16-bit floats, and f64 to bf16, by way of f32, as in numpy and ml_dtypes.
+Integers convert to the narrow floats, and f64 to those of ml_dtypes, by way of f32, as they do it.
 
 >>> import numpy as np
 >>> cast(np.float32([300.0, np.nan, -1.5]), i8)
@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bf16, bool_, i8
+from plica.ir.dtype import DType, bool_, dtype, i8
 from plica.ir.scalar import (
     Add,
     And,
@@ -80,7 +80,10 @@ def cast(value: Any, target: DType) -> Any:
         return array
     if target is bool_:
         return array != 0
-    if target.is_float or array.dtype.kind in "biu":
+    source = dtype(array.dtype)
+    if source.bits < 8 and source is not bool_:
+        array = array.astype(np.int8)  # ml_dtypes does not convert them to one another
+    if target.is_float or not source.is_float:
         return array.astype(target.numpy)
     low, high = target.bounds
     exact = array.astype(np.float64)
@@ -103,7 +106,8 @@ def intrinsic(name: str, dtype: DType) -> Function:
     if name not in _INTRINSICS:
         raise CompilerBug(f"The intrinsic {name} has no meaning on arrays.")
     function = _INTRINSICS[name]
-    return _through_f32(function, dtype) if dtype is bf16 and name not in _DIRECT else function
+    through = dtype.row.by_way_of_f32 and name not in _DIRECT
+    return _through_f32(function, dtype) if through else function
 
 
 def _through_f32(function: Function, dtype: DType) -> Function:
@@ -202,4 +206,4 @@ _INTRINSICS: Final[dict[str, Function]] = {
 }  # fmt: skip
 
 _DIRECT: Final = frozenset({"isnan", "isinf", "abs", "erf", "rsqrt"})
-"""Intrinsics that do for bf16 what they do for all: no detour by f32 is needed."""
+"""Intrinsics that need no detour by f32 where others take it."""

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bf16, bool_, f32, f64
+from plica.ir.dtype import DType, bool_, f32, f64
 from plica.ir.scalar import (
     Add,
     BitAnd,
@@ -81,6 +81,9 @@ def rounding(dtype: DType) -> Unary:
         return float
     if dtype.is_float:
         kind = dtype.numpy.type
+        if dtype.row.by_way_of_f32:
+            single = np.float32
+            return lambda x: float(kind(single(x)))
         return lambda x: float(kind(x))
     low, high = dtype.bounds
     span = high - low + 1
@@ -198,8 +201,8 @@ def _shift_right(a: int, b: int, bits: int) -> int:
 
 
 def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
-    """An integer rounded as arrays are: 16-bit floats come by way of f32."""
-    exact = 1 << (24 if target.bits == 16 else 53)
+    """An integer rounded as arrays are: narrow floats come by way of f32."""
+    exact = 1 << (24 if target.is_narrow else 53)
 
     def convert(x: int) -> float:
         if -exact <= x <= exact:
@@ -211,7 +214,7 @@ def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
 
 def _by_numpy(function: Any, dtype: DType) -> Function:
     """A function of numpy at the dtype itself, so that it rounds as arrays do."""
-    kind, narrow = (f32 if dtype is bf16 else dtype).numpy.type, rounding(dtype)
+    kind, narrow = (f32 if dtype.row.by_way_of_f32 else dtype).numpy.type, rounding(dtype)
     return lambda *args: narrow(function(*[kind(each) for each in args]))
 
 

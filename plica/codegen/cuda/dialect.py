@@ -3,7 +3,7 @@
     dtype    in a register    in memory
     bool     bool             unsigned char
     i8       signed char      signed char          i16 short, i32 int, i64 long long; u8 … likewise
-    f16      float            unsigned short       computed in f32 and rounded, as everywhere
+    f16      float            unsigned short       computed in f32 and rounded, as all narrow floats
     f32      float            float
 
 >>> literal = CUDA.literal
@@ -31,10 +31,8 @@ _TYPES: Final = {
     "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
     "u64": "unsigned long long",
-    "f16": "float", "bf16": "float", "f32": "float", "f64": "double",
+    "f32": "float", "f64": "double",
 }  # fmt: skip
-
-_STORED: Final = {"bool": "unsigned char", "f16": "unsigned short", "bf16": "unsigned short"}
 
 _WORDS: Final = """
     alignas alignof and asm auto bitand bitor blockDim blockIdx bool break case catch char class
@@ -76,7 +74,7 @@ def _extreme(word: str, of: DType, sides: Sequence[str]) -> str:
 CUDA: Final = Dialect(
     "cuda",
     _TYPES,
-    _STORED,
+    {"bool": "unsigned char"},
     special=_special,
     reserved=_RESERVED,
     operator=operation,

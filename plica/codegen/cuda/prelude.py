@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
+from plica.ir.dtype import DTYPES, bf16, f16
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -50,6 +52,9 @@ def _narrow(name: str, convert: str, back: str) -> dict[str, str]:
     }
 
 
+_OTHERS: Final = tuple(each for each in DTYPES if each.is_coded and each not in (f16, bf16))
+"""Dtypes that the machine does not convert by itself."""
+
 _TEXTS: Final[dict[str, str]] = {
     "p_min_f32": _extreme("min"),
     "p_max_f32": _extreme("max"),
@@ -76,11 +81,11 @@ _TEXTS: Final[dict[str, str]] = {
 """,
     ),
     **{name: template(name, _HEAD) for name in HELPERS},
+    **{name: each for of in _OTHERS for name, each in conversions(of, Words(_HEAD)).items()},
 }
 
 _NEEDS: Final = {
-    "p_round_f16": ("p_pack_f16", "p_unpack_f16"),
-    "p_round_bf16": ("p_pack_bf16", "p_unpack_bf16"),
+    f"p_round_{each}": (f"p_pack_{each}", f"p_unpack_{each}") for each in DTYPES if each.is_coded
 }
 
 

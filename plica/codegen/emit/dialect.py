@@ -28,7 +28,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f32, f64, i32
 from plica.ir.scalar import Scalar
 
-__all__ = ["Dialect", "Operator", "Site", "f32", "i32", "is_narrow"]
+__all__ = ["Dialect", "Operator", "Site", "f32", "i32"]
 
 
 class Site(Protocol):
@@ -88,7 +88,7 @@ class Dialect:
     name: str
     # --- types and literals
     registers: Mapping[str, str]
-    """The type of a value, by the name of its dtype."""
+    """The type of a value, by the name of its dtype; of what is computed in another, that one's."""
     elements: Mapping[str, str] = field(factory=dict)
     """The type of an element in memory, where that is another."""
     suffixes: Mapping[str, str] = field(factory=lambda: _SUFFIXES)
@@ -125,10 +125,12 @@ class Dialect:
 
     def register(self, of: DType) -> str:
         """The type of a value."""
-        return self.registers[of.name]
+        return self.registers[of.computed.name]
 
     def memory(self, of: DType) -> str:
         """The type of an element of a buffer."""
+        if of.is_coded:
+            return self.registers[f"u{8 * of.bytes}"]
         return self.elements.get(of.name) or self.registers[of.name]
 
     def cast(self, of: DType, value: str) -> str:
@@ -151,8 +153,3 @@ class Dialect:
         if np.isfinite(single):
             return f"{single!s}f"
         return self.special(int(single.view(np.uint32)), f32)
-
-
-def is_narrow(of: DType) -> bool:
-    """Whether a dtype is kept in 16 bits and computed in f32."""
-    return of.name in ("f16", "bf16")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from plica.codegen.emit.dialect import Dialect, is_narrow
+from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.order import Order, Step, operands, order
@@ -106,12 +106,12 @@ class Expressions:
 
     def packed(self, value: str, of: DType) -> str:
         """A value as it is stored."""
-        return self.call(f"p_pack_{of.name}", (), (value,)) if is_narrow(of) else value
+        return self.call(f"p_pack_{of.name}", (), (value,)) if of.is_coded else value
 
     def unpacked(self, element: str, buffer: Buffer) -> str:
         """The value of an element of a buffer."""
         of = buffer.dtype
-        if is_narrow(of):
+        if of.is_coded:
             return self.call(f"p_unpack_{of.name}", (), (element,))
         return f"({element} != 0)" if of is bool_ else element
 

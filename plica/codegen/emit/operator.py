@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plica.codegen.emit.dialect import Site, is_narrow
+from plica.codegen.emit.dialect import Site
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f64
 from plica.ir.scalar import (
@@ -108,8 +108,8 @@ def _end(of: DType) -> str:
 
 
 def _rounded(text: str, of: DType, site: Site) -> str:
-    """The value as its dtype holds it, after an operation in f32."""
-    return site.call(f"p_round_{of.name}", (), (text,)) if is_narrow(of) else text
+    """The value as its dtype holds it, after an operation in the dtype of registers."""
+    return site.call(f"p_round_{of.name}", (), (text,)) if of.is_coded else text
 
 
 def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], site: Site) -> str:

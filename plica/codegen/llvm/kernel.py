@@ -28,7 +28,7 @@ from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
 from plica.codegen.llvm.parallel import can_share, share
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.word import is_narrow, memory
+from plica.codegen.llvm.word import memory
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import Interval, facts_of
 from plica.core.binding import free_vars
@@ -379,7 +379,7 @@ def _has_loops(body: Stmt) -> bool:
 
 
 def _widest(body: Stmt) -> int:
-    """The bytes of the widest element that is read or written; f16 and bf16 become f32."""
+    """The bytes of the widest element that is read or written; narrow floats become f32."""
     widest = 1
     for stmt in statements(body):
         if isinstance(stmt, Store):
@@ -387,5 +387,5 @@ def _widest(body: Stmt) -> int:
             dtypes += [
                 node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)
             ]
-            widest = max(widest, *[4 if is_narrow(each) else each.bytes for each in dtypes])
+            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
     return widest

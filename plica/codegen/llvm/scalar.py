@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.codegen.llvm.formula import FORMULAS
-from plica.codegen.llvm.word import flag, is_narrow, literal, register, suffix, wide
+from plica.codegen.llvm.word import flag, literal, memory, register, suffix, wide
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f64, i8
@@ -88,7 +88,7 @@ def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False,
 
 def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """The value as its dtype holds it, after an operation in f32."""
-    if not is_narrow(of):
+    if not of.is_narrow:
         return value
     return w.help(
         of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n
@@ -99,8 +99,10 @@ def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
     """What was loaded, as a value in a register."""
     if of is bool_:
         return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
-    if is_narrow(of):
-        args = [(wide("i16", n), stored)]
+    if of.bits < 8:
+        return w.let(f"trunc {memory(of, n)} {stored} to {register(of, n)}")
+    if of.is_narrow:
+        args = [(memory(of, n), stored)]
         return w.help(of.name, f"plica.unpack.{of.name}", wide("float", n), args, n)
     return stored
 
@@ -109,9 +111,11 @@ def pack(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """A value as it is stored."""
     if of is bool_:
         return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
-    if is_narrow(of):
+    if of.bits < 8:
+        return w.let(f"zext {register(of, n)} {value} to {memory(of, n)}")
+    if of.is_narrow:
         args = [(wide("float", n), value)]
-        return w.help(of.name, f"plica.pack.{of.name}", wide("i16", n), args, n)
+        return w.help(of.name, f"plica.pack.{of.name}", memory(of, n), args, n)
     return value
 
 
@@ -280,7 +284,7 @@ def _refloat(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str
     if to is f64:
         return w.let(f"fpext {wide('float', n)} {value} to {wide('double', n)}")
     if source is f64:
-        if to.name == "f16":
+        if to.is_narrow and not to.row.by_way_of_f32:
             value = w.help("odd", "plica.odd", wide("float", n), [(wide("double", n), value)], n)
         else:
             value = w.let(f"fptrunc {wide('double', n)} {value} to {wide('float', n)}")

@@ -12,7 +12,7 @@ from plica.core.name import Name
 from plica.ir.dim import dim_var, normal_dim
 from plica.ir.dtype import DType, bool_, f32, i64
 from plica.ir.generate.choice import between, pick
-from plica.ir.generate.value import dtypes, numbers
+from plica.ir.generate.value import every_dtype, numbers
 from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
     COMPARISON,
@@ -75,16 +75,18 @@ def scalars(
         return draw(scalars(of, (*vars, *more), buffers, depth - 1))
 
     kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
+    if dtype.is_storage:
+        kinds = ["select", "cast"]
     loadable = [each for each in buffers if each.dtype is dtype]
     if loadable:
         kinds.append("load")
-    if dtype.is_float:
+    if dtype.is_float and not dtype.is_storage:
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
             return Select(sub(bool_), sub(dtype), sub(dtype))
         case "cast":
-            return Cast(sub(draw(dtypes())), dtype)
+            return Cast(sub(draw(every_dtype())), dtype)
         case "load":
             buffer = draw(st.sampled_from(loadable))
             return Load(buffer, tuple(draw(_indices(size, vars)) for size in buffer.shape))
@@ -114,7 +116,7 @@ def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object)
             return Not(sub(bool_))
         if kind in (2, 3):
             return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
-        other = draw(dtypes())
+        other = draw(every_dtype())
         if other.is_float and kind == 4:
             return Intrinsic(draw(st.sampled_from(sorted(_YES_NO))), (sub(other),))
         return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
@@ -164,14 +166,14 @@ def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     axes = tuple(axis("i", number) for number in range(len(shape)))
-    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(dtypes()))
+    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(every_dtype()))
     body = draw(scalars(of, axes, inputs))
     return Compute(inputs, axes, tuple(Lit(size, i64) for size in shape), body)
 
 
 def _buffer(draw: DrawFn, name: str) -> Buffer:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
-    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(dtypes()))
+    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(every_dtype()))
 
 
 @st.composite
@@ -207,7 +209,7 @@ def _stmts(
         case "branch":
             return Branch(draw(scalars(bool_, vars, readable, 1)), inner(), inner())
         case "alloc":
-            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(dtypes()))
+            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(every_dtype()))
             return Alloc(local, inner(local=(local,)))
         case _:
             target = draw(st.sampled_from(writable))
