@@ -74,7 +74,10 @@ def _store(values: Expressions, of: Store) -> None:
 def allocate(values: Expressions, of: Alloc) -> Sequence[Step]:
     """Memory of the function itself."""
     dialect, buffer = values.dialect, of.buffer
-    name = values.buffers[buffer] = values.names.of(buffer.name, buffer)
+    name = values.names.of(buffer.name, buffer)
+    if buffer in values.buffers:  # the same statement again, maybe in the same braces
+        name = values.names.fresh(name)
+    values.buffers[buffer] = name
     kind = dialect.memory(buffer.dtype)
     values.lines.do(dialect.allocation.format(type=kind, name=name, count=count_of(buffer)))
     return (of.body,)
@@ -83,6 +86,8 @@ def allocate(values: Expressions, of: Alloc) -> Sequence[Step]:
 def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
     dialect, text = values.dialect, values.of(of.value)
     name = values.names.of(of.var.name, of.var)
+    if of.var in values.vars:  # as above
+        name = values.names.fresh(name)
     kind = dialect.register(dtype_of(of.var))
     values.lines.do(dialect.value.format(type=kind, name=name, text=text))
     values.vars[of.var] = name
