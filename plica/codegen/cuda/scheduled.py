@@ -13,7 +13,7 @@ from attrs import frozen
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.fused import fused
-from plica.codegen.lower.passes import lower
+from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.scheduled import Chosen, work_of
 from plica.codegen.program import Origin
 from plica.core.digest import digest
@@ -29,7 +29,7 @@ from plica.schedule.trace import Trace
 
 @frozen(eq=False)
 class ForThreads:
-    """A lowered kernel, its digest, which parameters of the function it reads, and its origin."""
+    """A scheduled kernel, its digest, which parameters of the function it reads, and its origin."""
 
     kernel: Kernel
     digest: str
@@ -48,14 +48,14 @@ def for_threads(
     """
     plain = fused(function)
     if chosen is not None:
-        kernel = lower(chosen.kernel, "gpu")
+        kernel = chosen.kernel
         origin = Origin(chosen.form.kernel, chosen.trace)
         return ForThreads(kernel, digest(kernel), plain.reads, origin, chosen.form.packings)
     if not plain.stages:
         told = tuple([constant[each] for each in plain.reads])
         tiled = contracted(work_of(plain), told, gpu)
         if tiled is not None:
-            kernel = lower(tiled.kernel, "gpu")
+            kernel = tiled.kernel
             origin = Origin(tiled.form.kernel, tiled.trace)
             return ForThreads(kernel, digest(kernel), plain.reads, origin, tiled.form.packings)
     try:
@@ -71,7 +71,7 @@ def for_threads(
 
 
 def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of a kernel by rule of thumb, and what it is lowered to.
+    """The schedule of a kernel by rule of thumb, and the kernel it makes.
 
     How much memory threads share is known when that is compacted: where it is more than there is,
     nothing is kept there.
@@ -79,13 +79,13 @@ def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     found = gpu_schedule(kernel, gpu)
     if found is None:
         return None
-    made = lower(found[1], "gpu")
+    made = lowered(found[1], LOWERING["gpu"].passes)
     if _shared_at_most(made) > gpu.shared:
         most = max([each.shared for each in fold(made, "k").launches], default=0)
         other = gpu_schedule(kernel, gpu, rows=False) if most > gpu.shared else None
         if other is not None:
-            return other[0], lower(other[1], "gpu")
-    return found[0], made
+            return other
+    return found
 
 
 def _shared_at_most(kernel: Kernel) -> int:

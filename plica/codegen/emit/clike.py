@@ -28,6 +28,7 @@ from math import prod
 
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Row, Step
+from plica.codegen.lower.bound import interval
 from plica.codegen.lower.statement import refused
 from plica.ir.dim import evaluate
 from plica.ir.loop import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
@@ -50,26 +51,33 @@ def rows(values: Expressions) -> dict[type, Row]:
 
 def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
     """A loop, and before it what asks for it to be unrolled."""
-    dialect, lines = values.dialect, values.lines
-    values.natural.add(of.var)
-    extent = values.of(of.extent)
-    name = values.vars[of.var] = values.names.of(of.var.name, of.var)
-    if unroll and dialect.unroll:
-        lines.do(dialect.unroll)
-    kind = dialect.register(dtype_of(of.var))
-    lines.open(dialect.loop.format(type=kind, name=name, extent=extent))
-    return of.body, lines.close
+    if unroll and values.dialect.unroll:
+        values.lines.do(values.dialect.unroll)
+    values.open(of.var, of.extent)
+    return of.body, values.lines.close
 
 
 def _store(values: Expressions, of: Store) -> None:
     found = values.packed(values.of(of.value), of.buffer.dtype)
+    doubtful = values.unproved(of.buffer, of.indices)
+    if not doubtful:
+        values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+        return
+    places = [values.of(at) for at, _ in doubtful]
+    values.lines.open(f"if ({values.inside(places, [count for _, count in doubtful])})")
     values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+    values.lines.turn("else")
+    values.lines.do(values.dialect.failure)
+    values.lines.close()
 
 
 def allocate(values: Expressions, of: Alloc) -> Sequence[Step]:
     """Memory of the function itself."""
     dialect, buffer = values.dialect, of.buffer
-    name = values.buffers[buffer] = values.names.of(buffer.name, buffer)
+    name = values.names.of(buffer.name, buffer)
+    if buffer in values.buffers:  # the same statement again, maybe in the same braces
+        name = values.names.fresh(name)
+    values.buffers[buffer] = name
     kind = dialect.memory(buffer.dtype)
     values.lines.do(dialect.allocation.format(type=kind, name=name, count=count_of(buffer)))
     return (of.body,)
@@ -78,9 +86,13 @@ def allocate(values: Expressions, of: Alloc) -> Sequence[Step]:
 def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
     dialect, text = values.dialect, values.of(of.value)
     name = values.names.of(of.var.name, of.var)
+    if of.var in values.vars:  # as above
+        name = values.names.fresh(name)
     kind = dialect.register(dtype_of(of.var))
     values.lines.do(dialect.value.format(type=kind, name=name, text=text))
     values.vars[of.var] = name
+    if dtype_of(of.var).is_integer:
+        values.ranges[of.var] = interval(of.value, values.ranges, {})
     if values.is_natural(of.value):
         values.natural.add(of.var)
     return (of.body,)

@@ -66,6 +66,8 @@ def _named(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tuple[
 def _compared(word: str, of: DType, sides: Sequence[str]) -> str:
     """The lesser (`min`) or greater of two integers, by a comparison."""
     one, two = sides
+    if one == two:
+        return one
     return f"({one} {'<' if word == 'min' else '>'} {two} ? {one} : {two})"
 
 
@@ -119,6 +121,10 @@ class Dialect:
     """A line before a loop that is to be unrolled."""
     barrier: str = ""
     """What waits for all threads that share memory; none where there is one thread."""
+    failure: str = ""
+    """What notes that an index was outside; none where every index is taken to be inside."""
+    inside: str = "(unsigned long long)({at}) < {count}ULL"
+    """Whether an index is not negative and below a number."""
 
     def register(self, of: DType) -> str:
         """The type of a value."""

@@ -15,10 +15,12 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.order import Order, Step, operands, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
+from plica.codegen.lower.bound import Interval, interval
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import polynomial
+from plica.ir.combiner import MEANING
+from plica.ir.dim import evaluate, polynomial
 from plica.ir.dtype import DType, bool_, i64
 from plica.ir.scalar import (
     And,
@@ -50,6 +52,8 @@ class Expressions:
         self.helpers: set[str] = set()
         self.natural: set[Term] = set()
         """Variables that are never negative."""
+        self.ranges: dict[Term, Interval] = {}
+        """Between which numbers variables are."""
         self._uses: dict[Term, int] = {}
         self._reads: dict[Term, bool] = {}
 
@@ -57,16 +61,48 @@ class Expressions:
         """The expression of a term; `given` are values that are there already."""
         if has_vectors(root):
             raise CompilerBug("Lowering left a vector in a kernel whose lanes are loops.")
+        around = self._uses, self._reads
         self._uses, self._reads = {}, {}
         _count(root, self._uses, self._reads)
         before = given or {}
         made = order((root,), self._operands, self._row, self.literal, before.get)
-        return fold(made, self._within).results[0]
+        found = fold(made, self._within).results[0]
+        self._uses, self._reads = around
+        return found
 
     def place(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
         """The element of a buffer, as it can be read or written."""
         at = self.of(linear(buffer, indices))
         return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
+
+    def unproved(self, buffer: Buffer, indices: Sequence[Scalar]) -> list[tuple[Scalar, int]]:
+        """The indices of an access that may be outside, each with how many there are.
+
+        None where the target takes every index to be inside.
+        """
+        found: list[tuple[Scalar, int]] = []
+        for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
+            low, high = interval(at, self.ranges, {})
+            count = evaluate(size, {})
+            if count is None:
+                raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
+            if low < 0 or high >= count:
+                found.append((at, count))
+        return found
+
+    def inside(self, places: Sequence[str], counts: Sequence[int]) -> str:
+        """The condition that indices are inside."""
+        pairs = zip(places, counts, strict=True)
+        return " && ".join([self.dialect.inside.format(at=at, count=n) for at, n in pairs])
+
+    def open(self, var: ScalarVar, extent: Scalar) -> None:
+        """Begin a loop; the lines' `close` ends it."""
+        self.natural.add(var)
+        count = self.of(extent)
+        self.ranges[var] = (0, max(0, interval(extent, self.ranges, {})[1] - 1))
+        name = self.vars[var] = self.names.of(var.name, var)
+        kind = self.dialect.register(dtype_of(var))
+        self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
 
     def packed(self, value: str, of: DType) -> str:
         """A value as it is stored."""
@@ -119,6 +155,8 @@ class Expressions:
             return self._variable
         if isinstance(node, Load):
             return self._load
+        if isinstance(node, Reduce):
+            return nest(self._reduced)
         return nest(self._guarded) if self._sides(node) is not None else self._operator
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
@@ -126,7 +164,10 @@ class Expressions:
         if isinstance(node, Load):
             where = linear(node.buffer, node.indices)
             _count(where, self._uses, self._reads)
-            return (where,)
+            checked = [each for each, _ in self.unproved(node.buffer, node.indices)]
+            for each in checked:
+                self._uses[each] = self._uses.get(each, 0) + 1
+            return (where, *checked)
         return operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
 
     def _sides(self, node: Scalar) -> tuple[Scalar, Scalar] | None:
@@ -165,13 +206,23 @@ class Expressions:
         return name
 
     def _load(self, step: Step, frame: Frame[str]) -> str:
-        buffer, (at,) = step.node.buffer, frame.operands(step)
-        element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
-        return self.named(step.node, self.unpacked(element, buffer))
+        node, (at, *checked) = step.node, frame.operands(step)
+        element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
+        value = self.unpacked(element, node.buffer)
+        if not checked:
+            return self.named(node, value)
+        counts = [count for _, count in self.unproved(node.buffer, node.indices)]
+        dialect, lines, name = self.dialect, self.lines, self.names.fresh("s")
+        lines.do(dialect.variable.format(type=dialect.register(node.buffer.dtype), name=name))
+        lines.open(f"if ({self.inside(checked, counts)})")
+        lines.do(f"{name} = {value};")
+        lines.turn("else")
+        lines.do(f"{name} = {dialect.literal(0, node.buffer.dtype)};")
+        lines.do(dialect.failure)
+        lines.close()
+        return name
 
     def _operator(self, step: Step, frame: Frame[str]) -> str:
-        if isinstance(step.node, Reduce):
-            raise CompilerBug("Lowering left a reduction in an expression.")
         return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
 
     def named(self, node: Scalar, text: str) -> str:
@@ -198,6 +249,25 @@ class Expressions:
             inner = yield (side,)
             self.lines.do(f"{name} = {inner.results[0]};")
         self.lines.close()
+        return name
+
+    def _reduced(self, step: Step, frame: Frame[str]) -> Walk[str]:
+        """A reduction: loops in which the body is added to what there is so far."""
+        node, dialect, lines = step.node, self.dialect, self.lines
+        start, join = MEANING[node.combiner]
+        first = start(dtype_of(node))
+        assert isinstance(first, Lit)
+        name = self.names.fresh("r")
+        lines.do(dialect.variable.format(type=dialect.register(dtype_of(node)), name=name))
+        lines.do(f"{name} = {self.literal(first)};")
+        for var, extent in zip(node.axes, node.extents, strict=True):
+            self.open(var, extent)
+        inner = yield (node.body,)
+        joined = join(node.body, node.body)
+        _count(joined, self._uses, self._reads)
+        lines.do(f"{name} = {dialect.operator(joined, [name, inner.results[0]], self)};")
+        for _ in node.axes:
+            lines.close()
         return name
 
 

@@ -14,13 +14,17 @@ from plica.ir.dtype import DType, bool_, f64
 from plica.ir.scalar import (
     Add,
     Cast,
+    Eq,
     FloorDiv,
     FloorMod,
     Intrinsic,
+    Le,
     Lit,
+    Lt,
     Max,
     Min,
     Mul,
+    Ne,
     Scalar,
     Sub,
     dtype_of,
@@ -41,6 +45,9 @@ def operation(node: Scalar, kids: Sequence[str], site: Site) -> str:
         case Min() | Max():
             word = "min" if isinstance(node, Min) else "max"
             return _extreme(word, dtype_of(node), kids, site)
+        case Eq(left, _) | Ne(left, _) | Lt(left, _) | Le(left, _):
+            if kids[0] == kids[1] and not dtype_of(left).is_float:
+                return site.dialect.literal(isinstance(node, Eq | Le), bool_)
         case Cast(value, to):
             return _cast(kids[0], dtype_of(value), to, site)
         case Intrinsic("rsqrt", (value,)) if (of := dtype_of(value)).is_float:

@@ -16,7 +16,7 @@ from plica.codegen.emit.order import Order, Step, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
 from plica.codegen.llvm.access import Access, Size, nothing
 from plica.codegen.llvm.around import Around, within
-from plica.codegen.llvm.easy import easy, is_natural, summed
+from plica.codegen.llvm.easy import EASY, easy, is_natural, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, wrapped
 from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
@@ -169,8 +169,10 @@ class Values:
                 return self._product
             case Reduce():
                 return nest(self._reduced)
+            case _ if factors(node, self.fused) is not None:
+                return self._fused
             case _:
-                return self._operation
+                return self._operation if isinstance(node, EASY) else self._plain
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -207,7 +209,16 @@ class Values:
     def _operation(self, step: Step, frame: Frame[Value]) -> Value:
         node, found = step[2], frame.operands(step)
         value = easy(node, found, self.around)
-        return self._instruction(node, step[4], found) if value is None else value
+        if value is not None:
+            return value
+        natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
+        texts, n = self._texts(step[4], found)
+        return Value(operate(self.w, node, texts, natural, n), None if n else 0)
+
+    def _plain(self, step: Step, frame: Frame[Value]) -> Value:
+        """What always takes an instruction."""
+        texts, n = self._texts(step[4], frame.operands(step))
+        return Value(operate(self.w, step[2], texts, False, n), None if n else 0)
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self.fused)
@@ -219,26 +230,21 @@ class Values:
             return (body.left, body.right) if dtype_of(body) in (f32, f64) else (body,)
         return (body,)
 
-    def _instruction(self, node: Scalar, dtypes: Sequence[DType], found: Sequence[Value]) -> Value:
-        """The value of a node that takes an instruction."""
+    def _texts(self, dtypes: Sequence[DType], found: Sequence[Value]) -> tuple[list[str], int]:
+        """Operands as one instruction takes them, and how many lanes that has; 0 for one value."""
         lanes = self.lanes
-        n = 0
         for each in found:
-            if each.step != 0:
-                n = lanes.count
-        texts = [
-            lanes.vector(value, of) if n else lanes.scalar(value)
-            for of, value in zip(dtypes, found, strict=True)
-        ]
-        if factors(node, self.fused) is not None:
-            text = self._multiplied(node, texts, n)
-        else:
-            natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
-            text = operate(self.w, node, texts, natural, n)
-        return Value(text, None if n else 0)
+            if each[1] != 0:
+                vector = lanes.vector
+                return [
+                    vector(value, of) for of, value in zip(dtypes, found, strict=True)
+                ], lanes.count
+        return [lanes.scalar(value) for value in found], 0
 
-    def _multiplied(self, node: Scalar, texts: Sequence[str], n: int) -> str:
-        a, b, c = texts
+    def _fused(self, step: Step, frame: Frame[Value]) -> Value:
+        """A product and a sum or a difference, rounded once."""
+        node = step[2]
+        (a, b, c), n = self._texts(step[4], frame.operands(step))
         of = dtype_of(node)
         if isinstance(node, Sub):
             kind = register(of, n)
@@ -246,7 +252,7 @@ class Values:
                 a = self.w.let(f"fneg {kind} {a}")
             else:
                 c = self.w.let(f"fneg {kind} {c}")
-        return multiply_add(self.w, (a, b, c), of, n)
+        return Value(multiply_add(self.w, (a, b, c), of, n), None if n else 0)
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]

@@ -22,7 +22,6 @@ from attrs import frozen
 from plica.codegen.dot import dot_of
 from plica.codegen.lower.fused import Fused, fused
 from plica.codegen.lower.nest import Finish
-from plica.codegen.lower.passes import lower
 from plica.codegen.program import Origin
 from plica.codegen.target import Target
 from plica.core.digest import digest
@@ -39,7 +38,7 @@ from plica.schedule.trace import Trace
 
 @frozen(eq=False)
 class Scheduled:
-    """A lowered kernel, the digest of it, which inputs it wants packed, its scratch memory, and
+    """A scheduled kernel, the digest of it, which inputs it wants packed, its scratch memory, and
     what it was before.
     """
 
@@ -84,7 +83,7 @@ def scheduled(  # noqa: PLR0917  # what is known of where it runs
     place of what rules of thumb would give.
     """
     if chosen is not None:
-        kernel, form = lower(chosen.kernel, "cpu"), chosen.form
+        kernel, form = chosen.kernel, chosen.form
         origin = Origin(form.kernel, chosen.trace)
         return Scheduled(kernel, digest(kernel), form.packings, form.scratch, origin, form.derived)
     whole = fused(function)
@@ -96,7 +95,7 @@ def scheduled(  # noqa: PLR0917  # what is known of where it runs
     made = None if found is None else default_schedule(found.kernel, machine)
     if found is None or made is None:
         return None
-    kernel = lower(made[1], "cpu")
+    kernel = made[1]
     origin = Origin(found.kernel, made[0])
     whole_digest = digest(kernel)
     return Scheduled(kernel, whole_digest, found.packings, found.scratch, origin, found.derived)

@@ -8,7 +8,7 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -61,15 +61,17 @@ def sequence(
     reassociates: bool = False,
     approximates: bool = False,
     chosen: Mapping[str, Chosen] = NOTHING,
+    built: Callable[[str], object] | None = None,
 ) -> Program:
     """The program of a resolved and decomposed module.
 
     With a machine, kernels for which there are rules of thumb are scheduled for it, some of which
     reassociate sums, or divide by multiplying; for a GPU all are kernels for threads.  Schedules
-    that were `chosen` by tuning, by the key of the workload, come before rules of thumb.
+    that were `chosen` by tuning, by the key of the workload, come before rules of thumb.  `built`
+    is told of every kernel that is made on the way, by its digest.
     """
     function = of.main_function()
-    maker = _Maker(machine, reassociates, approximates, chosen)
+    maker = _Maker(machine, reassociates, approximates, chosen, built)
     return evolve(maker.program(function.params, function.body), dims=open_dims(of))
 
 
@@ -122,8 +124,9 @@ class _Maker:
         reassociates: bool,
         approximates: bool,
         chosen: Mapping[str, Chosen],
+        built: Callable[[str], object] | None,
     ) -> None:
-        self.machine, self.chosen = machine, chosen
+        self.machine, self.chosen, self.built = machine, chosen, built
         self.reassociates, self.approximates = reassociates, approximates
         self.tree = Tree()
         self.slots: list[Slot] = []
@@ -273,6 +276,9 @@ class _Maker:
                 else:
                     reads.append(new)
             targets = [*[self.scratch(each) for each in made.scratch], target]
+        if self.built is not None:
+            self.built(found.digest)
+            self.built(key)
         return _Launch(kernel, key, tuple(reads), tuple(targets), found.source, step)
 
     def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:

@@ -14,6 +14,7 @@ from plica.ir.loop import For, Kernel, Store
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Lit, Lt, Reduce, Scalar, Select, index
 from plica.ir.tensor import axis, buffer
+from plica.ir.value import Array
 from plica.runtime.error import EvaluationError
 
 DEEP = 20_000
@@ -79,7 +80,7 @@ def test_a_guard_known_around_a_reduction_guards_what_is_read_in_it() -> None:
     first = Select(guard, x[i], Lit(0.0, f32))
     value = first + Reduce("sum", (k,), (index(3),), Select(guard, x[z[k]], Lit(1.0, f32)))
     kernel = Kernel((), (x, z, y), 2, For(i, index(4), "serial", Store(y, (i,), value)))
-    given = [np.arange(7, dtype=np.float32), np.array([1, 6, 2, 3, 2], np.int64)]
+    given: list[Array] = [np.arange(7, dtype=np.float32), np.array([1, 6, 2, 3, 2], np.int64)]
     np.testing.assert_array_equal(run_native(kernel, given), run_kernel(kernel, given))
     with pytest.raises(EvaluationError):
         run_native(kernel, [given[0], np.array([1, 9, 8, 9, 2], np.int64)])

@@ -44,7 +44,6 @@ from plica.ir.show.type import show_dim
 from plica.ir.sized import (
     check_ranges,
     has_open_dims,
-    named,
     open_dims,
     open_form,
     sized,
@@ -334,16 +333,6 @@ def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
 def _size(of: Scalar) -> int | str:
     number = known(of)
     return show_dim(of, _named) if number is None else number
-
-
-def size_text(of: Scalar) -> str:
-    """An open size as a caller reads it."""
-    return show_dim(of, _written)
-
-
-def _written(of: Term) -> str:
-    assert isinstance(of, ScalarVar)
-    return named(of)
 
 
 def _named(of: Term) -> str:
