@@ -96,8 +96,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "first its end, then its start")  # fmt: skip
     kernel.add_argument("--plant", choices=("bound", "order"),
                         help="plant a mistake in lowering: it must be found")  # fmt: skip
-    kernel.add_argument("--target", choices=("cpu", "cuda"), default="cpu",
-                        help="where they run: natively, or on the GPU of this machine")  # fmt: skip
+    kernel.add_argument("--target", default="cpu",
+                        help="the target whose code runs: cpu, c, or cuda on the GPU of "
+                             "this machine (cpu)")  # fmt: skip
     kernel.add_argument("--json", action="store_true", help="print JSON")
     kernel.set_defaults(verb=fuzz_kernel)
     configure_onnx(verbs)
@@ -180,6 +181,7 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
         length=arguments.length,
         guard=arguments.guard,
         lowering=PLANTS.get(arguments.plant, lower),
+        target=arguments.target,
     )
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))

@@ -114,6 +114,8 @@ CODES: Final[dict[str, str]] = {
     "no-memory": "There is not enough memory for what a model is asked to compute.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
     "input-device": "An input lies on another device than the model.",
+    "no-toolchain": "The compiler that a target needs is not on this machine.",
+    "toolchain": "The compiler of a target refused a text that Plica made.",
     "no-cuda": "What CUDA needs is not on this machine: a driver, a GPU, or the compiler NVRTC.",
     "cuda-compile": "NVRTC refused CUDA C++ that Plica made.",
     "device-memory": "A GPU has not enough memory.",

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from plica.core.diagnostic import OutOfRange
 from plica.ir.dim import dim, dim_var, known, same_dim
-from plica.ir.dtype import DTYPES, DType, bool_, f16, f32
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.operator import Mismatch, Relation, Values
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.type import TensorType, TupleType, Type
@@ -36,8 +36,8 @@ Rule: TypeAlias = Callable[..., TensorType | TupleType]  # (attrs, *tensor types
 
 ANY: Final = frozenset(DTYPES)
 BOOL: Final = frozenset({bool_})
-FLOAT: Final = frozenset(each for each in DTYPES if each.is_float)
-INTEGER: Final = frozenset(each for each in DTYPES if each.is_integer)
+FLOAT: Final = frozenset(each for each in COMPUTED if each.is_float)
+INTEGER: Final = frozenset(each for each in COMPUTED if each.is_integer)
 NUMBER: Final = FLOAT | INTEGER
 _CALLED: Final = {
     ANY: "any element type",
@@ -215,8 +215,8 @@ def literal(name: str, value: bool | int | float, dtype: DType) -> Lit:
 
 
 def wide(dtype: DType) -> DType:
-    """What sums of a dtype are made in: f32 for the 16-bit floats, otherwise the dtype itself."""
-    return f32 if dtype.is_float and dtype.bits <= f16.bits else dtype
+    """What sums of a dtype are made in: f32 for the narrow floats, otherwise the dtype itself."""
+    return f32 if dtype.is_narrow else dtype
 
 
 def shown_dim(of: Scalar) -> str:
