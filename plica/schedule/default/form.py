@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -137,18 +137,22 @@ def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
     total = summed(of, axes, sizes, data, weight, names)
     stages.append(total)
 
+    cut_at = _cut_evenly(of, lane)
+    views |= {each: _cut(each, at, lanes) for each, at in cut_at.items()}
+
     def cut(node: Term) -> Term:
         if not isinstance(node, Load):
             return node
         if node.buffer is of.reduced:
             return Load(total.out, tuple(axes))
-        if lane not in node.indices:
+        if node.buffer not in cut_at:
             return node
-        at = node.indices.index(lane)
-        new = views.setdefault(node.buffer, _cut(node.buffer, at, lanes))
-        return Load(new, (*node.indices[:at], outer, inner, *node.indices[at + 1 :]))
+        at = cut_at[node.buffer]
+        places = (*node.indices[:at], outer, inner, *node.indices[at + 1 :])
+        return Load(views[node.buffer], places)
 
-    value = map_bottom_up(cut, of.value)
+    # What asks for the axis in another way has its place: a condition, an index with an offset.
+    value = substitute(map_bottom_up(cut, of.value), {lane: outer * lanes + inner})
     at = of.axes.index(lane)
     places = (*of.axes[:at], outer, inner, *of.axes[at + 1 :])
     shape = [index(count if a is outer else lanes if a is inner else of.sizes[a]) for a in places]
@@ -210,6 +214,23 @@ def summed(  # noqa: PLR0917  # as above
 
 
 # --- weights --------------------------------------------------------------------------------------
+
+
+def _cut_evenly(of: Contraction, lane: ScalarVar) -> dict[Buffer, int]:
+    """What is read with the sum along the whole of an axis and in no other way, and at which dim.
+
+    A part of a concatenation ends where no block does, and is read behind a condition.
+    """
+    found: dict[Buffer, int] = {}
+    other: set[Buffer] = set()
+    for each in of.loads():
+        where = [n for n, place in enumerate(each.indices) if lane in free_vars(place)]
+        at = where[0] if len(where) == 1 and each.indices[where[0]] is lane else None
+        if at is not None and known(each.buffer.shape[at]) == of.sizes[lane]:
+            other |= {each.buffer} if found.setdefault(each.buffer, at) != at else set()
+        else:
+            other.add(each.buffer)
+    return {each: at for each, at in found.items() if each not in other}
 
 
 def _cut(of: Buffer, at: int, lanes: int) -> Buffer:
