@@ -50,7 +50,7 @@ from plica.search.record import Database
 if TYPE_CHECKING:
     pass
 
-from plica.pipeline.face import interface
+from plica.pipeline.face import interface, names_of
 from plica.pipeline.kept import COMPILED
 from plica.pipeline.lowered import Lowered, lower, record
 from plica.pipeline.option import read_records
@@ -78,7 +78,7 @@ def compiled_for_cpu(  # noqa: PLR0917  # all that decides what the code will be
     later = lru_cache(maxsize=1)(partial(lower, module, kept, chosen, machine_, records))
     # What a user's own rules are made of has no digest.
     named_ = store is not None and all(isinstance(each, str) for each in wanted)
-    names = [str(each.name) for each in module.main_function().params] if named_ else []
+    names = names_of(module.main_function()) if named_ else ""
     where = f"{names} {wanted} {kept} {count} {machine!r} {found}"
     entry = key_of("module", digest(module), where, fingerprint()) if named_ else ""
     stored = store.get(entry) if store is not None and entry else None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     pass
 
 from plica.pipeline.cpu import aligned_bytes, reread, tenants
-from plica.pipeline.face import interface
+from plica.pipeline.face import interface, names_of
 from plica.pipeline.kept import COMPILED
 from plica.pipeline.lowered import Lowered, lower, record
 
@@ -61,7 +61,7 @@ def compiled_for_gpu(  # noqa: PLR0917  # as above
     later = lru_cache(maxsize=1)(partial(lower, module, contract, packs, target, records))
     entry = ""
     if store is not None and all(isinstance(each, str) for each in wanted):
-        names = [str(each.name) for each in module.main_function().params]
+        names = names_of(module.main_function())
         where = f"{names} {wanted} {contract} {target!r} {found} {nvrtc_version()}"
         entry = key_of("gpu-module", digest(module), where, fingerprint())
     stored = store.get(entry) if store is not None and entry else None
