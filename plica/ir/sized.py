@@ -129,6 +129,9 @@ def open_form(of: Module) -> Module:
 FAR: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 
+LARGE: Final = 4096
+"""The size of all other dims then: what is asked of several together is none of one (`need`)."""
+
 
 def with_least(of: Module) -> Module:
     """The module saying of its dims which sizes are too small for some operator of it."""
@@ -150,7 +153,7 @@ def with_least(of: Module) -> Module:
 
 def _least(of: Module, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts."""
-    others = dict.fromkeys(open_dims(of), FAR)
+    others = dict.fromkeys(open_dims(of), LARGE)
     for size in range(FAR):
         try:
             sized(of, {**others, dim: size})

@@ -18,6 +18,7 @@ from plica.codegen.program import Program
 from plica.codegen.record import recorded
 from plica.codegen.target import Target
 from plica.ir.module import Module
+from plica.ir.need import needs
 from plica.rewrite.contract import Contract, exact, fused, reassociates, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History
@@ -108,6 +109,8 @@ def arranged(
     )
     source = history.derivation.source
     assert isinstance(source, Module)
+    if program.dims:
+        program = evolve(program, needs=needs(source))
     plan = place_open(program) if program.dims else place(program)
     whole = Lowered(source, history.derivation, program, plan, history.module)
     return evolve(whole, tuning=found.rows)
