@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.ir.module import Module
+from plica.core.name import Name
+from plica.ir.dim import dim_var
+from plica.ir.dtype import f32
+from plica.ir.graph import Apply, Function, Var
+from plica.ir.module import Module, module
+from plica.ir.type import TensorType
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, dims_of
@@ -202,6 +207,18 @@ def test_modules_that_differ_in_the_names_of_dims_have_entries_of_their_own(
         np.testing.assert_allclose(exe(x), np.exp(x).sum(axis=1), rtol=1e-5)
 
 
+def test_dims_whose_names_read_alike_are_two() -> None:
+    a, b = dim_var(Name("n", 1)), dim_var(Name("n_1"))
+    assert str(a.name) == str(b.name)
+    x, main = Var(Name("x"), TensorType((a, b), f32)), Var(Name("main"), None)
+    body = Apply("mean", (x,), (("axis", (1,)), ("keepdims", False)))
+    exe = plica.compile(module({main: Function((a, b), (), (x,), None, body)}, main), cache=False)
+    assert isinstance(exe, OpenExecutable)
+    assert len(set(exe.dims)) == 2
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(exe(array), array.mean(axis=1))
+
+
 def test_errors_name_the_dims_of_the_module_that_was_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,14 +269,14 @@ JOINT = {
 
 @pytest.mark.parametrize("case", JOINT)
 def test_what_an_operator_needs_of_several_sizes_is_asked_for(case: str) -> None:
-    module = written("x[n 2 h] y[n 2 w] -> [n 2]", JOINT[case])
-    exe = plica.compile(module, threads=1)
+    whole = written("x[n 2 h] y[n 2 w] -> [n 2]", JOINT[case])
+    exe = plica.compile(whole, threads=1)
     assert isinstance(exe, OpenExecutable)
     outcomes = set()
     for sizes in ((20, 7), (4, 2), (2, 4), (1, 1), (2, 2), (3, 3), (25, 1)):
         arrays = [np.ones((1, 2, size), np.float32) for size in sizes]
         try:
-            expected = plica.interpret(module, *arrays)
+            expected = plica.interpret(whole, *arrays)
         except PlicaError:
             outcomes.add("refused")
             with pytest.raises(InputError, match="h is "):

@@ -282,7 +282,8 @@ class _Maker:
         constant, small = facts(reads, self.machine)
         free, loose = self.reassociates, self.approximates
         tuned: Chosen | None = None
-        if self.chosen:
+        # What was tuned has dims of its own, by other names: it serves what has none.
+        if self.chosen and not fused(function).kernel.dims:
             tuned = self.chosen.get(workload(function, constant, free, small, loose))
         return scheduled(function, constant, self.machine, free, small, loose, tuned)
 
