@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.fuzz_onnx import configure as configure_onnx
+from plica.cli.fuzz_open import configure as configure_open
 from plica.cli.progress import progress
 from plica.cli.rules import count, named_contract, named_packs, run
 
@@ -44,7 +45,7 @@ Kernels run in processes of their own: one that dies is a finding, and the rest 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica fuzz graph`, `plica fuzz schedule`, `plica fuzz kernel`, `plica fuzz onnx`."""
+    """`plica fuzz graph`, `schedule`, `kernel`, `onnx` and `open`."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     graph = verbs.add_parser(
         "graph",
@@ -102,6 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kernel.add_argument("--json", action="store_true", help="print JSON")
     kernel.set_defaults(verb=fuzz_kernel)
     configure_onnx(verbs)
+    configure_open(verbs)
 
 
 def fuzz_graph(arguments: argparse.Namespace) -> int:

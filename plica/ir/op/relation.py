@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -27,8 +28,8 @@ from plica.ir.type import TensorType, TupleType, Type
 
 __all__ = [
     "ANY", "BOOL", "FLOAT", "INTEGER", "NUMBER", "Rule", "Shape", "Unfit",
-    "axes_of", "axis_of", "broadcast", "dim_var", "fitting", "literal", "per_axis", "refuse",
-    "same", "wide",
+    "axes_of", "axis_of", "broadcast", "dim_var", "fitting", "literal", "need", "needs_of",
+    "per_axis", "refuse", "same", "wide",
 ]  # fmt: skip
 
 Shape: TypeAlias = tuple[Scalar, ...]
@@ -66,6 +67,31 @@ def refuse(
 ) -> NoReturn:
     """Leave the relation with a refusal."""
     raise Unfit(Mismatch(code, message, expected, found, suggestion))
+
+
+_NEEDED: Final[ContextVar[list[Scalar] | None]] = ContextVar("needed", default=None)
+
+
+def need(least: Scalar) -> None:
+    """Say that a term over dims must not be negative, where it is no number yet.
+
+    A relation that refuses a number says so of an open size: whoever asks, `needs_of`, knows then
+    what to check once sizes come.
+    """
+    wanted = _NEEDED.get()
+    if wanted is not None and known(least) is None:
+        wanted.append(least)
+
+
+def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, ...]:
+    """The terms that must not be negative for a relation to hold, whatever else it asks."""
+    found: list[Scalar] = []
+    token = _NEEDED.set(found)
+    try:
+        relation(attrs, *types)
+    finally:
+        _NEEDED.reset(token)
+    return tuple(found)
 
 
 def fitting(
