@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from plica.codegen.emit.order import operands
 from plica.codegen.llvm.scalar import operate
-from plica.codegen.llvm.scope import operands
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
