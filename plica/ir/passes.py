@@ -53,7 +53,7 @@ OWN: Final[dict[str, str]] = {
     "inline-composites": "plica.rewrite.partition:INLINE_COMPOSITES",
     "verify-kernels": "plica.codegen.lower.verify:VERIFY_KERNELS",
 }
-"""Where Plica's own passes are that no page holds by default."""
+"""Where Plica's own passes are that no page holds by default, as pyproject.toml registers them."""
 
 
 class PassError(PlicaError):
@@ -165,6 +165,15 @@ class Pipeline:
     def __str__(self) -> str:
         width = max((len(each.name) for each in self.passes), default=0)
         return "\n".join(_line(each, width) for each in self.passes)
+
+    def table(self) -> str:
+        """One line a pass: its name, its kind, why it is there, and what it waits for."""
+        width = max((len(each.name) for each in self.passes), default=0)
+        lines = []
+        for each in self.passes:
+            wait = f"  (if {each.if_changed} changed something)" if each.if_changed else ""
+            lines.append(f"  {each.name:<{width}}  {each.kind:<8}  {each.why}{wait}")
+        return "\n".join(lines)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ Value(text='%1', step=0, plus=0)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from plica.codegen.llvm.word import flag, literal, register, wide
@@ -44,6 +45,7 @@ TRUE: Final = Value("true")
 FALSE: Final = Value("false")
 
 
+@lru_cache(maxsize=4096)
 def constant(number: int) -> Value:
     """An i64, modulo 2^64."""
     return Value("", 0, wrapped(number))

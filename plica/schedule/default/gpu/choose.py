@@ -73,6 +73,7 @@ GROUPS: Final = (
     Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
     Warps(2, 1, 1, 16, 4, ahead=3, together=True, near=8),
     Warps(1, 1, 1, 16, 4, ahead=4, together=True, near=8),
+    Warps(2, 1, 1, 8, 4, ahead=4, together=True, near=8),
 )
 """Tiles of warps that multiply together."""
 
@@ -99,7 +100,7 @@ DECLARED: Final = tuple(
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def _product(of: Stages) -> Operands | None:
+def product_of(of: Stages) -> Operands | None:
     """The product some stages are, if it is worth tiles."""
     found = operands(of)
     if found is None:
@@ -119,6 +120,18 @@ def along_of(of: Stages, found: Operands, facts: Facts) -> Along:
     """On which sides slices are fetched along the terms; what was gathered before lies so."""
     left, right = _constant(of, found, facts)
     return left or found.along(found.left), right or found.along(found.right)
+
+
+def in_warps(of: Stages, facts: Facts, found: Operands, warps: Warps, parts: int = 1) -> Stages:
+    """A product in tiles of some warps."""
+    return tiled(found, warps.layout(along_of(of, found, facts)), parts)
+
+
+def in_tiles(of: Stages, facts: Facts, found: Operands, tile: Tile, parts: int = 1) -> Stages:
+    """A product in tiles of threads; what was gathered before lies as it is read."""
+    left, right = _constant(of, found, facts)
+    along = (not left and found.along(found.left), not right and found.along(found.right))
+    return tiled(found, tile.layout(along), parts)
 
 
 def in_octets(of: Operands, side: Load, along: bool) -> bool:
@@ -142,7 +155,7 @@ def _by_engine(of: Operands, constant: tuple[bool, bool]) -> bool:
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
-    found = _product(of)
+    found = product_of(of)
     if found is None or found.dtype not in NARROW or (together and not gpu.groups):
         return
     constant = _constant(of, found, facts)
@@ -158,23 +171,20 @@ def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]
             if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
                 break
             cycles = warps_cost(found, warps, parts, gathers, gpu)
-            yield cycles, partial(tiled, found, warps.layout(along), parts)
+            yield cycles, partial(in_warps, of, facts, found, warps, parts)
 
 
 def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    found = _product(of)
+    found = product_of(of)
     if found is None or found.dtype is not f32:
         return
-    constant = _constant(of, found, facts)
-    along = (not constant[0] and found.along(found.left),
-             not constant[1] and found.along(found.right))  # fmt: skip
     plain = not is_window(found) and found.size("batch") == 1
     for tile in (*TILES, HIGH) if plain else TILES:
         for count in parts:
             if count > 1 and is_enough(found, tile, count, gpu):
                 break
             cycles = tile_cost(found, tile, count, gpu)
-            yield cycles, partial(tiled, found, tile.layout(along), count)
+            yield cycles, partial(in_tiles, of, facts, found, tile, count)
 
 
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
@@ -225,7 +235,12 @@ TEMPLATES: Final[dict[str, Template]] = {
     "thread-elements": _of_kernel(plain_threads),
 }
 # fmt: on
-"""How what a form makes is scheduled; a form of a library is spread over threads."""
+"""How what a form makes is scheduled."""
+
+
+def template_of(form: str) -> Template:
+    """How what a form makes is scheduled; that of a library is spread over threads."""
+    return TEMPLATES.get(form, TEMPLATES["thread-elements"])
 
 
 @frozen(eq=False)
@@ -252,7 +267,6 @@ def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Candidate]:
         mine = [each for each in forms if each.rank == rank]
         for formed in reach(mine, of, facts, gpu)[:TRIES]:
             apart = hoist(formed.stages, facts.constant)
-            template = TEMPLATES.get(formed.form, TEMPLATES["thread-elements"])
-            made = template(apart.rest, gpu)
+            made = template_of(formed.form)(apart.rest, gpu)
             if made is not None:
                 yield Candidate(formed, apart, *made)

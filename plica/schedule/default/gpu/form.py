@@ -132,8 +132,9 @@ def _after(of: Operands, layout: Layout, part: Buffer, parts: int, names: Names)
     places = (*digits(where.numbers["rows"], layout.rows),
               *digits(where.numbers["columns"], layout.columns))  # fmt: skip
     made: list[Each] = []
-    element: Scalar = Load(part, (*lots, *places))
-    if parts > 1:
+    if parts == 1:
+        element: Scalar = Load(part, (*lots, *places))
+    else:
         s = names.var("s")
         at = where.numbers["batch"] * parts + s if lots else s
         total = Buffer(names.name("sum"), shape, part.dtype)
