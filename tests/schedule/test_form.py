@@ -21,17 +21,27 @@ from plica.codegen.lower.passes import lower
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dtype import DType, f32
+from plica.ir.dtype import DType, f16, f32
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, Lit, Load, Select, dtype_of
 from plica.ir.stage import Each, placeholder, stage
 from plica.ir.stages import Stages, evaluate_stages, stages
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, default_schedule, formed
+from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.form import GROUP, Apply, Facts, Form, installed, reach
 from plica.schedule.hoist import hoist
 from tests.schedule.begun import begun, read_after
-from tests.schedule.population import KINDS, Array, Case, shape_of
+from tests.schedule.population import (
+    KINDS,
+    Array,
+    Case,
+    chains,
+    products,
+    shape_of,
+    transposes,
+    windows,
+)
 
 EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
 
@@ -76,7 +86,7 @@ def kept(of: Stages) -> list[tuple[int, DType]]:
     return [(prod(shape_of(each)), each.dtype) for each in (*of.inputs, of.result)]
 
 
-def held(of: Case, forms: Sequence[Form], machine: Machine) -> Counter[str]:
+def held(of: Case, forms: Sequence[Form], machine: Machine | Gpu) -> Counter[str]:
     """Checks whatever forms make of a case; says how often each of them applied."""
     wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
     count: Counter[str] = Counter()
@@ -87,7 +97,7 @@ def held(of: Case, forms: Sequence[Form], machine: Machine) -> Counter[str]:
     return count
 
 
-def meant(made: Stages, of: Case, machine: Machine, wanted: Array, who: str) -> None:
+def meant(made: Stages, of: Case, machine: Machine | Gpu, wanted: Array, who: str) -> None:
     """Stages that a form made mean what was wanted, hoisted or not, scheduled or not."""
     assert kept(made) == kept(of.stages), f"{who} changes what is read or made"
     if all(isinstance(each, Each) for each in made.stages):
@@ -97,6 +107,8 @@ def meant(made: Stages, of: Case, machine: Machine, wanted: Array, who: str) -> 
     rest = hoist(made, constant).rest
     if all(isinstance(each, Each) for each in rest.stages):
         agrees(evaluate_stages(rest, arrays), wanted, of.near, f"{who}, hoisted,")
+    if isinstance(machine, Gpu):  # its schedules have tests of their own
+        return
     kernel = begun(made, constant)
     agrees(run_kernel(kernel, arrays)[-1], wanted, of.near, f"The kernel of {who}")
     scheduled = default_schedule(kernel, machine)
@@ -117,6 +129,36 @@ def test_forms_keep_the_meaning(kind: str) -> None:
     with np.errstate(all="ignore"):
         check()
     missing = [form for form in REACHED[kind] if not count[form]]
+    assert not missing, f"{missing} never applied, but {dict(count)}"
+
+
+MANY: Final = 1 << 16
+"""Products that are worth tiles on a GPU."""
+
+GPU_KINDS: Final = {
+    "product": (products(("rows", "columns", "any"), (f32,), MANY), ("product-tiles",)),
+    "f16": (products(("rows", "columns"), (f16,), MANY), ("tensor-core-tiles",)),
+    "octets": (products(("octets",), (f16,), MANY), ("tensor-core-tiles", "wgmma-tiles")),
+    "deep": (products(("octets",), (f32,), MANY), ("product-tiles", "split-sums")),
+    "window": (windows("all", MANY), ("product-tiles",)),
+    "chain": (chains(), ("block-rows", "shared-sums", "thread-elements")),
+    "transpose": (transposes(), ("transpose-tiles",)),
+}
+
+
+@pytest.mark.parametrize("kind", GPU_KINDS)
+def test_forms_of_gpus_keep_the_meaning(kind: str) -> None:
+    cases, reached = GPU_KINDS[kind]
+    count: Counter[str] = Counter()
+
+    @settings(max_examples=EXAMPLES // 2)
+    @given(cases, st.booleans())
+    def check(of: Case, groups: bool) -> None:
+        count.update(held(of, GPU_FORMS, Gpu(groups=groups)))
+
+    with np.errstate(all="ignore"):
+        check()
+    missing = [form for form in reached if not count[form]]
     assert not missing, f"{missing} never applied, but {dict(count)}"
 
 
