@@ -112,7 +112,7 @@ def tensor_core_schedule(
     kernel = kernel_of(of)
     if found.is_plain:
         whole = tensor_core(near, along, found.blocks(fused=True), dtype)
-        made = recorded(whole, kernel, late=False)
+        made = recorded(whole, kernel)
         if made is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
