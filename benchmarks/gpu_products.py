@@ -129,7 +129,7 @@ def make(seed: int, folder: Path) -> None:
     """Write the artefact of every case."""
     from plica.codegen.cuda.target import GpuTarget
     from plica.ir.infer import infer
-    from plica.pipeline import assemble_for_gpu, lower
+    from plica.pipeline import assemble, lower
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
 
@@ -137,7 +137,7 @@ def make(seed: int, folder: Path) -> None:
     target = GpuTarget(ARCHITECTURE)
     for each in cases(seed):
         begin = time.perf_counter()
-        artefact = assemble_for_gpu(lower(infer(module(each)), target=target), target)
+        artefact = assemble(lower(infer(module(each)), target=target), target)
         archive.write(folder / each.file, archive.pack(to_members(artefact)))
         print(f"{each.file} made in {time.perf_counter() - begin:.1f} s", flush=True)
 
