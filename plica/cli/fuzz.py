@@ -243,12 +243,20 @@ def planted() -> Pack:
 
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
-    """What native code gives; None where the module can't be compiled for now."""
-    from plica.pipeline import compile
+    """What native code gives; None where the module can't be compiled for now.
+
+    Modules and kernels are checked after every pass on the way.
+    """
+    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.road_check import StateChecks
+    from plica.pipeline import compile, lower, target_of
     from plica.runtime.error import UnsupportedError
 
     try:
         made = compile(module, cache=False)
+        static = static_form(module)
+        lower(module if static is None else static, target=target_of("cpu"),
+              objects=static is None, checks=StateChecks())  # fmt: skip
     except UnsupportedError:
         return None
     return _shaped(made(*inputs), module)

@@ -43,7 +43,8 @@ OWN: Final[dict[str, str]] = {
     "cuda": "plica.codegen.cuda.backend:CUDA",
     "accel": "plica.codegen.accel.backend:ACCEL",
 }
-"""Where each of Plica's own backends is."""
+"""Where each of Plica's own is, as pyproject.toml registers them: known without a look at what is
+installed, which takes longer than a small model."""
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -124,7 +125,7 @@ class Backend:
     """Makes code of a program in this process, where that can be: what fuzzing runs."""
     objects: Backend | None = None
     spellings: tuple[str, ...] = field(default=())
-    """Texts that name its targets, for suggestions."""
+    """Texts that name its targets."""
 
     def page(self, effort: str = "default") -> Pipeline:
         """The page of an effort."""

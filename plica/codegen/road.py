@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from attrs import evolve, field, frozen
 
@@ -70,6 +70,14 @@ class Job(Setting):
     versions: tuple[tuple[str, str], ...] = ()
 
 
+@runtime_checkable
+class KernelListener(Protocol):
+    """An instrument that is told of every kernel that is built, by its digest."""
+
+    def tell(self, key: str) -> None:
+        """A kernel was built."""
+
+
 @frozen
 class Arranged(Generic[P, L]):
     """Everything known before native code is made: a value, the same wherever it is computed."""
@@ -116,6 +124,9 @@ def lowered(
 ) -> Arranged[Any, Any]:  # Any: as the page makes it
     """What a page makes of a module before code is emitted."""
     check_page(page)
+    for each in instruments:
+        if isinstance(each, KernelListener):
+            job = evolve(job, built=each.tell)
     state = State(begun(infer(module)))
     return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
 

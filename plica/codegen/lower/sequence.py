@@ -126,7 +126,10 @@ class _Maker:
         chosen: Mapping[str, Chosen],
         built: Callable[[str], object] | None,
     ) -> None:
-        self.machine, self.chosen, self.built = machine, chosen, built
+        # The one place that asks for whom kernels are scheduled.
+        self.gpu = machine if isinstance(machine, Gpu) else None
+        self.machine = None if isinstance(machine, Gpu) else machine
+        self.chosen, self.built = chosen, built
         self.reassociates, self.approximates = reassociates, approximates
         self.tree = Tree()
         self.slots: list[Slot] = []
@@ -241,14 +244,14 @@ class _Maker:
         kernel, key = found.kernel, found.digest
         targets = [target]
         made = None
-        if isinstance(self.machine, Gpu):
+        if self.gpu is not None:
             known_now = tuple([isinstance(each, Const) for each in args])
             told = tuple([known_now[read] for read in found.reads])
             free, loose = self.reassociates, self.approximates
             tuned: Chosen | None = None
             if self.chosen:
                 tuned = self.chosen.get(workload(function, told, free, (), loose))
-            threads = for_threads(function, known_now, self.machine, tuned)
+            threads = for_threads(function, known_now, self.gpu, tuned)
             kernel, key = threads.kernel, threads.digest
             reads = [args[read] for read in threads.reads]
             for each in threads.packings:
@@ -259,7 +262,7 @@ class _Maker:
                 self.origins.setdefault(key, threads.origin)
         else:
             made = self.scheduled(function, reads)
-            if made is None and isinstance(self.machine, Machine) and self.machine.cores > 1:
+            if made is None and self.machine is not None and self.machine.cores > 1:
                 plain, kernel = kernel, shared(kernel)
                 key = key if kernel is plain else digest(kernel)
         if made is not None:
@@ -283,7 +286,7 @@ class _Maker:
 
     def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
         """The kernel by rules of thumb, if there is a machine to make one for."""
-        if not isinstance(self.machine, Machine):
+        if self.machine is None:
             return None
         constant, small = facts(reads, self.machine)
         free, loose = self.reassociates, self.approximates

@@ -24,6 +24,7 @@ from hypothesis.strategies import SearchStrategy
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.check import check
+from plica.ir.driver import PassBroke
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.rewrite.check.report import as_comment, text
@@ -219,7 +220,10 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
 
 def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
     """Whether the module could be compiled; then native code must agree with its meaning."""
-    reason = meaning.native_differs(module, native)
+    try:
+        reason = meaning.native_differs(module, native)
+    except PassBroke as error:
+        raise Wrong(_finding("ill-formed", error.guilty, str(error), module)) from error
     if reason:
         raise Wrong(_finding("native", "native", reason, module))
     return reason is None
