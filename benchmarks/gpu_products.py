@@ -2,12 +2,12 @@
 
     python benchmarks/gpu_products.py [SEED] [--json FILE]        all of it, where all is installed
     python benchmarks/gpu_products.py [SEED] --make FOLDER        artefacts, where no GPU is needed
-    python benchmarks/gpu_products.py [SEED] --run FOLDER         run them: numpy and torch are enough
+    python benchmarks/gpu_products.py [SEED] --run FOLDER         run them: numpy and torch will do
 
 `nn.Linear` 1000 x 1000 x 1000 and 512 x 768 x 3072 (rows, inputs, outputs) and a product of two
 batches 16 x 197 x 64 x 197, each in f16 and bf16, then 20 shapes that are drawn from the seed: a
-quarter of them batches, every second one with bias and gelu.  Weights of linear layers are constants
-of the program; both sides of a batch are inputs.
+quarter of them batches, every second one with bias and gelu.  Weights of linear layers are
+constants of the program; both sides of a batch are inputs.
 
 Results on fresh inputs are compared with float64.  Times are device times: medians of CUDA events
 around a CUDA graph on both sides, which take turns.  `ratio` is torch's time over ours.

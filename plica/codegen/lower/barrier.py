@@ -231,7 +231,9 @@ class _Inserting:
     def by_one(self, stmt: Branch) -> bool:
         """Whether one thread of a block does it, who need not wait for itself."""
         said = conjuncts(stmt.condition)
-        pinned = {each.left for each in said if isinstance(each, Eq) and isinstance(each.right, Lit)}
+        pinned = {
+            each.left for each in said if isinstance(each, Eq) and isinstance(each.right, Lit)
+        }
         return stmt.orelse is NOTHING and pinned.issuperset(self.lanes)
 
     def agrees(self, term: Scalar) -> bool:

@@ -164,7 +164,7 @@ def _along(of: Each | None) -> bool:
         return False
     (load,) = loads(of.value)
     near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
-    return near == {"k", "e"} or near == {"e"}
+    return near in ({"k", "e"}, {"e"})
 
 
 def _covers(of: Tiled, rows: int, columns: int) -> bool:
