@@ -114,7 +114,8 @@ EPILOGUES: dict[str, tuple[Each, bool]] = {
     "moved":               (after((4, 1, 6), lambda i, u, j: TOTAL[3 - i, u, j]), False),
     "of a part":           (after((3, 1, 6), lambda i, u, j: TOTAL[i, u, j]), False),
     "spread":              (after((4, 2, 6), lambda i, u, j: TOTAL[i, 0, j]), False),
-    "at two places":       (after((4, 1, 6), lambda i, _, j: TOTAL[i, 0, j] + TOTAL[0, 0, j]), False),
+    "at two places":       (after((4, 1, 6), lambda i, u, j: (
+                               TOTAL[i, u, j] + TOTAL[0, u, j])), False),
     "along a diagonal":    (after((4, 1), lambda i, u: TOTAL[i, u, i]), False),
     "reduces again":       (after((4, 1, 6), lambda i, u, j: reduce(
                                "sum", (2,), lambda k: TOTAL[i, u, j] * k)), False),

@@ -91,7 +91,10 @@ def held(of: Case, forms: Sequence[Form], machine: Machine | Gpu) -> Counter[str
     wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
     count: Counter[str] = Counter()
     for form in forms:
-        for each in form.reach(of.stages, of.facts, machine):
+        found = form.reach(of.stages, of.facts, machine)
+        if isinstance(machine, Gpu):  # tiles of many sizes, all of them large
+            found = found[:: max(1, len(found) // 3)]
+        for each in found:
             count[form.name] += 1
             meant(each.stages, of, machine, wanted, f"The form {form.name}")
     return count
@@ -152,9 +155,9 @@ def test_forms_of_gpus_keep_the_meaning(kind: str) -> None:
     count: Counter[str] = Counter()
 
     @settings(max_examples=EXAMPLES // 2)
-    @given(cases, st.booleans())
-    def check(of: Case, groups: bool) -> None:
-        count.update(held(of, GPU_FORMS, Gpu(groups=groups)))
+    @given(cases)
+    def check(of: Case) -> None:
+        count.update(held(of, GPU_FORMS, Gpu(groups=True)))
 
     with np.errstate(all="ignore"):
         check()
@@ -166,6 +169,8 @@ def test_every_form_is_reached() -> None:
     reached = {form for forms in REACHED.values() for form in forms}
     assert reached == {form.name for form in FORMS}
     assert len(reached) == len(FORMS)
+    on_gpus = {form for _, forms in GPU_KINDS.values() for form in forms}
+    assert on_gpus == {form.name for form in GPU_FORMS}
 
 
 # --- wrong forms ----------------------------------------------------------------------------------
