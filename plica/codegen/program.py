@@ -147,7 +147,8 @@ class Program:
     """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs.
 
     `origins` says how kernels were scheduled, None for those that are plain loops.  `dims` are the
-    open sizes, in the order in which they are given.
+    open sizes, in the order in which they are given; `needs` are terms over them that must not be
+    negative, so that every operator has a meaning.
     """
 
     kernels: tuple[Kernel, ...]
@@ -159,6 +160,7 @@ class Program:
     thunks: tuple[int, ...] = ()
     origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
     dims: tuple[ScalarVar, ...] = ()
+    needs: tuple[Scalar, ...] = ()
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""

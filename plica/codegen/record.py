@@ -14,7 +14,7 @@ digests only: a pass is a stage, and so are the steps of rules between two passe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import fields, has
 
@@ -26,12 +26,17 @@ from plica.core.term import Term
 from plica.ir.graph import Var
 from plica.ir.loop import Kernel
 from plica.ir.module import Module, module
-from plica.ir.show import show_kernel
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.rule import Rule
+from plica.runtime.late import late
 from plica.runtime.record import Record, Stage, Traced, Used
 from plica.runtime.store import key_of
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.ir.show import show_kernel
+else:
+    show_kernel = late("plica.ir.show:show_kernel")
 
 RULES: Final = "rules"
 """The name of a stage that is no pass."""

@@ -1,11 +1,10 @@
 """core: terms, folds, digests, diagnostics.  It knows no tensor."""
 
-from plica.core.binding import free_vars, substitute
-from plica.core.digest import alpha_equal, at, digest, first_difference
-from plica.core.encode import from_json, to_json
-from plica.core.fold import fold, map_bottom_up, map_top_down, post_order, universe
-from plica.core.name import Name, fresh
-from plica.core.term import Term, children, rebuild
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Name",
@@ -27,3 +26,13 @@ __all__ = [
     "to_json",
     "universe",
 ]
+
+if TYPE_CHECKING:
+    from plica.core.binding import free_vars, substitute
+    from plica.core.digest import alpha_equal, at, digest, first_difference
+    from plica.core.encode import from_json, to_json
+    from plica.core.fold import fold, map_bottom_up, map_top_down, post_order, universe
+    from plica.core.name import Name, fresh
+    from plica.core.term import Term, children, rebuild
+else:
+    lazily(__name__)

@@ -32,25 +32,24 @@ def post_order(*roots: Term) -> list[Term]:
     order: list[Term] = []
     stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
-    with paused():
-        while stack:
-            node = pop()
-            if node is None:
-                leave(pop())
-                continue
-            if node in done:
-                continue
-            see(node)
-            kids = node._children
-            if not kids:
-                leave(node)
-                continue
-            push(node)
-            push(None)
-            if len(kids) == 1:
-                push(kids[0])
-            else:
-                stack.extend(kids[::-1])
+    while stack:
+        node = pop()
+        if node is None:
+            leave(pop())
+            continue
+        if node in done:
+            continue
+        see(node)
+        kids = node._children
+        if not kids:
+            leave(node)
+            continue
+        push(node)
+        push(None)
+        if len(kids) == 1:
+            push(kids[0])
+        else:
+            stack.extend(kids[::-1])
     return order
 
 

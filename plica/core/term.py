@@ -22,6 +22,7 @@ Not here: traversals (`fold`), variables and scopes (`binding`), identity up to 
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 import types
 import typing
@@ -122,8 +123,15 @@ class TermMeta(type):
             forget(first)  # a dead node has not left yet
 
     def tag(cls) -> str:
-        """The name under which the class is written down: its room's path without `plica.`."""
-        return f"{cls.__module__.removeprefix('plica.')}.{cls.__qualname__}"
+        """The name under which the class is written down, in files and in digests.
+
+        It is the path of its file without `plica.` and its own name; a class that was renamed says
+        the name it had (`written`), a file that was moved the path it had (`WRITTEN`).
+        """
+        if "written" in cls.__dict__:
+            return str(cls.__dict__["written"])
+        file = getattr(sys.modules.get(cls.__module__), "WRITTEN", None)
+        return f"{file or cls.__module__.removeprefix('plica.')}.{cls.__qualname__}"
 
 
 _classes: Final[dict[str, TermMeta]] = {}

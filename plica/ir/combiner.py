@@ -16,7 +16,7 @@ values when they are declared: loops may be reordered because they hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import frozen
@@ -26,7 +26,6 @@ from plica.core.diagnostic import IllTyped, ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import DType, bool_
-from plica.ir.evaluate import evaluate
 from plica.ir.scalar import (
     Add,
     And,
@@ -44,6 +43,12 @@ from plica.ir.scalar import (
 from plica.ir.tensor import buffer, compute
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.evaluate import evaluate
+else:
+    evaluate = late("plica.ir.evaluate:evaluate")
 
 TRIALS: Final = 512
 """On how many triples of values the laws of a combiner are tried."""

@@ -30,16 +30,15 @@ from plica.core.term import Term
 from plica.ir.check import findings
 from plica.ir.elaborate import Elaborator, is_explicit
 from plica.ir.exhaust import match_errors
-from plica.ir.graph import Apply, Const, Expr, Function, Match, Project, Var, remember_type
+from plica.ir.graph import Apply, Expr, Function, Match, Var, remember_type
 from plica.ir.judge import Judge
+from plica.ir.local_type import local_type
 from plica.ir.loop import Kernel
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module
-from plica.ir.op import find
-from plica.ir.operator import Mismatch
 from plica.ir.refresh import is_untyped
 from plica.ir.report import Places, Report
 from plica.ir.scope import misuses
-from plica.ir.type import FuncType, TensorType, TupleType, Type, tensor
+from plica.ir.type import FuncType, TensorType, TupleType, Type
 from plica.ir.unify import Solver, same_type
 from plica.ir.unknown import POISON
 from plica.runtime.error import Diagnostic
@@ -63,11 +62,9 @@ def type_of(expr: Expr) -> Type:
     Numbers among the arguments of an operator take the dtype of the others, elsewhere they are i64
     or f32.  Raises `IllTyped` where there is no type.
     """
-    known = _remembered(expr)
+    known = local_type(expr)
     if known is not None:
         return known
-    if _remember_operators(expr):
-        return expr._type
     report = Report("this expression", (expr,))
     judge = Judge(report, local=True)
     root = judge.visit(judge.refresher.separated(expr))
@@ -81,54 +78,6 @@ def type_of(expr: Expr) -> Type:
             level = min([level, *parts]) if is_explicit(judge, instance) else 0
             remember_type(node, judge.solver.resolve(judge.typed(instance)), level)
     return judge.solver.resolve(judge.typed(root))
-
-
-def _remember_operators(root: Expr) -> bool:
-    """Note the types of operators, of their results and of constants; False where that fails.
-
-    Only nodes without a type are visited, so a term that rewriting puts on top of typed ones costs
-    its own size.
-    """
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if _remembered(node) is not None:
-            stack.pop()
-        elif isinstance(node, Const):
-            remember_type(node, tensor(node.shape, node.dtype), 2)
-        elif isinstance(node, Apply):
-            missing = [each for each in node.args if _remembered(each) is None]
-            stack.extend(missing)
-            operator = find(node.op)
-            if operator is None:
-                return False
-            if missing:
-                continue
-            result = operator.relation(dict(node.attrs), *[each._type for each in node.args])
-            if isinstance(result, Mismatch):
-                return False
-            remember_type(node, result, min([each._settled for each in node.args], default=2))
-        elif isinstance(node, Project):
-            if _remembered(node.value) is None:
-                stack.append(node.value)
-                continue
-            whole = node.value._type
-            if not isinstance(whole, TupleType) or not 0 <= node.index < len(whole.items):
-                return False
-            remember_type(node, whole.items[node.index], node.value._settled)
-        else:
-            return False
-    return True
-
-
-def _remembered(expr: Expr) -> Type | None:
-    """The type of an expression that is known without looking further, None where it is not."""
-    known: Type | None = getattr(expr, "_type", None)
-    if known is None and isinstance(expr, Var) and not is_untyped(expr):
-        known = expr.type
-        assert known is not None
-        remember_type(expr, known, 2)
-    return known
 
 
 def infer_expr(expr: Expr, places: Places | None = None) -> Expr:

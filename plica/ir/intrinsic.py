@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 import numpy as np
@@ -34,11 +34,16 @@ from plica.ir.invocation import (
     register,
 )
 from plica.ir.loop import Annotations, Kernel
-from plica.ir.run import run_in_place
 from plica.ir.scalar import Buffer
 from plica.ir.size import Sizes, shape_of
 from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.run import run_in_place
+else:
+    run_in_place = late("plica.ir.run:run_in_place")
 
 __all__ = ["TensorIntrinsic", "find_intrinsic", "intrinsic", "intrinsics"]
 

@@ -37,7 +37,7 @@ from plica.ir.graph import (
 from plica.ir.infer import type_of
 from plica.ir.input import native, read_inputs, type_given
 from plica.ir.loop import Kernel
-from plica.ir.module import Extern
+from plica.ir.module import Extern, Module
 from plica.ir.pattern import fits, unmatched
 from plica.ir.program import Code, Program, executor_at
 from plica.ir.run import run_kernel
@@ -367,3 +367,8 @@ def _no_extern(symbol: str, given: Externs) -> EvaluationError:
             suggestion=f"Pass externs={{{symbol!r}: function}}.",
         )
     )
+
+
+def machine_of(module: Module) -> Machine:
+    """A machine for the parts of a module, without externs and with no limits but the usual."""
+    return Machine(Program(module), {}, GENEROUS)

@@ -22,6 +22,7 @@ from plica.core.term import Term
 from plica.ir.graph import Constructor, Function, Var
 from plica.ir.loop import Kernel
 from plica.ir.type import DataName, DataType, FuncType, Type, TypeVar
+from plica.runtime.late import late
 
 
 @frozen(eq=False)
@@ -107,9 +108,7 @@ class Module(Term):
         return _numbered(self)
 
     def __str__(self) -> str:
-        from plica.ir.show import show_module  # the printer needs the grammar first
-
-        return show_module(self).text
+        return str(late("plica.ir.show.module:show_module")(self).text)  # it needs the grammar
 
 
 def module(definitions: Mapping[Defined, Definition], main: Var | None = None) -> Module:

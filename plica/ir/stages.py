@@ -119,6 +119,15 @@ def kernel_of(of: Stages) -> Kernel:
             return define(*of.stages, inputs=of.inputs, outputs=of.outputs)
 
 
+def from_kernel(of: Kernel) -> Stages:
+    """A kernel that has the loops it should have, as the one stage of some.
+
+    Law: `kernel_of(from_kernel(kernel)) is kernel`.
+    """
+    inputs, outputs = of.params[: of.inputs], of.params[of.inputs :]
+    return Stages(of.dims, inputs, outputs, (Extern(outputs, of.body),), outputs)
+
+
 def compute_of(of: Each) -> Compute:
     """A stage as a tensor expression of its own."""
     read = dict.fromkeys(node.buffer for node in post_order(of.value) if isinstance(node, Load))

@@ -17,11 +17,13 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import DimLike, dim, dim_var, known, normal_dim
 from plica.ir.dtype import DType, dtype, f32
 from plica.ir.scalar import Scalar, ScalarVar
+from plica.runtime.late import late
 
 __all__ = [
     "DataName",
@@ -34,6 +36,7 @@ __all__ = [
     "Unknown",
     "dim_var",
     "f32",
+    "holds_function",
     "static_shape",
     "tensor",
 ]
@@ -45,9 +48,7 @@ class TypeTerm(Term):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from plica.ir.show import show_type  # the printer needs the grammar first
-
-        return show_type(self)
+        return str(late("plica.ir.show.type:show_type")(self))  # it needs the grammar first
 
 
 @frozen(eq=False)
@@ -124,3 +125,8 @@ def static_shape(of: TensorType) -> tuple[int, ...] | None:
     """The shape in numbers, None where a dim is symbolic."""
     sizes = [known(size) for size in of.shape]
     return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def holds_function(of: Type | None) -> bool:
+    """Whether a type is that of a function or has one in it."""
+    return of is not None and any(isinstance(part, FuncType) for part in post_order(of))

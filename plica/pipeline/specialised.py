@@ -40,7 +40,6 @@ from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.scalar import Scalar, ScalarVar
 from plica.ir.script import Scripted, as_module
-from plica.ir.show.type import show_dim
 from plica.ir.sized import (
     check_ranges,
     has_open_dims,
@@ -54,6 +53,7 @@ from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
+from plica.runtime.late import late
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile
@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from plica.frontend.onnx.family import Family
+    from plica.ir.show.type import show_dim
+else:
+    show_dim = late("plica.ir.show.type:show_dim")
 
 MOST: Final = 16
 """So many executables are kept; the one that was not used for longest goes first."""

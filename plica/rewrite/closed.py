@@ -12,7 +12,7 @@ a constant there, though nobody has computed it yet.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,14 @@ from plica.core.diagnostic import EvaluationError
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.graph import Apply, Const, Expr, Function, Literal, Var
-from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.rewrite.pattern import hole
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret import interpret
+else:
+    interpret = late("plica.ir.interpret:interpret")
 
 
 def is_closed(value: object) -> bool:

@@ -16,17 +16,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.rewrite.align import aligned
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.align import aligned
+else:
+    aligned = late("plica.rewrite.align:aligned")
 
 
 @attrs.frozen(eq=False)

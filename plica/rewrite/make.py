@@ -15,19 +15,24 @@ side that fails there, or a guard that gives a term and no bool, is refused too.
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.rewrite.binder import bound_holes, loose_binders
-from plica.rewrite.check.probe import probe
 from plica.rewrite.contract import KNOWN, Contract, exact, named
 from plica.rewrite.instantiate import Plan, right_side
 from plica.rewrite.match import compiled
 from plica.rewrite.pattern import Dominator, alternatives, bound_names, hole_names
 from plica.rewrite.rule import Guard, Rule
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.check.probe import probe
+else:
+    probe = late("plica.rewrite.check.probe:probe")
 
 
 def rule(

@@ -13,23 +13,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.runtime import interface
 from plica.runtime.archive import FORMAT
-from plica.runtime.cuda import step as device_step
 from plica.runtime.cuda.code import TRIPLE
-from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
+from plica.runtime.late import late
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
 from plica.runtime.record import Record, read_json, read_record, record_members, to_json
 
+if TYPE_CHECKING:
+    from plica.runtime.cuda.step import DeviceProgram
+    from plica.runtime.cuda.step import from_data as device_from_data
+    from plica.runtime.cuda.step import to_data as device_data
+else:  # few artefacts are for a GPU
+    device_from_data = late("plica.runtime.cuda.step:from_data")
+    device_data = late("plica.runtime.cuda.step:to_data")
+
 __all__ = ["ALIGNMENT", "Artefact", "Machine", "Record", "Tenant", "from_members", "to_members"]
+
+ENTRY: Final = "plica_main"
+"""The function that native code is called by."""
+
+ACCELERATED: Final = "accel.json"
+"""The member that artefacts with layers on an accelerator have."""
 
 ALIGNMENT: Final = 64
 
@@ -94,7 +107,7 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
     members["params.bin"] = params
     if with_record:
         members |= record_members(of.record())
-    device = {} if of.device is None else {"device": device_step.to_data(of.device)}
+    device = {} if of.device is None else {"device": device_data(of.device)}
     manifest = {
         **device,
         "format": FORMAT,
@@ -172,7 +185,7 @@ def from_members(
         tuple([_tenant(each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(members)),
-        None if "device" not in manifest else device_step.from_data(manifest["device"]),
+        None if "device" not in manifest else device_from_data(manifest["device"]),
         members.get("kernels.cu", b"").decode("utf-8", "replace"),
     )
 

@@ -10,31 +10,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from plica.runtime import archive, host
-from plica.runtime.artefact import Artefact, from_members
-from plica.runtime.cuda.program import CudaExecutable
-from plica.runtime.dynamic import artefact as dynamic
-from plica.runtime.dynamic.executable import DynamicExecutable
+from plica.runtime.artefact import ACCELERATED, ENTRY, Artefact, from_members
 from plica.runtime.executable import Executable
+from plica.runtime.late import late
 from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 from plica.runtime.profile import PEAK, USE
-from plica.runtime.verify import ACCELERATED, ENTRY, device_problems, refuse
+
+if TYPE_CHECKING:
+    from plica.runtime.accel.artefact import from_members as accelerated
+    from plica.runtime.accel.executable import executable as on_device
+    from plica.runtime.cuda.program import CudaExecutable
+    from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
+    from plica.runtime.dynamic.artefact import is_dynamic
+    from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.verify import device_problems, refuse
+else:  # few artefacts are of these kinds, and the others should not wait for them
+    accelerated = late("plica.runtime.accel.artefact:from_members")
+    on_device = late("plica.runtime.accel.executable:executable")
+    CudaExecutable = late("plica.runtime.cuda.program:CudaExecutable")
+    dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
+    is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
+    DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    device_problems = late("plica.runtime.verify:device_problems")
+    refuse = late("plica.runtime.verify:refuse")
 
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
     """The executable in a file; `threads` is what it was compiled with unless it is given."""
     members = archive.read(path)
     if ACCELERATED in members:
-        # Few artefacts are, and the others should not wait for what only these need.
-        from plica.runtime.accel.artefact import from_members as read
-        from plica.runtime.accel.executable import executable as on_device
-
-        return on_device(read(members), executable, threads)
-    if dynamic.is_dynamic(members):
-        return DynamicExecutable(dynamic.from_members(members), threads=threads)
+        return on_device(accelerated(members), executable, threads)
+    if is_dynamic(members):
+        return DynamicExecutable(dynamic_from_members(members), threads=threads)
     return executable(from_members(members), threads)
 
 

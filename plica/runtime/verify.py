@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from plica.runtime import archive
-from plica.runtime.artefact import ALIGNMENT, Artefact, Tenant, from_members
+from plica.runtime.artefact import (
+    ACCELERATED,
+    ALIGNMENT,
+    ENTRY,
+    Artefact,
+    Tenant,
+    from_members,
+)
 from plica.runtime.cuda import code as device_code
 from plica.runtime.cuda import step as device_step
 from plica.runtime.cuda.code import TRIPLE
@@ -27,11 +34,6 @@ from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
 from plica.runtime.record import Record
-
-ENTRY: Final = "plica_main"
-
-ACCELERATED: Final = "accel.json"
-"""The member that artefacts with layers on an accelerator have."""
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)

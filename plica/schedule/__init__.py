@@ -1,71 +1,10 @@
 """schedule: instructions, traces, replay, and tools that work on traces."""
 
-from plica.schedule.adapt import adapter
-from plica.schedule.bisect import Culprit, bisect
-from plica.schedule.blame import Share, blame
-from plica.schedule.diff import Difference, apply, diff
-from plica.schedule.do import decided, do, record, trace_of
-from plica.schedule.effect import Effect, effects
-from plica.schedule.handle import Handle
-from plica.schedule.instruction import Instruction, Sampling, kinds
-from plica.schedule.merge import Conflict, Conflicts, merge
-from plica.schedule.minimise import minimise
-from plica.schedule.normalise import normalise
-from plica.schedule.primitive import (
-    add_unit_loop,
-    annotate,
-    bind,
-    block,
-    blockize,
-    cache_inplace,
-    cache_read,
-    cache_write,
-    child_blocks,
-    compute_at,
-    compute_inline,
-    consumers,
-    decompose_padding,
-    decompose_reduction,
-    enter_postproc,
-    fuse,
-    loop_partition,
-    loops,
-    merge_loops,
-    output_blocks,
-    pad_einsum,
-    parallel,
-    producers,
-    read_at,
-    reader_loop,
-    reindex,
-    reorder,
-    reorder_block_iter_var,
-    reverse_compute_at,
-    reverse_compute_inline,
-    rfactor,
-    sample_categorical,
-    sample_compute_location,
-    sample_perfect_tile,
-    sample_tile,
-    sample_tuple,
-    set_scope,
-    split,
-    storage_align,
-    tensorize,
-    transform_block_layout,
-    transform_layout,
-    unannotate,
-    unroll,
-    vectorize,
-    write_at,
-)
-from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.python_text import term
-from plica.schedule.replay import replay
-from plica.schedule.report import Fate, Report
-from plica.schedule.spelling import spell
-from plica.schedule.trace import Step, Trace
-from plica.schedule.transport import Transported, transport
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Conflict",
@@ -149,3 +88,73 @@ __all__ = [
     "vectorize",
     "write_at",
 ]
+
+if TYPE_CHECKING:
+    from plica.schedule.adapt import adapter
+    from plica.schedule.bisect import Culprit, bisect
+    from plica.schedule.blame import Share, blame
+    from plica.schedule.diff import Difference, apply, diff
+    from plica.schedule.do import decided, do, record, trace_of
+    from plica.schedule.effect import Effect, effects
+    from plica.schedule.handle import Handle
+    from plica.schedule.instruction import Instruction, Sampling, kinds
+    from plica.schedule.merge import Conflict, Conflicts, merge
+    from plica.schedule.minimise import minimise
+    from plica.schedule.normalise import normalise
+    from plica.schedule.primitive import (
+        add_unit_loop,
+        annotate,
+        bind,
+        block,
+        blockize,
+        cache_inplace,
+        cache_read,
+        cache_write,
+        child_blocks,
+        compute_at,
+        compute_inline,
+        consumers,
+        decompose_padding,
+        decompose_reduction,
+        enter_postproc,
+        fuse,
+        loop_partition,
+        loops,
+        merge_loops,
+        output_blocks,
+        pad_einsum,
+        parallel,
+        producers,
+        read_at,
+        reader_loop,
+        reindex,
+        reorder,
+        reorder_block_iter_var,
+        reverse_compute_at,
+        reverse_compute_inline,
+        rfactor,
+        sample_categorical,
+        sample_compute_location,
+        sample_perfect_tile,
+        sample_tile,
+        sample_tuple,
+        set_scope,
+        split,
+        storage_align,
+        tensorize,
+        transform_block_layout,
+        transform_layout,
+        unannotate,
+        unroll,
+        vectorize,
+        write_at,
+    )
+    from plica.schedule.problem import Problem, ScheduleRefused
+    from plica.schedule.python_text import term
+    from plica.schedule.replay import replay
+    from plica.schedule.report import Fate, Report
+    from plica.schedule.spelling import spell
+    from plica.schedule.trace import Step, Trace
+    from plica.schedule.transport import Transported, transport
+else:
+    lazily(__name__)

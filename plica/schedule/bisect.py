@@ -14,8 +14,8 @@ from collections.abc import Callable
 from attrs import frozen
 
 from plica.ir.module import Module
-from plica.schedule.replay import Program, State, begin, kernel_of, states, with_kernel
-from plica.schedule.trace import Step, Trace
+from plica.schedule.replay import State, begin, kernel_of, states, with_kernel
+from plica.schedule.trace import Program, Step, Trace
 
 
 @frozen(eq=False)

@@ -18,8 +18,8 @@ from plica.ir.module import Module
 from plica.schedule.diff import described
 from plica.schedule.minimise import without
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.replay import Program, replay
-from plica.schedule.trace import Step, Trace
+from plica.schedule.replay import replay
+from plica.schedule.trace import Program, Step, Trace
 
 
 @frozen(eq=False)

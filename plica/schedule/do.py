@@ -29,8 +29,8 @@ from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
-from plica.schedule.trace import Step, Trace, is_decision
+from plica.schedule.replay import State, begin, kernel_of, taken, with_kernel
+from plica.schedule.trace import Program, Step, Trace, is_decision
 
 Request: TypeAlias = "Instruction | Step | Find | Block"
 # Any: what a do-block receives depends on what it yields.

@@ -19,8 +19,8 @@ from plica.ir.module import Module
 from plica.ir.show.kernel import show_kernel
 from plica.schedule.diff import Difference, apply
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.replay import Program, kernel_of, scheduled, with_kernel
-from plica.schedule.trace import Trace
+from plica.schedule.replay import kernel_of, scheduled, with_kernel
+from plica.schedule.trace import Program, Trace
 
 
 @frozen

@@ -136,7 +136,12 @@ def installed() -> tuple[Form, ...]:
     points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
     found: list[Form] = []
     for point in points:
-        loaded = point.load()
+        try:
+            loaded = point.load()
+        except (ImportError, AttributeError) as error:
+            message = f"The entry point {point.name} of {GROUP} cannot be loaded."
+            told = Diagnostic("bad-rule", message, None, f"a form at {point.value}", str(error))
+            raise RuleRefused(told) from error
         for each in loaded if isinstance(loaded, tuple | list) else (loaded,):
             if not isinstance(each, Form):
                 message = f"The entry point {point.name} of {GROUP} is no form but {each!r}."

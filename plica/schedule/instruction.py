@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib import import_module, metadata
+from importlib import metadata
 from random import Random
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from plica.core.name import Name
 from plica.core.term import Term, field_names
 from plica.ir.loop import Block, For, Kernel
 from plica.ir.scalar import ScalarVar
+from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
 from plica.schedule.site import Map, Site, map_of
@@ -219,7 +220,7 @@ def kind_of(name: str) -> type[Instruction] | None:
 
 def kinds() -> Mapping[str, type[Instruction]]:
     """Every kind of instruction by name, those of installed packages too."""
-    import_module("plica.schedule.primitive")
+    load_all("plica.schedule.primitive")
     for point in metadata.entry_points(group=GROUP):
         point.load()
     return dict(_kinds)

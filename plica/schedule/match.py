@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -44,11 +44,18 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.show.name import Supply
-from plica.ir.show.scalar import Names, ScalarPrinter
+from plica.runtime.late import late
 from plica.schedule.around import simple
 from plica.schedule.nest import Nest, nests_of
 from plica.schedule.reduction import reducer
+
+if TYPE_CHECKING:
+    from plica.ir.show.name import Supply
+    from plica.ir.show.scalar import Names, ScalarPrinter
+else:
+    Supply = late("plica.ir.show.name:Supply")
+    Names = late("plica.ir.show.scalar:Names")
+    ScalarPrinter = late("plica.ir.show.scalar:ScalarPrinter")
 
 COMMUTATIVE: Final = (Add, Mul, Min, Max, And, Or, BitAnd, BitOr, BitXor, Eq, Ne)
 MOST_WAYS: Final = 16

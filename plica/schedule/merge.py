@@ -20,8 +20,8 @@ from plica.schedule.align import Signature, signatures
 from plica.schedule.diff import Change, Delete, Insert, Keep, Leave, Move, described, diff
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.replay import Program, kernel_of, scheduled
-from plica.schedule.trace import Step, Trace, handles, renumbered
+from plica.schedule.replay import kernel_of, scheduled
+from plica.schedule.trace import Program, Step, Trace, handles, renumbered
 
 Meeting: TypeAlias = Literal["changed-both", "deleted-and-changed", "moved-both", "same-target",
                              "needs-deleted", "out-of-order", "illegal"]  # fmt: skip

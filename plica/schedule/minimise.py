@@ -18,8 +18,8 @@ from plica.ir.module import Module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.instruction import Decision
 from plica.schedule.problem import Problem
-from plica.schedule.replay import Program, State, begin, kernel_of, taken, with_kernel
-from plica.schedule.trace import Trace, handles
+from plica.schedule.replay import State, begin, kernel_of, taken, with_kernel
+from plica.schedule.trace import Program, Trace, handles
 
 
 def minimise(

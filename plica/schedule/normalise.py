@@ -26,8 +26,8 @@ from plica.schedule.align import signatures
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Sampling
 from plica.schedule.problem import Problem
-from plica.schedule.replay import Program, State, begin, kernel_of, scheduled, states, taken
-from plica.schedule.trace import Step, Trace, handles
+from plica.schedule.replay import State, begin, kernel_of, scheduled, states, taken
+from plica.schedule.trace import Program, Step, Trace, handles
 
 Spot: TypeAlias = tuple[str, int]
 """What a handle stands for, apart from names: the number of a loop or a block, or a number."""

@@ -41,9 +41,9 @@ from plica.schedule.do_reader import read_do
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction
 from plica.schedule.map_text import show_map
-from plica.schedule.replay import Program, kernel_of, states
+from plica.schedule.replay import kernel_of, states
 from plica.schedule.spelling import spelled
-from plica.schedule.trace import Step, Trace, handles
+from plica.schedule.trace import Program, Step, Trace, handles
 
 PRIMITIVES: Final = "plica.schedule.primitive"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import frozen
 from pyrsistent import PMap, pmap
@@ -21,17 +21,13 @@ from plica.ir.loop import Alloc, Kernel, statements
 from plica.ir.memory import scope
 from plica.ir.module import Module, module
 from plica.ir.scalar import ScalarVar
-from plica.ir.script import Scripted, as_module
+from plica.ir.script import as_module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.site import distinct, map_of
-from plica.schedule.trace import Step, Trace, is_decision
-
-Program: TypeAlias = Module | Kernel | Scripted
-"""What can be scheduled: a kernel, or a module that holds one."""
-
+from plica.schedule.trace import Program, Step, Trace, is_decision
 
 GONE: Final = -1
 """The index of a name that no loop and no block can have."""

@@ -12,17 +12,21 @@ something carries its decision.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
+from plica.ir.loop import Kernel
+from plica.ir.module import Module
+from plica.ir.script.mark import Scripted
+from plica.runtime.late import late
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
 
-if TYPE_CHECKING:
-    from plica.schedule.replay import Program
+Program: TypeAlias = Module | Kernel | Scripted
+"""What can be scheduled: a kernel, or a module that holds one."""
 
 
 @frozen(eq=False)
@@ -78,31 +82,29 @@ class Trace(Term):
             steps.append(renumbered(step, place))
         return Trace(tuple(steps))
 
+    # The texts stand on traces, so their readers and printers are found late.
+
     def to_json(self) -> str:
         """The trace as versioned JSON; `Trace.from_json` reads it."""
-        from plica.schedule.json import to_json  # it stands on traces
-
-        return to_json(self)
+        return str(late("plica.schedule.json:to_json")(self))
 
     @staticmethod
     def from_json(text: str | bytes) -> Trace:
         """The trace that a JSON text holds; raises `Malformed`."""
-        from plica.schedule.json import from_json
-
-        return from_json(text)
+        found = late("plica.schedule.json:from_json")(text)
+        assert isinstance(found, Trace)
+        return found
 
     def to_python(self, program: Program | None = None, kernel: str | None = None) -> str:
         """The trace as a do-block; with a program, in the names of its loops and blocks."""
-        from plica.schedule.python_text import to_python
-
-        return to_python(self, program, kernel)
+        return str(late("plica.schedule.python_text:to_python")(self, program, kernel))
 
     @staticmethod
     def from_python(text: str, file: str = "<trace>") -> Trace:
         """The trace that a printed do-block makes, without running it; raises `Malformed`."""
-        from plica.schedule.python_text import from_python
-
-        return from_python(text, file)
+        found = late("plica.schedule.python_text:from_python")(text, file)
+        assert isinstance(found, Trace)
+        return found
 
 
 def is_decision(what: Any) -> bool:

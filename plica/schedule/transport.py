@@ -30,9 +30,9 @@ from plica.schedule.normalise import redirected
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.primitive.loops import GetLoops
 from plica.schedule.problem import Problem
-from plica.schedule.replay import Program, State, begin, kernel_of, states, taken, with_kernel
+from plica.schedule.replay import State, begin, kernel_of, states, taken, with_kernel
 from plica.schedule.report import Fate, Report
-from plica.schedule.trace import Step, Trace, handles
+from plica.schedule.trace import Program, Step, Trace, handles
 
 
 @frozen(eq=False)

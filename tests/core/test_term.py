@@ -232,3 +232,23 @@ def test_equality_is_identity(data: st.DataObject) -> None:
     a, b = data.draw(toys()), data.draw(toys())
     assert (a == b) == (a is b)
     assert (hash(a) == hash(b)) or a is not b
+
+
+def test_a_renamed_class_is_written_down_as_before() -> None:
+    @attrs.frozen(eq=False)
+    class Renamed(Term):
+        written = "ir.old.Before"
+
+    assert Renamed.tag() == "ir.old.Before"
+
+
+def test_a_class_in_a_moved_file_is_written_down_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "WRITTEN", "ir.old", raising=False)
+
+    @attrs.frozen(eq=False)
+    class Moved(Term):
+        pass
+
+    assert Moved.tag() == f"ir.old.{Moved.__qualname__}"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
+from plica.ir.graph import Function, Project, Var
 from plica.ir.op.reduction import sum_
-from plica.ir.type import tensor
+from plica.ir.type import TupleType, tensor
 from plica.training import Optimiser, adam, momentum, optimiser, sgd, step
 from tests.scripts import update
 
@@ -157,8 +157,8 @@ def test_what_is_no_rule_is_refused(reason: str) -> None:
 
 
 def test_weights_that_are_no_tensors_are_refused() -> None:
-    pair = Var(Name("pair"), plica.ir.type.TupleType((tensor((2,), "f32"), tensor((2,), "f32"))))
-    loss = Function((), (), (pair,), None, sum_(plica.ir.graph.Project(pair, 0)))
+    pair = Var(Name("pair"), TupleType((tensor((2,), "f32"), tensor((2,), "f32"))))
+    loss = Function((), (), (pair,), None, sum_(Project(pair, 0)))
     assert "pair is not a tensor" in refusal(lambda: step(loss, sgd()))
 
 

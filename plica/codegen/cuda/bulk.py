@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.cuda.place import wide
-from plica.codegen.cuda.value import linear
+from plica.codegen.emit.expression import linear
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.fold import post_order

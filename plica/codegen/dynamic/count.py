@@ -17,8 +17,8 @@ The uses are found from the end, region by region; no depth of nesting is too mu
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from attrs import evolve
 
@@ -48,12 +48,10 @@ from plica.codegen.dynamic.program import (
     Yield,
 )
 from plica.core.diagnostic import CompilerBug
+from plica.core.task import Task, run
 
 Live: TypeAlias = set[int]
 """Registers, and cells as numbers below 0."""
-
-Walk: TypeAlias = Generator[tuple[int, Live], Live, Live]
-"""Asks for the registers that regions need, given those needed after them; gives its own."""
 
 
 def counted(program: Program) -> Program:
@@ -70,7 +68,7 @@ class _Counting:
 
     def done(self) -> Routine:
         routine = self.routine
-        needed = self._walked()
+        needed = run(self._region(0, set()))
         entry = [
             Drop(each)
             for each in range(routine.params)
@@ -83,24 +81,8 @@ class _Counting:
         ]
         return evolve(routine, regions=tuple(regions))
 
-    def _walked(self) -> Live:
-        """What the first region needs, every region having been visited."""
-        stack: list[Walk] = [self._region(0, set())]
-        answer: Any = None  # what a generator is first sent
-        while True:
-            try:
-                asked = stack[-1].send(answer)
-            except StopIteration as end:
-                stack.pop()
-                answer = end.value
-                if not stack:
-                    return answer  # type: ignore[no-any-return]  # what a walk gives
-            else:
-                stack.append(self._region(*asked))
-                answer = None
-
-    def _region(self, number: int, after: Live) -> Walk:
-        """The steps of a region, from the last to the first."""
+    def _region(self, number: int, after: Live) -> Task[Live]:
+        """The steps of a region, from the last to the first; gives the registers it needs."""
         region = self.routine.regions[number]
         live = set(after)
         done: list[Step] = []  # the last step first
@@ -137,7 +119,7 @@ class _Counting:
                     done.append(step)
                 case Choose(condition, then, orelse, targets):
                     self._made(targets, live, done)
-                    before = [(yield then, live), (yield orelse, live)]
+                    before = [(yield self._region(then, live)), (yield self._region(orelse, live))]
                     live = set().union(*before)
                     if condition not in self.routine.immortal:
                         live.add(condition)
@@ -148,7 +130,7 @@ class _Counting:
                     self._made(targets, live, done)
                     before = []
                     for each in clauses:
-                        before.append((yield each.region, live))
+                        before.append((yield self._region(each.region, live)))
                     live = set().union(
                         *[
                             own - {taken.target for taken in each.fields}

@@ -26,8 +26,8 @@ from plica.codegen.lower.supported import unsupported
 from plica.ir.graph import Function, If, Match
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
+from plica.ir.type import holds_function
 from plica.rewrite.graph import find_pass
-from plica.rewrite.graph.defunctionalize import holds_function
 from plica.rewrite.graph.walk import expressions
 
 

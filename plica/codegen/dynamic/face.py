@@ -25,9 +25,16 @@ from plica.codegen.dynamic.layout import fields
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.ir.module import DataDef, Module
-from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, static_shape
+from plica.ir.type import (
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    holds_function,
+    static_shape,
+)
 from plica.ir.value import DataValue
-from plica.rewrite.graph.defunctionalize import holds_function
 from plica.runtime.dynamic.form import ConstructorForm, DataForm, Face, Form
 from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError

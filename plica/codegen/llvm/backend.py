@@ -20,6 +20,7 @@ from plica.codegen.llvm.fold import fold, launches
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.native import llvm_entry
 from plica.codegen.place import Plan
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
@@ -143,5 +144,6 @@ CPU: Final = Backend(
     opens=_opens,
     here=_here,
     tuning="plica.search.cpu:CPU",
+    entry=llvm_entry,
     objects=OBJECTS,
 )

@@ -16,8 +16,8 @@ would stand where not all threads come.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -33,6 +33,7 @@ from plica.codegen.lower.statement import (
 )
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
+from plica.core.task import Task, run
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.loop import (
@@ -59,8 +60,7 @@ from plica.schedule.site import distinct
 SHARED: Final = "shared"
 
 Pending: TypeAlias = "tuple[Access, ...]"
-# Any: a step of the walk asks for another, and is sent what that gives.
-Walk: TypeAlias = Generator[Any, tuple[Stmt, Pending], tuple[Stmt, Pending]]
+Walk: TypeAlias = Task[tuple[Stmt, Pending]]
 
 
 def barriers(kernel: Kernel) -> Kernel:
@@ -71,7 +71,7 @@ def barriers(kernel: Kernel) -> Kernel:
         return kernel
     body, variables = _named(distinct(kernel).body)
     here = _Here(outermost(kernel), (), (), len(lanes))
-    new, _ = _run(_Inserting(variables, _busy(body)).walk(body, (), here))
+    new, _ = run(_Inserting(variables, _busy(body)).walk(body, (), here))
     if new is body:
         return kernel
     for each in launches(body):
@@ -137,19 +137,6 @@ class _Here:
     def is_whole(self) -> bool:
         """Whether a barrier here is one for all threads."""
         return len(self.threads) == self.axes
-
-
-def _run(walk: Walk) -> tuple[Stmt, Pending]:
-    stack = [walk]
-    answer: Any = None
-    while stack:
-        try:
-            stack.append(stack[-1].send(answer))
-            answer = None
-        except StopIteration as end:
-            stack.pop()
-            answer = end.value
-    return answer  # type: ignore[no-any-return]  # a field of a node that is known
 
 
 class _Inserting:

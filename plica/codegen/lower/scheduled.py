@@ -111,7 +111,10 @@ class Scheduler:
     def __call__(self, function: Function, args: Sequence[Expr]) -> Scheduled:
         """The kernel of a function on some arguments."""
         facts = self.facts(function, args)
-        chosen = self.tuned.get(workload(function, facts)) if self.tuned else None
+        chosen: Chosen | None = None
+        # What was tuned has dims of its own, by other names: it serves what has none.
+        if self.tuned and not to_stages(function).stages.dims:
+            chosen = self.tuned.get(workload(function, facts))
         return self.schedule(function, facts, chosen)
 
 

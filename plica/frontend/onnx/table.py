@@ -1,46 +1,54 @@
 """The table: one row for each ONNX operator, a function from a node to terms.
 
+The rows stand in several files, which are loaded one after the other until the operator is found:
+a model loads those of its own operators and few more.
+
 >>> sorted(TABLE)[:3]
 ['Abs', 'Acos', 'Acosh']
+>>> "Conv" in TABLE, "Hovercraft" in TABLE
+(True, False)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Final
 
-from plica.frontend.onnx.row import (
-    control,
-    create,
-    detect,
-    elementwise,
-    index,
-    linear,
-    norm,
-    quantise,
-    recurrent,
-    reduction,
-    resize,
-    sample,
-    shape,
-    signal,
-    window,
-)
 from plica.frontend.onnx.row.word import Row
 
-TABLE: Final[dict[str, Row]] = {
-    **elementwise.TABLE,
-    **reduction.TABLE,
-    **shape.TABLE,
-    **index.TABLE,
-    **create.TABLE,
-    **linear.TABLE,
-    **window.TABLE,
-    **norm.TABLE,
-    **resize.TABLE,
-    **quantise.TABLE,
-    **recurrent.TABLE,
-    **control.TABLE,
-    **signal.TABLE,
-    **sample.TABLE,
-    **detect.TABLE,
-}
+FILES: Final = (
+    "linear", "window", "shape", "elementwise", "norm", "reduction", "index", "create", "quantise",
+    "resize", "control", "recurrent", "sample", "signal", "detect",
+)  # fmt: skip
+"""The files of `plica.frontend.onnx.row`, the commonest operators first."""
+
+
+class Table(Mapping[str, Row]):
+    """Rows by the name of the operator."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._files = files
+        self._rows: dict[str, Row] = {}
+        self._loaded = 0
+
+    def __getitem__(self, name: str) -> Row:
+        while name not in self._rows and self._loaded < len(self._files):
+            self._load()
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        while self._loaded < len(self._files):
+            self._load()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def _load(self) -> None:
+        file = import_module(f"plica.frontend.onnx.row.{self._files[self._loaded]}")
+        self._rows.update(file.TABLE)
+        self._loaded += 1
+
+
+TABLE: Final = Table(FILES)

@@ -13,7 +13,7 @@ becomes a constant; integers that depend on symbolic dims are kept as index term
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -25,10 +25,15 @@ from plica.ir.dim import known, normal_dim
 from plica.ir.dtype import DType
 from plica.ir.graph import Apply, Call, Const, Expr, Function, Var, const
 from plica.ir.infer import infer, type_of
-from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.scalar import Scalar
 from plica.ir.type import TensorType, static_shape
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret import interpret
+else:
+    interpret = late("plica.ir.interpret:interpret")
 
 Array = np.ndarray[Any, Any]
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import struct
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.ir.dtype import DTYPES, DType, bool_
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_
 from plica.ir.graph import Const
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-QUIET_NAN: Final = struct.unpack("<d", bytes.fromhex("010000000000f87f"))[0]
-"""A nan with a payload: another value than `math.nan`, though it prints the same."""
 
 FLOATS: Final = (
     0.0, 1.0, -1.0, 0.5, -0.0, 2.0, -3.25, 0.1, 1e-3, 100.0, 1e30, -1e30, 1e-40,
@@ -24,7 +21,12 @@ FLOATS: Final = (
 
 
 def dtypes() -> st.SearchStrategy[DType]:
-    """Every dtype; f32 is the simplest."""
+    """Every dtype that arithmetic is done in; f32 is the simplest."""
+    return st.sampled_from(sorted(COMPUTED, key=lambda each: (each.name != "f32", each.name)))
+
+
+def every_dtype() -> st.SearchStrategy[DType]:
+    """Every dtype, those that only keep numbers included; f32 is the simplest."""
     return st.sampled_from(sorted(DTYPES, key=lambda each: (each.name != "f32", each.name)))
 
 

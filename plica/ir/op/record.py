@@ -17,6 +17,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import known
 from plica.ir.dtype import DType
 from plica.ir.graph import Const, Expr, const
+from plica.ir.local_type import local_type
 from plica.ir.op.cotangent import unbroadcast
 from plica.ir.op.relation import ANY, Rule, Shape, broadcast, fitting, wide
 from plica.ir.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
@@ -224,9 +225,7 @@ def times(a: Scalar, b: Scalar | int) -> Scalar:
 
 def tensor_of(value: Expr) -> TensorType:
     """The type of a typed tensor expression."""
-    from plica.ir.infer import type_of  # inference reads the records, so it comes after them
-
-    found = type_of(value)
+    found = local_type(value)
     if not isinstance(found, TensorType):
         raise CompilerBug(f"A decomposition takes the shape of a {type(found).__name__}.")
     return found

@@ -1,7 +1,10 @@
 """script: the concrete syntax, which is Python's, read into modules."""
 
-from plica.ir.script.live import Scripted, ScriptedKernel, as_module, data, extern, function, kernel
-from plica.ir.script.text import from_text, read_text
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Scripted",
@@ -14,3 +17,10 @@ __all__ = [
     "kernel",
     "read_text",
 ]
+
+if TYPE_CHECKING:
+    from plica.ir.script.live import extern
+    from plica.ir.script.mark import Scripted, ScriptedKernel, as_module, data, function, kernel
+    from plica.ir.script.text import from_text, read_text
+else:
+    lazily(__name__)

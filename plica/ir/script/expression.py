@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Final
 
+from plica.core.task import Task
 from plica.ir.graph import (
     Apply,
     Call,
@@ -27,7 +28,6 @@ from plica.ir.op import find, names
 from plica.ir.script.call import OperatorReader
 from plica.ir.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Region, Scope, Word
-from plica.ir.script.task import Task
 from plica.ir.type import Type
 
 HOLE: Final[Expr] = Tuple(())

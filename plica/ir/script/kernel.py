@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 
+from plica.core.task import run
 from plica.ir.dtype import i64
 from plica.ir.loop import Annotations, Kernel, Stmt, written
 from plica.ir.scalar import Buffer
@@ -27,7 +28,6 @@ from plica.ir.script.kernel_block import BlockReader
 from plica.ir.script.kernel_scope import Bound, KernelScope
 from plica.ir.script.origin import Origin, Problems
 from plica.ir.script.scope import Outer
-from plica.ir.script.task import run
 from plica.ir.word import DTYPE_WORDS, TAKEN_IN_KERNELS
 
 

@@ -19,12 +19,12 @@ from typing import Any, Final
 import attrs
 
 from plica.core.name import Name
+from plica.core.task import Task
 from plica.ir.dtype import i64
 from plica.ir.loop import ITER_KINDS, TRUE, Annotations, Block, IterKind, Region, Stmt
 from plica.ir.scalar import Scalar, ScalarVar
 from plica.ir.script.kernel_scope import Bound
 from plica.ir.script.kernel_statement import StatementReader, joined
-from plica.ir.script.task import Task
 from plica.ir.word import is_reserved
 
 KINDS: Final[dict[str, IterKind]] = {kind: kind for kind in ITER_KINDS.values()}

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from plica.core.task import Task
 from plica.ir.dtype import DType, i64
 from plica.ir.loop import (
     NOTHING,
@@ -31,7 +32,6 @@ from plica.ir.scalar import Buffer, Load, Scalar, dtype_of
 from plica.ir.script.kernel_region import RegionReader
 from plica.ir.script.kernel_scalar import SIGNS
 from plica.ir.script.kernel_scope import Bound
-from plica.ir.script.task import Task
 from plica.ir.word import is_reserved
 
 LOOPS: Final[dict[str, LoopKind]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from plica.core.task import Task
 from plica.ir.graph import (
     Clause,
     Expr,
@@ -28,7 +29,6 @@ from plica.ir.script.expression import HOLE
 from plica.ir.script.option import OptionReader, Options
 from plica.ir.script.origin import Node
 from plica.ir.script.scope import Region
-from plica.ir.script.task import Task
 from plica.ir.type import Type
 from plica.ir.word import is_reserved
 

@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from plica.core.collector import paused
 from plica.core.diagnostic import ScriptError
 from plica.core.name import Name
+from plica.core.task import run
 from plica.ir.graph import Const, Constructor, Var
 from plica.ir.infer import infer
 from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern, Module, module
@@ -29,7 +30,6 @@ from plica.ir.script.kernel import read_kernel
 from plica.ir.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.script.scope import Data, Meaning, Scope, Word, inside, word
 from plica.ir.script.statement import BodyReader
-from plica.ir.script.task import run
 from plica.ir.type import DataName, FuncType
 from plica.ir.word import MAIN, VERSION, is_reserved
 from plica.runtime.error import Diagnostic, Place

@@ -5,7 +5,17 @@
 'Tensor[("n", 4), f32]'
 """
 
-from plica.ir.show.kernel import show_kernel
-from plica.ir.show.module import Source, show_expr, show_module, show_type
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["Source", "show_expr", "show_kernel", "show_module", "show_type"]
+
+if TYPE_CHECKING:
+    from plica.ir.show.kernel import show_kernel
+    from plica.ir.show.module import Source, show_expr, show_module
+    from plica.ir.show.type import show_type
+else:
+    lazily(__name__)

@@ -24,7 +24,7 @@ from plica.ir.show.layout import Parts, lay_out, parts
 from plica.ir.show.name import Supply
 from plica.ir.show.statement import Writer, dims_of, heading
 from plica.ir.show.type import TypePrinter
-from plica.ir.type import FuncType, TypeTerm
+from plica.ir.type import FuncType
 from plica.ir.word import KERNEL_WORDS, MAIN, SCRIPT_WORDS, TAKEN_IN_KERNELS, VERSION, WORDS
 
 _KINDS: Final = (DataDef, Extern, Kernel, Function)
@@ -43,11 +43,6 @@ def show_module(module: Module) -> Source:
     """The module as Python source.  `digest(from_text(*show_module(m))) == digest(m)`."""
     with paused():
         return _Printer(module).source()
-
-
-def show_type(of: TypeTerm) -> str:
-    """A type as it is written in scripts."""
-    return TypePrinter().show(of)  # type: ignore[arg-type]  # every TypeTerm is a Type
 
 
 def show_expr(of: Expr) -> str:

@@ -36,6 +36,7 @@ from plica.ir.type import (
     TensorType,
     TupleType,
     Type,
+    TypeTerm,
     TypeVar,
     Unknown,
 )
@@ -132,6 +133,11 @@ class TypePrinter:
         )
         self.words.add("forall")
         return f"Fn[{inner.show_tuple(of.params)}, {inner.show(of.ret)}, forall({binder})]"
+
+
+def show_type(of: TypeTerm) -> str:
+    """A type as it is written in scripts."""
+    return TypePrinter().show(of)  # type: ignore[arg-type]  # every TypeTerm is a Type
 
 
 def quantifier(types: list[str], dims: list[str]) -> str:

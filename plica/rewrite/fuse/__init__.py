@@ -1,8 +1,10 @@
 """fuse: operators that are computed together become one primitive function, with reasons."""
 
-from plica.rewrite.fuse.decide import REASONS, Limits, Reason
-from plica.rewrite.fuse.explain import EdgeDecision, explain, table
-from plica.rewrite.fuse.group import defuse, fuse, is_fused, is_primitive
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "REASONS",
@@ -16,3 +18,10 @@ __all__ = [
     "is_primitive",
     "table",
 ]
+
+if TYPE_CHECKING:
+    from plica.rewrite.fuse.decide import REASONS, Limits, Reason
+    from plica.rewrite.fuse.explain import EdgeDecision, explain, table
+    from plica.rewrite.fuse.group import defuse, fuse, is_fused, is_primitive
+else:
+    lazily(__name__)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import attrs
 
 from plica.core.binding import substitute
+from plica.core.task import Task, run
 from plica.ir.graph import (
     Call,
     Constructor,
@@ -30,7 +31,6 @@ from plica.ir.graph import (
 )
 from plica.ir.infer import type_of
 from plica.ir.module import DataDef, Defined, Definition, Module
-from plica.ir.script.task import Task, run
 from plica.ir.type import DataType, FuncType, TupleType, Type
 from plica.rewrite.gradient.form import is_kept, unmarked
 from plica.rewrite.gradient.sweep import Sweep

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.task import Task
 from plica.ir.graph import (
     Apply,
     Call,
@@ -43,7 +44,6 @@ from plica.ir.op import find
 from plica.ir.op.mark import after
 from plica.ir.operator import Flat, Through
 from plica.ir.scalar import ScalarVar
-from plica.ir.script.task import Task
 from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
 from plica.rewrite.gradient.pattern import named, variables
 from plica.rewrite.gradient.tangent import Part, is_zero, projected

@@ -1,23 +1,10 @@
 """Structural passes of the graph language, and the analyses they share."""
 
-from plica.rewrite.graph.anf import is_anf, to_anf
-from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
-from plica.rewrite.graph.catalogue import PASSES, find_pass
-from plica.rewrite.graph.cse import merge_common
-from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
-from plica.rewrite.graph.dead import remove_dead, remove_unreachable
-from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
-from plica.rewrite.graph.dominator import PostDominators
-from plica.rewrite.graph.eta import eta_expand, eta_reduce
-from plica.rewrite.graph.fold import fold_constants
-from plica.rewrite.graph.inline import inline
-from plica.rewrite.graph.known import KNOWN
-from plica.rewrite.graph.lift import is_lifted, lift
-from plica.rewrite.graph.liveness import intervals, live_after
-from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
-from plica.rewrite.graph.partial import evaluate_partially
-from plica.rewrite.graph.total import Totality
-from plica.rewrite.graph.uses import use_counts, users
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "KNOWN",
@@ -50,3 +37,25 @@ __all__ = [
     "use_counts",
     "users",
 ]
+
+if TYPE_CHECKING:
+    from plica.rewrite.graph.anf import is_anf, to_anf
+    from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
+    from plica.rewrite.graph.catalogue import PASSES, find_pass
+    from plica.rewrite.graph.cse import merge_common
+    from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
+    from plica.rewrite.graph.dead import remove_dead, remove_unreachable
+    from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
+    from plica.rewrite.graph.dominator import PostDominators
+    from plica.rewrite.graph.eta import eta_expand, eta_reduce
+    from plica.rewrite.graph.fold import fold_constants
+    from plica.rewrite.graph.inline import inline
+    from plica.rewrite.graph.known import KNOWN
+    from plica.rewrite.graph.lift import is_lifted, lift
+    from plica.rewrite.graph.liveness import intervals, live_after
+    from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
+    from plica.rewrite.graph.partial import evaluate_partially
+    from plica.rewrite.graph.total import Totality
+    from plica.rewrite.graph.uses import use_counts, users
+else:
+    lazily(__name__)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plica.core.binding import substitute
 from plica.core.digest import digest
@@ -27,10 +27,15 @@ from plica.ir.graph import Apply, Call, Expr, Function, Let, Match, Project, Tup
 from plica.ir.infer import components, declared, infer
 from plica.ir.module import Extern, Module, Numbered
 from plica.ir.unify import same_type
-from plica.rewrite.graph.dominator import PostDominators
 from plica.rewrite.graph.separate import is_recursive, separate
 from plica.rewrite.graph.uses import reachable, references
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.graph.dominator import PostDominators
+else:
+    PostDominators = late("plica.rewrite.graph.dominator:PostDominators")
 
 
 def merge_common(module: Module) -> Module:

@@ -46,7 +46,7 @@ from plica.ir.graph import (
 from plica.ir.infer import infer, type_of
 from plica.ir.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.module import module as module_of
-from plica.ir.type import DataType, FuncType, TupleType, Type
+from plica.ir.type import DataType, FuncType, TupleType, Type, holds_function
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.family import Representation, Way, refusal
 from plica.rewrite.graph.lift import lift
@@ -87,11 +87,6 @@ def is_first_order(module: Module) -> bool:
         if any(holds_function(each) for each in dict.fromkeys(inside)):
             return False
     return True
-
-
-def holds_function(of: Type | None) -> bool:
-    """Whether a type is that of a function or has one in it."""
-    return of is not None and any(isinstance(part, FuncType) for part in post_order(of))
 
 
 def _check_interface(module: Module) -> None:

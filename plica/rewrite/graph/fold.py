@@ -17,7 +17,8 @@ are constants and whose result is within the bounds, unless it fails.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,15 +26,21 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.ir.graph import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
-from plica.ir.machine import GENEROUS, Machine
 from plica.ir.module import Module
-from plica.ir.program import Program
 from plica.ir.size import shape_of
 from plica.ir.type import TensorType, TupleType, Type
-from plica.rewrite.graph.quote import quote
 from plica.rewrite.graph.separate import separate
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
-from plica.rewrite.graph.work import steps
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.machine import Machine, machine_of
+    from plica.rewrite.graph.quote import quote
+    from plica.rewrite.graph.work import steps
+else:
+    machine_of = late("plica.ir.machine:machine_of")
+    quote = late("plica.rewrite.graph.quote:quote")
+    steps = late("plica.rewrite.graph.work:steps")
 
 LIMIT: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""
@@ -66,10 +73,15 @@ class Folder:
         self.work = work
         self.growth = growth
         self.names = frozenset(module.names)
-        self.machine = Machine(Program(module), {}, GENEROUS)
+        self.module = module
         self.tuples: set[Expr] = set()  # those of constants
         self.big: dict[Expr, int] = {}  # with the bytes of the constants it comes from
         self.values: dict[Expr, Any] = {}  # of those somebody needed; Any: arrays, and tuples
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The interpreter, for the first value that is computed."""
+        return machine_of(self.module)
 
     def function(self, function: Function) -> Function:
         """A function with its constant parts computed; itself where there are none."""

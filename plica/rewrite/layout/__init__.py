@@ -1,8 +1,17 @@
 """Layouts of whole programs: transforms as terms, moves of operators, conversion of modules."""
 
-from plica.rewrite.layout.convert import Desired, convert_layout
-from plica.rewrite.layout.move import Moved, moved
-from plica.rewrite.layout.rules import LAYOUT
-from plica.rewrite.layout.transform import transform
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["LAYOUT", "Desired", "Moved", "convert_layout", "moved", "transform"]
+
+if TYPE_CHECKING:
+    from plica.rewrite.layout.convert import Desired, convert_layout
+    from plica.rewrite.layout.move import Moved, moved
+    from plica.rewrite.layout.rules import LAYOUT
+    from plica.rewrite.layout.transform import transform
+else:
+    lazily(__name__)

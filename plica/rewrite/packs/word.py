@@ -10,16 +10,15 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import known, same_dim
-from plica.ir.dtype import DTYPES, DType, bool_, f32
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.graph import Expr, Function, Var, const
 from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.op import Mismatch, find
 from plica.ir.scalar import Scalar
@@ -28,13 +27,19 @@ from plica.rewrite.instantiate import plan
 from plica.rewrite.match import Match
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret import interpret
+else:
+    interpret = late("plica.ir.interpret:interpret")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
-FLOATS: Final = tuple(each for each in DTYPES if each.is_float)
-INTEGERS: Final = tuple(each for each in DTYPES if each.is_integer)
-SIGNED: Final = tuple(each for each in DTYPES if each.kind in ("int", "float"))
-UNSIGNED: Final = tuple(each for each in DTYPES if each.kind == "uint")
+FLOATS: Final = tuple(each for each in COMPUTED if each.is_float)
+INTEGERS: Final = tuple(each for each in COMPUTED if each.is_integer)
+SIGNED: Final = tuple(each for each in COMPUTED if each.kind in ("int", "float"))
+UNSIGNED: Final = tuple(each for each in COMPUTED if each.kind == "uint")
 
 # Any: a hole goes wherever a term or an attribute can, and an operator takes both.
 x, y, z = holes("x y z")

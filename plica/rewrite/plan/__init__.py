@@ -1,9 +1,10 @@
 """plan: where the values of a program lie in memory, as a value of its own with a checker."""
 
-from plica.rewrite.plan.arrange import arrange, least, most
-from plica.rewrite.plan.check import Conflict, check_plan, checked
-from plica.rewrite.plan.line import Event, Step, tenants_of, timeline
-from plica.rewrite.plan.tenant import ALIGNMENT, MemoryPlan, Tenant
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "ALIGNMENT",
@@ -20,3 +21,11 @@ __all__ = [
     "tenants_of",
     "timeline",
 ]
+
+if TYPE_CHECKING:
+    from plica.rewrite.plan.arrange import arrange, least, most
+    from plica.rewrite.plan.check import Conflict, check_plan, checked
+    from plica.rewrite.plan.line import Event, Step, tenants_of, timeline
+    from plica.rewrite.plan.tenant import ALIGNMENT, MemoryPlan, Tenant
+else:
+    lazily(__name__)

@@ -15,10 +15,11 @@
 ()
 """
 
-from plica.rewrite.saturate.cost import Cost, elements, total
-from plica.rewrite.saturate.limit import Limits
-from plica.rewrite.saturate.order import OrderDependence, order_dependent
-from plica.rewrite.saturate.run import Saturation, saturate, saturation
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Cost",
@@ -31,3 +32,11 @@ __all__ = [
     "saturation",
     "total",
 ]
+
+if TYPE_CHECKING:
+    from plica.rewrite.saturate.cost import Cost, elements, total
+    from plica.rewrite.saturate.limit import Limits
+    from plica.rewrite.saturate.order import OrderDependence, order_dependent
+    from plica.rewrite.saturate.run import Saturation, saturate, saturation
+else:
+    lazily(__name__)

@@ -21,7 +21,6 @@ OUT_OF_MEMORY: Final = 2
 MULTIPROCESSORS: Final = 16
 MAJOR: Final = 75
 MINOR: Final = 76
-SHARED_OPTIN: Final = 97
 DYNAMIC_SHARED: Final = 8
 UNTIMED: Final = 2
 """Of an event, that nobody asks when it was."""

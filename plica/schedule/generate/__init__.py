@@ -1,7 +1,16 @@
 """Random kernels and random traces: for tests, and for `plica fuzz schedule`."""
 
-from plica.schedule.generate.kernel import random_case
-from plica.schedule.generate.material import Case
-from plica.schedule.generate.step import Refusal, random_step, untried, walk
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["Case", "Refusal", "random_case", "random_step", "untried", "walk"]
+
+if TYPE_CHECKING:
+    from plica.schedule.generate.kernel import random_case
+    from plica.schedule.generate.material import Case
+    from plica.schedule.generate.step import Refusal, random_step, untried, walk
+else:
+    lazily(__name__)

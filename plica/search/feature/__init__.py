@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from plica.search.feature.featuriser import Featuriser, features
-from plica.search.feature.packs import Packs, SpaceFeaturiser
-from plica.search.feature.store import NAMES, WIDTH
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["NAMES", "WIDTH", "Featuriser", "Packs", "SpaceFeaturiser", "features"]
+
+if TYPE_CHECKING:
+    from plica.search.feature.featuriser import Featuriser, features
+    from plica.search.feature.packs import Packs, SpaceFeaturiser
+    from plica.search.feature.store import NAMES, WIDTH
+else:
+    lazily(__name__)

@@ -1,9 +1,10 @@
 """measure: candidates built, checked and timed where they can do no harm."""
 
-from plica.search.measure.job import Job, Work, job_of
-from plica.search.measure.local import LocalMeasurer, Measurer
-from plica.search.measure.outcome import Limits, Measured, Outcome
-from plica.search.measure.tournament import clearly_less, ranked
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Job",
@@ -17,3 +18,11 @@ __all__ = [
     "job_of",
     "ranked",
 ]
+
+if TYPE_CHECKING:
+    from plica.search.measure.job import Job, Work, job_of
+    from plica.search.measure.local import LocalMeasurer, Measurer
+    from plica.search.measure.outcome import Limits, Measured, Outcome
+    from plica.search.measure.tournament import clearly_less, ranked
+else:
+    lazily(__name__)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from plica.search.model.baseline import Analytical, Chance
-from plica.search.model.boosted import PackSum
-from plica.search.model.model import Model
-from plica.search.model.perceptron import Perceptron
-from plica.search.model.quality import Quality, held_out, pairwise_accuracy, quality, recall
-from plica.search.model.ranked import Ranked
-from plica.search.model.saved import loaded
-from plica.search.model.transfer import Transferred
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Analytical",
@@ -26,3 +21,15 @@ __all__ = [
     "quality",
     "recall",
 ]
+
+if TYPE_CHECKING:
+    from plica.search.model.baseline import Analytical, Chance
+    from plica.search.model.boosted import PackSum
+    from plica.search.model.model import Model
+    from plica.search.model.perceptron import Perceptron
+    from plica.search.model.quality import Quality, held_out, pairwise_accuracy, quality, recall
+    from plica.search.model.ranked import Ranked
+    from plica.search.model.saved import loaded
+    from plica.search.model.transfer import Transferred
+else:
+    lazily(__name__)

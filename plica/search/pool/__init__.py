@@ -1,9 +1,10 @@
 """pool: measuring and running on other machines, over Dask."""
 
-from plica.search.pool.address import Certificates, PoolError
-from plica.search.pool.device import Device
-from plica.search.pool.measurer import PoolMeasurer
-from plica.search.pool.remote import Remote, RemoteExecutable, connect
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Certificates",
@@ -14,3 +15,11 @@ __all__ = [
     "RemoteExecutable",
     "connect",
 ]
+
+if TYPE_CHECKING:
+    from plica.search.pool.address import Certificates, PoolError
+    from plica.search.pool.device import Device
+    from plica.search.pool.measurer import PoolMeasurer
+    from plica.search.pool.remote import Remote, RemoteExecutable, connect
+else:
+    lazily(__name__)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ipaddress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -26,8 +26,6 @@ from plica.runtime.error import Diagnostic, PlicaError
 
 if TYPE_CHECKING:
     from distributed import Security
-
-PORT: Final = 8786
 
 
 class PoolError(PlicaError):

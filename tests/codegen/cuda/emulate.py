@@ -48,6 +48,9 @@ static std::barrier<>* waiting;
 static void __syncthreads() { waiting->arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
 static double __longlong_as_double(long long a) { double r; std::memcpy(&r, &a, 8); return r; }
+static unsigned int __float_as_uint(float a) { unsigned int r; std::memcpy(&r, &a, 4); return r; }
+static float __uint_as_float(unsigned int a) { return __int_as_float(a); }
+static int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 alignas(1024) unsigned char shared_memory[1 << 18];
 static unsigned long long __cvta_generic_to_shared(const void* at) {
   return (const unsigned char*)at - shared_memory;

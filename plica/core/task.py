@@ -1,7 +1,7 @@
-"""Tasks: generators that call one another without Python's stack.
+"""Tasks: generators that call one another without Python's stack (a trampoline).
 
-A task yields the task whose result it needs and is sent that result; so reading goes as deep as
-the text does.
+A task yields the task whose result it needs and is sent that result; so recursion goes as deep as
+memory allows.
 
 >>> def down(n: int) -> Task[int]:
 ...     if n == 0:

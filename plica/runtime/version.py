@@ -1,0 +1,10 @@
+"""The version that artefacts and records say they were made by."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+
+def version() -> str:
+    """The version of Plica, which its face alone states."""
+    return str(import_module("plica").__version__)

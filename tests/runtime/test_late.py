@@ -1,0 +1,48 @@
+"""Late imports: a lazy package gives what its type checker sees, whatever was imported before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from plica.runtime.late import Lazy, late
+
+ROOT = Path(__file__).parents[2]
+LAZY = sorted(
+    ".".join(path.parent.relative_to(ROOT).parts)
+    for path in (ROOT / "plica").rglob("__init__.py")
+    if "lazily(__name__)" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_every_export_is_there(name: str) -> None:
+    package = import_module(name)
+    assert isinstance(package, Lazy)
+    assert sorted(package.__all__) == dir(package)
+    for each in package.__all__:
+        home = import_module(package._homes[each])
+        assert getattr(package, each) is getattr(home, each)
+
+
+def test_a_submodule_does_not_hide_the_export_of_its_name() -> None:
+    code = "import plica.schedule.bisect, plica.schedule as s; print(type(s.bisect).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "function"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"'plica\.core' has no attribute 'nonsense'"):
+        getattr(import_module("plica.core"), "nonsense")  # noqa: B009  # mypy would refuse it
+
+
+def test_nothing_is_imported_before_the_call() -> None:
+    call = late("no_such_module:function")
+    with pytest.raises(ModuleNotFoundError):
+        call()
