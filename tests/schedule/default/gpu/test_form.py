@@ -81,7 +81,7 @@ def test_guards_ask_about_high_digits() -> None:
 def test_rows_are_padded_to_whole_octets() -> None:
     case = dense((20,), 24, 15, turned=True)
     form = tiled(product(case), WARPS.layout((True, True)), 1, (True, False))
-    pad, left, right, *_ = form.stages
+    pad, left, *_ = form.stages
     assert [int(size.value) for size in pad.outs[0].shape] == [20, 16]  # type: ignore[attr-defined]  # numbers
     assert "x[" not in str(stages((), (left,), left.outs))
     np.testing.assert_array_equal(evaluate_stages(form, case.arrays()), case.expected())
