@@ -173,7 +173,7 @@ def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]
     sides = [*zip((found.left, found.right), constant, along, strict=True)]
     whole = [told or in_octets(found, side, near) for side, told, near in sides]
     can_pad = [is_plain(found, side, near) for side, _, near in sides]
-    every = [tuple([not one for one in whole])] if all(
+    every = [(not whole[0], not whole[1])] if all(
         one or pad for one, pad in zip(whole, can_pad, strict=True)
     ) else []  # fmt: skip
     if not together and (False, False) not in every:  # elements may come one by one

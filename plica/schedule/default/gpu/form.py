@@ -134,7 +134,7 @@ def tiled(
         if guards:
             element = Select(reduce(And, guards), element, Lit(0, load.buffer.dtype))
         made.append(Each(buffer(like, axes, load.buffer.dtype), axes, element))
-    rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))  # type: ignore[index]
+    rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
     left, right = (_wide(Load(each.out, each.axes)) for each in made)
     counts = tuple([index(extent[axis]) for axis in terms])

@@ -64,7 +64,7 @@ def test_a_constant_side_is_gathered_before() -> None:
     case = dense((20,), 24, 16, constant=True)
     apart = hoist(tiled(product(case), WARPS.layout((True, True))), case.constant)
     assert [each.out.name.hint for each in apart.before] == ["right"]
-    assert [each.out.name.hint for each in apart.rest.stages] == ["left", "part", "out"]
+    assert [each.outs[0].name.hint for each in apart.rest.stages] == ["left", "part", "out"]
 
 
 def test_guards_ask_about_high_digits() -> None:
