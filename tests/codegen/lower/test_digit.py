@@ -37,7 +37,7 @@ def test_a_coarser_guard_holds_where_the_guard_does(
     found = coarser(guard, context)
     for at in product(*map(range, counts)):
         told = dict(zip((P, J, K), map(index, at), strict=True))
-        said = [known(simple(substitute(each, told))) for each in (guard, found)]  # type: ignore[arg-type]
+        said = [known(simple(substitute(each, told))) for each in (guard, found)]
         assert said[0] == said[1]
 
 
