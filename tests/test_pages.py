@@ -150,7 +150,11 @@ def test_a_pass_of_ones_own_runs_where_it_is_put() -> None:
     seen: list[str] = []
 
     def noted(kind: str) -> Any:
-        return lambda of: seen.append(kind) or of
+        def look(of: Any) -> Any:
+            seen.append(kind)
+            return of
+
+        return look
 
     page = CPU.insert(Pass("after-fuse", "Looks.", noted("graph")), after="fuse")
     page = page.insert(Pass("in-kernels", "Looks.", noted("kernel"), kind="lower"), after="tidy")

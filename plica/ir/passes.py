@@ -80,7 +80,7 @@ def has_form(name: str, module: Module) -> bool:
     return _forms[name](module)
 
 
-@frozen
+@frozen(cache_hash=True)
 class Pass:
     """A transformation; `before` and `after` name the normal forms it takes and gives.
 
@@ -139,7 +139,7 @@ def function_pass(
     return Pass(name, why, over, requires, before, after)
 
 
-@frozen
+@frozen(cache_hash=True)  # pages are part of the keys of what is kept
 class Pipeline:
     """Passes in order, each name once."""
 

@@ -71,6 +71,11 @@ def array_fma(x: Any, y: Any, z: Any) -> Any:
     return np.asarray(exact(*arrays), np.float64).astype(wide).astype(of)
 
 
+def array_sign(x: Any) -> Any:
+    """-1, 0 or 1; nan is itself, and so is a bool, of which numpy has no sign."""
+    return x if np.asarray(x).dtype == np.bool_ else np.sign(x)
+
+
 def array_popcount(x: Any) -> Any:
     """How many bits are set."""
     array = np.asarray(x)

@@ -162,7 +162,7 @@ INTRINSIC_ROWS: Final = (
     ScalarRow("abs", np.abs, ANY, numbers=dict.fromkeys(WHOLE, abs), is_exact=True, is_direct=True, rounds=False,
               llvm={"float": "@llvm.fabs", "uint": "", "bool": ""}, c=_by_kind("fabs{e}({0})", "@p_abs", "{0}", "{0}"),
               range=interval.size, derivative=lambda f, d, y, x: d * f("sign", x)),
-    ScalarRow("sign", np.sign, ANY, numbers=dict.fromkeys(WHOLE, lambda x: (x > 0) - (x < 0)), is_exact=True,
+    ScalarRow("sign", meaning.array_sign, ANY, numbers=dict.fromkeys(WHOLE, lambda x: (x > 0) - (x < 0)), is_exact=True,
               rounds=False, c=every("@p_sign") | {"bool": "{0}"}, range=_TURN, derivative=FLAT),
     ScalarRow("isnan", np.isnan, is_bool=True, numbers=dict.fromkeys(ANY, math.isnan), is_exact=True, is_direct=True,
               c=every("false") | {"float": "({0} != {0})"}),

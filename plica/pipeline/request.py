@@ -63,6 +63,8 @@ def chosen_page(
         )
     page = backend.page(effort) if passes is None else passes
     names = (disabled,) if isinstance(disabled, str) else tuple(disabled)
+    if passes is None and not names:
+        return page
     page = page.without(*names) if names else page
     check_page(page)
     return page

@@ -10,6 +10,7 @@ was never tuned.
 >>> from plica.core.name import Name
 >>> from plica.ir.graph import Apply, Function, Var
 >>> from plica.ir.type import tensor
+>>> from plica.schedule.form import Facts
 >>> from plica.search.task import Task
 >>> x, w = Var(Name("x"), tensor((64, 64), "f32")), Var(Name("w"), tensor((64, 64), "f32"))
 >>> product = Function((), (), (x, w), tensor((64, 64), "f32"), Apply("matmul", (x, w)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,9 @@ def f(x: Tensor[(3, 2), {of}]) -> Tensor[(2, 3), f32]:
     assert plica.digest(plica.from_text(str(plica.from_text(text)))) == plica.digest(module)
     given = weight.reshape(3, 2)
     expected = given.T.astype(np.float32)
-    exe = plica.compile(module, cache=False)
-    np.testing.assert_array_equal(exe(given), expected)
+    for target in ("cpu", "c") if shutil.which("cc") else ("cpu",):
+        exe = plica.compile(module, target=target, cache=False)
+        np.testing.assert_array_equal(exe(given), expected)
     np.testing.assert_array_equal(plica.interpret(module, given), expected)
     assert const(weight, of).numpy().dtype == of.numpy
 

@@ -8,8 +8,8 @@ The engine writes rows of 128 bytes into shared memory whose 16-byte parts are s
 row r is where part n ^ (r % 8) would be.  Memory of the scope `shared.swizzled` is such; nothing
 but these copies writes it, and only tensor cores, who know, read it.
 
-Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where each
-guard says that the place along an axis is inside of that.
+Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where
+each guard says that the place along an axis is inside of that.
 
 A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
 for each copy that may be under way, is gone through in order.
@@ -213,8 +213,8 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
             extents.append(1)
     if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
-    axes = [*zip(strides, extents, strict=True)]
-    sizes, begins = _found(stmt, load, rest, axes, bounds, around)
+    axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
+    sizes, begins = _found(stmt, load, rest, axes, around)
     return Tile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
 
 
@@ -295,13 +295,12 @@ def _found(
     store: Store,
     load: Load,
     rest: list[Product],
-    axes: list[tuple[int, int]],
-    bounds: Mapping[int, int],
+    axes: list[tuple[int, int, int | None]],
     around: Mapping[Term, int],
 ) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:
-    """How long the axes of a tensor are, and where in it a tile begins, which is inside but for
-    axes with bounds."""
-    strides, extents = ([each[n] for each in axes] for n in (0, 1))
+    """How long the axes of a tensor are, and where in it a tile begins, which is inside but along
+    axes that have a bound."""
+    strides, extents, bounds = ([each[n] or 0 for each in axes] for n in (0, 1, 2))
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
     for each in load.buffer.shape:
@@ -322,12 +321,11 @@ def _found(
                 raise _no_tile(store, "a place that depends on more than loops")
             most *= around[atom] - 1
         last[axis] += most
-    for axis, stride in enumerate(strides):
-        if stride in bounds and sizes[axis] != bounds[stride]:
-            raise _no_tile(store, f"a guard at {bounds[stride]} along an axis of {sizes[axis]}")
+    for bound, size in zip(bounds, sizes, strict=True):
+        if bound and size != bound:
+            raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
     if any(factor < 0 for _, factor in rest) or any(
-        most >= size and stride not in bounds
-        for most, size, stride in zip(last, sizes, strides, strict=True)
+        most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
         raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
     return tuple(sizes), tuple([tuple(each) for each in parts])

@@ -115,7 +115,7 @@ def _calling(function: Function, named: _Named) -> Function:
 def anf_around_kernels(module: Module) -> Module:
     """The module in A-normal form, but for its kernels, which stay whole."""
     made: dict[Defined, Definition] = dict(to_anf(module).items())
-    made.update(kernels_of(module))
+    made.update(kernels_of(module).items())
     return module_of(made, module.main)
 
 

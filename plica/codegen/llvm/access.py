@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, wrapped
+from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, valued, wrapped
 from plica.codegen.llvm.scalar import pack, unpack
 from plica.codegen.llvm.turn import Turner
 from plica.codegen.llvm.word import literal, memory, register
@@ -161,7 +161,7 @@ class Access:
             stored = self._masked(buffer, at, inside.text, sound)
         if not self.places[buffer].is_plain:
             stored = unpack(lanes.w, stored, buffer.dtype, n)
-        return Value(stored, None if n else 0)
+        return valued((stored, None if n else 0, 0))
 
     def _where(self, inside: Value, kind: str, read: Callable[[], str]) -> str:
         """What is read if a condition holds, 0 otherwise."""

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from plica.codegen.emit.order import Order, Step, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
 from plica.codegen.llvm.access import Access, Size, nothing
-from plica.codegen.llvm.around import Around, within
+from plica.codegen.llvm.around import FAR, Around, within
 from plica.codegen.llvm.easy import EASY, easy, is_natural, summed
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, wrapped
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, valued, wrapped
 from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
 from plica.codegen.llvm.scope import outside, unsafe
@@ -77,13 +77,21 @@ class Values:
         lanes, around = self.lanes, self.around
         found = self.evaluate((value, *indices))
         # Nothing is stored in an empty buffer: the loops around do not run.
+        unsure: list[tuple[Scalar, Size]] = []
+        sound = True  # whether each index is inside without the constant it has in the end, too
         shape = self.access.places[buffer].shape
-        sizes: list[Size] = [max(1, size) if isinstance(size, int) else size for size in shape]
-        pairs = list(zip(indices, sizes, strict=True))
-        unsure = [pair for pair in pairs if not around.is_inside(*pair)]
+        for index, value_, size in zip(indices, found[1:], shape, strict=True):
+            low, high = around.interval(index)
+            if not 0 <= value_[2] <= low:
+                sound = False
+            if isinstance(size, int):
+                if low >= 0 and high < size:
+                    continue
+                size = max(1, size)
+            if not around.is_inside(index, size):
+                unsure.append((index, size))
         if unsure and not around.facts:
             raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
-        sound = self._sound(indices, found[1:])
         if not unsure:
             self.access.store(buffer, found[1:], found[0], around.mask, sound)
             return
@@ -115,13 +123,6 @@ class Values:
         """The value of an open size."""
         (found,) = self.evaluate([of])
         return found
-
-    def _sound(self, indices: Sequence[Scalar], found: Sequence[Value]) -> bool:
-        """Whether each index is inside its buffer without the constant it has in the end too."""
-        return all(
-            0 <= value.plus <= self.around.interval(index)[0]
-            for index, value in zip(indices, found, strict=True)
-        )
 
     # --- terms ---------------------------------------------------------------------------------
 
@@ -188,7 +189,10 @@ class Values:
         a, b = frame.found[left], frame.found[right]
         if a[1] is None or b[1] is None or (a[0] and b[0]):
             return summed(node, a, b, self.around)
-        return Value(a[0] or b[0], a[1] + b[1], wrapped(a[2] + b[2]))
+        plus = a[2] + b[2]
+        if not -FAR < plus < FAR:
+            plus = wrapped(plus)
+        return valued((a[0] or b[0], a[1] + b[1], plus))
 
     def _product(self, step: Step, frame: Frame[Value]) -> Value:
         """The product of two indices."""
@@ -196,7 +200,7 @@ class Values:
         a, b = frame.found[left], frame.found[right]
         if a[0] or b[0] or a[1] != 0 or b[1] != 0:
             return summed(node, a, b, self.around)
-        return Value("", 0, wrapped(a[2] * b[2]))
+        return constant(a[2] * b[2])
 
     def _loaded(self, step: Step, frame: Frame[Value]) -> Value:
         node, found = step[2], frame.found
@@ -213,12 +217,12 @@ class Values:
             return value
         natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
         texts, n = self._texts(step[4], found)
-        return Value(operate(self.w, node, texts, natural, n), None if n else 0)
+        return valued((operate(self.w, node, texts, natural, n), None if n else 0, 0))
 
     def _plain(self, step: Step, frame: Frame[Value]) -> Value:
         """What always takes an instruction."""
         texts, n = self._texts(step[4], frame.operands(step))
-        return Value(operate(self.w, step[2], texts, False, n), None if n else 0)
+        return valued((operate(self.w, step[2], texts, False, n), None if n else 0, 0))
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self.fused)
@@ -252,7 +256,7 @@ class Values:
                 a = self.w.let(f"fneg {kind} {a}")
             else:
                 c = self.w.let(f"fneg {kind} {c}")
-        return Value(multiply_add(self.w, (a, b, c), of, n), None if n else 0)
+        return valued((multiply_add(self.w, (a, b, c), of, n), None if n else 0, 0))
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]

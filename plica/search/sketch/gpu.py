@@ -57,15 +57,6 @@ from plica.schedule.trace import Trace
 from plica.search.rule import Asked, begun
 from plica.search.space import Sketch, Space
 
-__all__ = [
-    "Facts",
-    "drafts",
-    "gpu_form_named",
-    "gpu_space_of",
-    "gpu_space_of_kernel",
-    "tiles",
-]
-
 RULE: Final = "gpu"
 
 TILES: Final = 24

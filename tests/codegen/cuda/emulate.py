@@ -248,8 +248,8 @@ def loaded(text: str, launches: Iterable[Any]) -> ctypes.CDLL:  # Any: of code, 
         return ctypes.CDLL(str(library))
 
 
-def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 16 words
-    """Where a tensor is, how many axes, bytes of an element, extents of a tile, steps, and sizes."""
+def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 18 words
+    """Where a tensor is, how many axes, bytes of an element, extents of a tile, steps, sizes."""
     more = [0] * (5 - len(of.box))
     words = [address, len(of.box), of.element, *of.box, *more]
     return (ctypes.c_uint64 * 18)(*words, of.element, *of.strides, *more, *of.sizes)

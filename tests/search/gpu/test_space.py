@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import lower
+from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph import Apply, Function, Var
 from plica.ir.script import from_text
@@ -49,6 +51,20 @@ def test_every_sketch_is_a_schedule_that_lowers() -> None:
         assert fold(lower(kernel, "gpu"), "k").launches
         assert gpu_form_named(each.name, work, GPU) is each.form
         assert begun(each.form, work.facts.constant).kernel is each.kernel
+
+
+def test_the_default_is_what_a_build_without_tuning_does() -> None:
+    work = asked(96, 64, 80, "f16")
+    first = gpu_space_of(work, GPU).sketches[0]
+    x, w = Var(Name("x"), tensor((96, 64), "f16")), Var(Name("w"), tensor((64, 80), "f16"))
+    function = Function((), (), (x, w), tensor((96, 80), "f16"), Apply("matmul", (x, w)))
+    made = for_threads(function, work.facts, GPU)
+    assert digest(scheduled(first.trace, first.kernel)) == made.digest
+
+
+def test_products_of_f16_have_other_warps() -> None:
+    names = [each.name for each in gpu_space_of(asked(128, 64, 128, "f16"), GPU).sketches]
+    assert sum(name.startswith("gpu/warps-") for name in names) > 2
 
 
 def test_a_name_that_is_there_no_longer_has_no_form() -> None:

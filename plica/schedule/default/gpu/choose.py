@@ -1,8 +1,8 @@
 """The default schedule on a GPU: form rules, then a trace whose decisions are analytical.
 
 `GPU_FORMS` says which stages to begin with, `TEMPLATES` how to schedule what each form makes; both
-are tables.  `candidates` goes through everything that could be done, the best first and the plainest
-last, so that whoever lowers takes the first that can be lowered.
+are tables.  `candidates` goes through everything that could be done, the best first and the
+plainest last, so that whoever lowers takes the first that can be lowered.
 
 >>> from plica.ir.dtype import f16, f32
 >>> from plica.ir.scalar import Cast

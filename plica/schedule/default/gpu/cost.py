@@ -2,8 +2,8 @@
 
     turns * slices * max(multiply, fetch)  +  beginning and end  +  joining the parts of the terms
 
-A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to answer
-with so many slices under way.  The figures are of an H200; what counts is how they compare.
+A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to
+answer with so many slices under way.  The figures are of an H200; what counts is how they compare.
 """
 
 from __future__ import annotations

@@ -58,12 +58,12 @@ from plica.ir.stages import Names, Stages, stages
 from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
-"""What digits of a number are called and how many values each has; the first as many as it needs."""
+"""What the digits of a number are called, and how many values each but the first has."""
 
 
 @frozen
 class Layout:
-    """How rows, columns and terms are cut into digits, and in which order those of each side lie."""
+    """How rows, columns and terms are cut into digits, and in which order a side's lie."""
 
     rows: Digits
     columns: Digits

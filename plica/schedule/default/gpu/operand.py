@@ -1,11 +1,11 @@
-"""Operands of a product: which axes of a contraction are batch, M, N and K, and where each side lies.
+"""Operands of a product: which axes of a contraction are batch, M, N and K, and where sides lie.
 
     out[z, m, n] = epilogue(sum over k of left[z, m, k] * right[z, k, n], …)
 
 Any contraction is read so: axes of one kind that are neighbours in the result are one number.
 Columns are the axes that are neighbours in the result, rows the last run of the other kind before
-them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as what
-they are in memory.
+them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as
+what they are in memory.
 
 >>> from plica.ir.dtype import f16, f32
 >>> from plica.ir.scalar import Cast

@@ -112,7 +112,7 @@ def tensor_core_schedule(
     kernel = kernel_of(of)
     if found.is_plain:
         whole = tensor_core(near, along, found.blocks(fused=True), dtype)
-        made = recorded(whole, kernel, late=False)
+        made = recorded(whole, kernel)
         if made is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
@@ -164,7 +164,7 @@ def _along(of: Each | None) -> bool:
         return False
     (load,) = loads(of.value)
     near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
-    return near == {"k", "e"} or near == {"e"}
+    return near in ({"k", "e"}, {"e"})
 
 
 def _covers(of: Tiled, rows: int, columns: int) -> bool:

@@ -90,7 +90,7 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 
 def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of long sums, each by the threads of a warp or a block, a launch after another."""
+    """The schedule of long sums, each by the threads of a warp or a block, launch by launch."""
     bare = _bare(kernel)
     if bare is None:
         return None
