@@ -159,12 +159,14 @@ def followed(
     turned = draw(st.sampled_from((False, False, True)))
     if not kinds and not turned:
         return [fold], []
-    order = tuple(draw(st.permutations(fold.axes))) if turned else fold.axes
+    shuffled: list[ScalarVar] = draw(st.permutations(fold.axes))
+    order = tuple(shuffled) if turned else fold.axes
     units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
-    if units and draw(st.booleans()):  # axes of length 1 that are gone, or new
+    if bool(units) and draw(st.booleans()):  # axes of length 1 that are gone, or new
         order = tuple([each for each in order if each not in units])
-        first, added = draw(st.booleans()), draw(st.booleans()) or not order
-        fresh = [axes(1)] if added else []
+        first: bool = draw(st.booleans())
+        added: bool = draw(st.booleans())
+        fresh = [axes(1)] if added or not order else []
         order = (*fresh, *order) if first else (*order, *fresh)
     read_at = tuple([each if each in order else index(0) for each in fold.axes])
     value: Scalar = Load(fold.out, read_at)
