@@ -68,11 +68,11 @@ def main(
     ("text", "dtype", "architecture"),
     [
         (PERCEPTRON, "f16", "sm_90a"),
-        pytest.param(PERCEPTRON, "bf16", "sm_80", marks=MORE),
+        pytest.param(PERCEPTRON, "bf16", "sm_90", marks=MORE),
         pytest.param(RESIDUAL, "f16", "sm_90a", marks=MORE),
-        pytest.param(RESIDUAL, "bf16", "sm_80", marks=MORE),
+        pytest.param(RESIDUAL, "bf16", "sm_90", marks=MORE),
         pytest.param(ATTENTION, "f16", "sm_90a", marks=MORE),
-        pytest.param(ATTENTION, "bf16", "sm_80", marks=MORE),
+        pytest.param(ATTENTION, "bf16", "sm_90", marks=MORE),
     ],
 )
 def test_networks_of_narrow_numbers(

@@ -275,7 +275,6 @@ GROUPED = {
     "rows": dense((100,), 64, 136, turned=True, ends="bias"),
     "constant": dense((70,), 72, 72, constant=True, ends="cast"),
     "batch": batch((2,), (40, 64, 64), bf16, ends="cast"),
-    "heads": batch((2, 2), (100, 60, 64), heads=True),
     "odd": dense((67,), 60, 75, ends="cast"),
 }
 
@@ -315,6 +314,14 @@ def test_a_form_that_cannot_be_lowered_is_passed_over() -> None:
     assert "share more memory" in refused(every[0].kernel, gpu)
     assert not refused(every[-1].kernel, gpu)
     assert every[-1].form.form == "thread-elements"
+
+
+def test_what_the_copy_engine_cannot_fetch_is_fetched_by_threads() -> None:
+    """Two axes of a batch that are apart in memory are no places that its instruction takes."""
+    case, gpu = batch((2, 2), (100, 60, 64), heads=True), Gpu(processors=4, groups=True)
+    every = candidates(case.of, Facts(case.constant, (), reassociates), gpu)
+    first, *_ = [each.form.form for each in every if not refused(each.kernel, gpu)]
+    assert first == "tensor-core-tiles"
 
 
 def test_tensor_cores_are_for_those_who_allow_another_order() -> None:
