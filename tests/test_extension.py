@@ -1,8 +1,9 @@
-"""Extensions: a pass and a target from a separate package work without an edit here."""
+"""Extensions: a pass, a target, an accelerator of another package, without an edit here."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from plica.codegen import backend
+from plica.codegen.accel import target as accelerator
 from plica.ir import passes
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +62,10 @@ broken-pass = vendor_plain:NOTHING
 [plica.targets]
 plain = vendor_plain:PLAIN
 broken-target = vendor_plain:NOTHING
+
+[plica.accelerators]
+outer = accel_outer:OUTER
+broken = vendor_plain:NOTHING
 """
 MODEL = """
 import plica
@@ -78,6 +84,7 @@ def site(tmp_path: Path) -> Path:
     """A folder in which the package is installed."""
     (tmp_path / "vendor_plain.py").write_text(PACKAGE)
     (tmp_path / "model_script.py").write_text(MODEL)
+    shutil.copy(ROOT / "examples" / "accel_outer.py", tmp_path)
     info = tmp_path / "vendor_plain-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor-plain\nVersion: 1.0\n")
@@ -136,6 +143,57 @@ print(len(vendor_plain.LOOKED))
     assert python(site, "-c", code).split("\n")[1] == "1"
 
 
+NETWORK = """
+import numpy as np, plica
+from plica import op
+from plica.script import Tensor, f32
+
+random = np.random.default_rng(0)
+w, v = (random.standard_normal((8, n, 3, 3)).astype(np.float32) / 4 for n in (3, 8))
+shapes = (20, 8, 1, 1), (16, 20), (10, 16)
+u, d, e = (random.standard_normal(shape).astype(np.float32) / 4 for shape in shapes)
+x = random.standard_normal((8, 3, 8, 8)).astype(np.float32)
+
+@plica.function
+def network(x: Tensor[(8, 3, 8, 8), f32]) -> Tensor[(8, 10), f32]:
+    y = op.nn.relu(op.nn.conv(x, w, padding=1))
+    z = op.nn.relu(op.nn.conv(y, v, padding=1) + y)
+    z = op.nn.max_pool(z, 2, strides=2)
+    z = op.nn.relu(op.nn.conv(z, u, strides=2))
+    z = op.nn.relu(op.nn.dense(op.mean(z, axis=(2, 3)), d))
+    return op.nn.dense(z, e)
+
+small = plica.quantise(network, [x], power_of_two=True)
+"""
+
+
+def test_a_model_runs_on_an_accelerator_of_a_package(site: Path) -> None:
+    (site / "network.py").write_text(NETWORK)
+    code = """
+import numpy as np, plica
+from network import small, x
+exe, here = plica.compile(small, target="accel:outer"), plica.compile(small)
+assert len(np.unique(here(x))) > 30
+assert np.array_equal(exe(x), here(x))
+exe.save("outer.plica")
+assert np.array_equal(plica.load("outer.plica")(x), here(x))
+plica.tune(small, "accel:outer", 12, "tune.db")
+tuned = plica.compile(small, target="accel:outer", database="tune.db")
+assert np.array_equal(tuned(x), here(x))
+assert tuned.profile(x, runs=1).cycles <= exe.profile(x, runs=1).cycles
+print(exe.source("placement"))
+for wrong in ("accel:oter", "accel:broken"):
+    try:
+        plica.compile(small, target=wrong)
+    except plica.UnsupportedError as error:
+        print(error.diagnostics[0].suggestion or error.diagnostics[0].message)
+"""
+    said = python(site, "-c", code)
+    assert "accel:outer: 4 of 4 integer layers" in said
+    assert "Did you mean 'outer'?" in said
+    assert "The entry point broken of plica.accelerators is no machine but 'no pass'." in said
+
+
 def test_it_is_explained_and_examined_as_plicas_own(site: Path) -> None:
     said = python(site, "-m", "plica", "explain", "--passes", "--target", "plain")
     assert "look" in said
@@ -163,6 +221,7 @@ def test_plicas_own_are_registered_as_a_librarys_are() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     assert points[backend.GROUP] == backend.OWN
     assert points[passes.GROUP] == passes.OWN
+    assert points[accelerator.GROUP] == accelerator.OWN
     for name in backend.OWN:
         assert backend.backend_named(name).name == name
     for name in passes.OWN:

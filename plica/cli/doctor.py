@@ -179,20 +179,18 @@ def _try_cuda() -> Target:
 
 
 def _try_accel() -> Target:
-    """Accelerators are declared as data and run in simulators: one instruction is executed."""
+    """Accelerators are declared as data and run in simulators: one block is multiplied."""
     import numpy as np
 
-    from plica.codegen.accel.assembly import read_stream
+    from plica.codegen.accel.conv import Convolution, Tiling, convolution
     from plica.codegen.accel.functional import run
+    from plica.codegen.accel.stream import build
     from plica.codegen.accel.vta import vta
     from plica.codegen.backend import backend_named
 
-    code = "gemm uop_end=1 iter_out=1 iter_in=1\nstore.out dram=64 y_size=1 x_size=1\nfinish\n"
-    loads = "load.inp y_size=1 x_size=1\nload.wgt dram=1 y_size=1 x_size=1\n"
-    rooms = ".tensor x inp 0 1\n.tensor w wgt 1 1\n.tensor y out 64 1\n"
-    stream = read_stream(vta(), rooms + loads + code)
+    layer = convolution(vta(), Convolution(16, 1, 1, 16, shift=0), Tiling(1, 1, 1, 1))
     one, all_ = np.ones((1, 1, 16), np.int8), np.ones((1, 16, 16), np.int8)
-    works = bool((run(vta(), stream, {"x": one, "w": all_})["y"] == 16).all())
+    works = bool((run(vta(), build(vta(), layer), {"x": one, "w": all_})["y"] == 16).all())
     names = ", ".join(backend_named("accel").spellings)
     found = f"Integer layers are offloaded to simulators of {names}"
     return Target("accel", works, f"{found}." if works else "The simulator miscalculates.")

@@ -9,21 +9,25 @@
 >>> shape = Convolution(channels=32, height=6, width=6, outputs=32, kernel=3, pad=1, shift=8)
 >>> flow = convolution(osdi(), shape, Tiling(height=3, width=6, outputs=2, inputs=1, threads=2))
 >>> [each.name for each in flow.tiles]
-['inp', 'wgt', 'acc']
+['data', 'weight', 'sums']
 
-Input and result are blocked: `[channels / n, height, width, n]` for elements of n; weights are
-`[outputs / n, channels / n, kernel, kernel, n, n]`.  `pack_input`, `pack_weight`, `unpack_output`
-make these of plain arrays.
+Which operations do this, and how large an element is, `units_of` finds in the declaration of a
+machine.  Input and result are blocked: `[channels / k, height, width, m, k]` for elements of m rows
+(images of a batch) by k; weights are `[outputs / n, channels / k, kernel, kernel, n, k]`.
+`pack_input`, `pack_weight`, `unpack_output` make these of plain arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from attrs import frozen
 
 from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.epilogue import Step, epilogue
 from plica.codegen.accel.flow import (
     NO_PADS,
     ZERO,
@@ -38,6 +42,7 @@ from plica.codegen.accel.flow import (
     Transfer,
     Work,
 )
+from plica.codegen.accel.units import Role, Unit, Units, units_of
 from plica.ir.scalar import Max, Min, Scalar, index
 from plica.ir.tensor import axis
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -98,11 +103,22 @@ def dense(machine: Machine, rows: int, inputs: int, outputs: int, shift: int = 8
     return Convolution(inputs, 1, rows, outputs, shift=shift)
 
 
+@lru_cache(maxsize=256)
+def finish_of(units: Units, of: Convolution) -> tuple[Step, ...]:
+    """What is done with the sums of a convolution; one the machine cannot finish is refused."""
+    steps = epilogue(units, of.bias, None if of.each else of.shift, of.low, of.high)
+    if isinstance(steps, str):
+        message = f"The accelerator {units.machine.name} has {steps}."
+        raise _refused(message, steps, "a bias, a shift and clips that the machine can do")
+    return steps
+
+
 def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     """The flow of a convolution; sizes the machine cannot do are refused."""
-    n = machine.scope("inp").shape[-1]
-    _check(of, tiling, n)
-    ci, co = -(-of.channels // n), -(-of.outputs // n)
+    units = units_of(machine)
+    _check(of, tiling, units)
+    steps = finish_of(units, of)
+    ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)
     oh, ow = of.out_height, of.out_width
     th, tw = min(tiling.height, oh), min(tiling.width, ow)
     to, ti = min(tiling.outputs, co), min(tiling.inputs, ci)
@@ -112,14 +128,15 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     wide = (tw - 1) * s + of.kernel
     keep = tiling.keep and ti == ci and tiling.across == "height"
 
-    x = Memory("x", "inp", ci * of.height * of.width)
-    w = Memory("w", "wgt", co * ci * kk)
-    y = Memory("y", "out", co * oh * ow)
-    inp = Tile("inp", "inp", ti * tall * wide)
-    wgt = Tile("wgt", "wgt", to * ti * kk, not keep)
-    acc = Tile("acc", "acc", to * th * tw)
-    b, bias = Memory("b", "acc", co), Tile("bias", "acc", to)
-    n_, moves = Memory("n", "acc", co), Tile("shifts", "acc", to)
+    x = Memory("x", units.data.scope.name, ci * of.height * of.width)
+    w = Memory("w", units.weight.scope.name, co * ci * kk)
+    y = Memory("y", units.result.scope.name, co * oh * ow)
+    data = Tile("data", units.data.scope.name, ti * tall * wide)
+    weight = Tile("weight", units.weight.scope.name, to * ti * kk, not keep)
+    sums = Tile("sums", units.sums.name, to * th * tw)
+    names = [each.tensor for each in steps if each.tensor]
+    outside = {name: Memory(name, units.sums.name, co) for name in names}
+    inside_of = {name: Tile(f"{name}_tile", units.sums.name, to) for name in names}
 
     o, h, v, k, thread, c = (axis(word) for word in ("o", "h", "v", "k", "thread", "c"))
     counts = {"outputs": -(-co // to), "height": -(-oh // th)}
@@ -146,72 +163,67 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     after = Max(left + wide_now - of.width, ZERO)
     columns = wide_now - before - after
 
+    load = units.data.move.name
     fetch: Stmt
     if of.kernel == 1 and s == 1 and of.pad == 0 and tw == ow:
         plane = index(of.height * of.width)
         at = (k0 * of.height + h0) * of.width
-        fetch = Transfer("load.inp", inp, ZERO, x, at, ks * some, hs * of.width, plane)
+        fetch = Transfer(load, data, ZERO, x, at, ks * some, hs * of.width, plane)
     else:
         here = Min(Max(ks - c, ZERO), index(1)) * some
         at = ((k0 + c) * of.height + first) * of.width + column
         step = index(of.width * (s if down < s else 1))
         pads = NO_PADS if of.pad == 0 else (above, below, before, after)
         sram = c * tall_now * wide_now
-        fetch = Loop(
-            c, ti, Transfer("load.inp", inp, sram, x, at, rows * here, columns, step, pads)
-        )
+        fetch = Loop(c, ti, Transfer(load, data, sram, x, at, rows * here, columns, step, pads))
     whole = os if keep else os * Min(hs, index(1))
     at = (o0 * ci + k0) * kk
-    weigh = Transfer("load.wgt", wgt, ZERO, w, at, whole, ks * kk, index(ci * kk))
+    weigh = Transfer(units.weight.move.name, weight, ZERO, w, at, whole, ks * kk, index(ci * kk))
 
     area = hs * vs
-    multiply = Work(
-        "gemm",
+    multiply = _work(
+        units.multiply,
         (os, ks, index(of.kernel), index(of.kernel), hs, vs),
-        (
-            Touch(acc, ZERO, (area, ZERO, ZERO, ZERO, vs, index(1))),
-            Touch(
-                inp,
+        {
+            "sums": Touch(sums, ZERO, (area, ZERO, ZERO, ZERO, vs, index(1))),
+            "data": Touch(
+                data,
                 ZERO,
                 (ZERO, tall_now * wide_now, wide_now, index(1), wide_now * down, index(s)),
             ),
-            Touch(wgt, ZERO, (ks * kk, index(kk), index(of.kernel), index(1), ZERO, ZERO)),
-        ),
+            "weight": Touch(
+                weight, ZERO, (ks * kk, index(kk), index(of.kernel), index(1), ZERO, ZERO)
+            ),
+        },
     )
-
-    def over(name: str, **given: int) -> Work:
-        touch = Touch(acc, ZERO, (area, vs, index(1)))
-        return Work(name, (os, hs, vs), (touch,), tuple(given.items()))
 
     # The sums are cleared beside the first multiplication, not before the loads: so a thread waits
     # for its last store only when it has its turn, while others multiply.
     once = Max(1 - k, ZERO)
-    clear = Work("gemm.reset", (os * once, hs, vs), (Touch(acc, ZERO, (area, vs, index(1))),))
-
-    def with_each(name: str, tile: Tile, memory: Memory) -> tuple[Stmt, ...]:
-        """An operation of every sum with the number of its output."""
-        touches = Touch(acc, ZERO, (area, vs, index(1))), Touch(tile, ZERO, (index(1), ZERO, ZERO))
-        get = Transfer("load.acc", tile, ZERO, memory, o0, Min(hs, index(1)), os, os)
-        return get, Work(name, (os, hs, vs), touches)
+    every: dict[Role, Touch] = {"sums": Touch(sums, ZERO, (area, vs, index(1)))}
+    clear = _work(units.clear, (os * once, hs, vs), every)
 
     finish: list[Stmt] = []
-    if of.bias:
-        finish += with_each("alu.add", bias, b)
-    if of.each:
-        finish += with_each("alu.shr", moves, n_)
-    elif of.shift:
-        finish.append(over("alu.shr.imm", imm=of.shift))
-    finish += [over("alu.max.imm", imm=of.low), over("alu.min.imm", imm=of.high)]
+    for each in steps:
+        if not each.tensor:
+            given = ((each.unit.immediate, each.number),)
+            finish.append(_work(each.unit, (os, hs, vs), every, given))
+            continue
+        assert units.load_sums is not None  # `epilogue` has seen to it
+        tile_of, memory = inside_of[each.tensor], outside[each.tensor]
+        get = units.load_sums.name
+        finish.append(Transfer(get, tile_of, ZERO, memory, o0, Min(hs, index(1)), os, os))
+        of_output = Touch(tile_of, ZERO, (index(1), ZERO, ZERO))
+        finish.append(_work(each.unit, (os, hs, vs), {**every, "tensor": of_output}))
+    put = units.result.move.name
     store: Stmt
     if tw == ow:
         at = (o0 * oh + h0) * ow
-        store = Transfer("store.out", acc, ZERO, y, at, os, hs * ow, index(oh * ow), ())
+        store = Transfer(put, sums, ZERO, y, at, os, hs * ow, index(oh * ow), ())
     else:
         here = Min(Max(os - c, ZERO), index(1))
         at = ((o0 + c) * oh + h0) * ow + v0
-        store = Loop(
-            c, to, Transfer("store.out", acc, c * area, y, at, hs * here, vs, index(ow), ())
-        )
+        store = Loop(c, to, Transfer(put, sums, c * area, y, at, hs * here, vs, index(ow), ()))
 
     loads = (fetch,) if keep else (weigh, fetch)
     part = Block((*loads, clear, multiply))
@@ -224,10 +236,18 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
     body = Loop(h, counts["height"], body)
     if keep:
         body = Block((Loop(k, 1, weigh), body))
-    more = ((b, bias, of.bias), (n_, moves, of.each))
-    tensors = (x, w, *(memory for memory, _, is_there in more if is_there), y)
-    tiles = (inp, wgt, acc, *(room for _, room, is_there in more if is_there))
+    tensors = (x, w, *outside.values(), y)
+    tiles = (data, weight, sums, *inside_of.values())
     return Flow(tensors, tiles, Loop(o, counts["outputs"], body))
+
+
+def _work(
+    unit: Unit,
+    extents: tuple[Scalar, ...],
+    touches: Mapping[Role, Touch],
+    given: tuple[tuple[str, int], ...] = (),
+) -> Work:
+    return Work(unit.name, extents, tuple(touches[role] for role in unit.roles), given)
 
 
 def _left(start: Scalar, size: int, whole: int) -> Scalar:
@@ -235,7 +255,7 @@ def _left(start: Scalar, size: int, whole: int) -> Scalar:
     return Max(Min(index(size), whole - start), ZERO)
 
 
-def _check(of: Convolution, tiling: Tiling, n: int) -> None:
+def _check(of: Convolution, tiling: Tiling, units: Units) -> None:
     sizes = (tiling.height, tiling.width, tiling.outputs, tiling.inputs, tiling.threads)
     if min(of.channels, of.height, of.width, of.outputs, of.stride, of.kernel, *sizes) < 1:
         raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))
@@ -252,9 +272,13 @@ def _check(of: Convolution, tiling: Tiling, n: int) -> None:
         raise _refused("What is kept of the sums are bytes.", f"{of.low} to {of.high}")
     if min(of.out_height, of.out_width) < 1:
         raise _refused("The kernel is larger than its input.", str(of))
-    if of.channels % n or of.outputs % n:
-        found = f"{of.channels} to {of.outputs}"
-        raise _refused(f"Channels come in blocks of {n}.", found)
+    if of.pad and not units.data.can_pad:
+        message = f"{units.data.move.name} of {units.machine.name} cannot pad."
+        raise _refused(message, f"a padding of {of.pad}", "data that is padded already")
+    if of.channels % units.depth or of.outputs % units.columns:
+        found, (k, n) = f"{of.channels} to {of.outputs}", (units.depth, units.columns)
+        blocks = f"{n}" if k == n else f"{k}, outputs in blocks of {n}"
+        raise _refused(f"Channels come in blocks of {blocks}.", found)
 
 
 def _refused(message: str, found: str, expected: str | None = None) -> UnsupportedError:
@@ -264,24 +288,43 @@ def _refused(message: str, found: str, expected: str | None = None) -> Unsupport
 
 
 def pack_input(machine: Machine, array: Array) -> Array:
-    """`[channels, height, width]` in blocks of channels."""
-    n = machine.scope("inp").shape[-1]
-    c, h, w = array.shape
-    return array.reshape(c // n, n, h, w).transpose(0, 2, 3, 1)
+    """`[channels, height, width]`, or as many images as an element has rows, in blocks."""
+    side = units_of(machine).data
+    images = array if array.ndim == 4 else array[None]
+    packed = units_of(machine).data_layout("NCHW").pack(images)
+    return np.asarray(packed[0], side.scope.dtype.numpy)
 
 
 def pack_weight(machine: Machine, array: Array) -> Array:
     """`[outputs, channels, kernel, kernel]` in blocks of both."""
-    n = machine.scope("wgt").shape[-1]
+    units = units_of(machine)
     o, c, k, _ = array.shape
-    return array.reshape(o // n, n, c // n, n, k, k).transpose(0, 2, 4, 5, 1, 3)
+    blocks = array.reshape(
+        o // units.columns, units.columns, c // units.depth, units.depth, k, k
+    ).transpose(0, 2, 4, 5, 1, 3)
+    if units.weight.axes == "kn":
+        blocks = blocks.swapaxes(-1, -2)
+    return np.ascontiguousarray(blocks.astype(units.weight.scope.dtype.numpy))
+
+
+def pack_outputs(machine: Machine, array: Array) -> Array:
+    """A number for each output, as elements of sums: the same in all rows."""
+    units = units_of(machine)
+    blocks = array.reshape(-1, 1, units.columns).repeat(units.rows, 1)
+    if units.result.axes == "nm":
+        blocks = blocks.swapaxes(-1, -2)
+    return np.ascontiguousarray(blocks.astype(units.sums.dtype.numpy))
 
 
 def unpack_output(machine: Machine, of: Convolution, array: Array) -> Array:
-    """The result as `[outputs, height, width]`."""
-    n = machine.scope("out").shape[-1]
-    blocks = array.reshape(of.outputs // n, of.out_height, of.out_width, n)
-    return blocks.transpose(0, 3, 1, 2).reshape(of.outputs, of.out_height, of.out_width)
+    """The result as `[outputs, height, width]`, with the rows of its elements in front if many."""
+    units = units_of(machine)
+    layout = units.result_layout("NCHW")
+    shape = (units.rows, of.outputs, of.out_height, of.out_width)
+    blocks = [block for _, block in layout.axes if block]
+    stored = (1, of.outputs // units.columns, of.out_height, of.out_width, *blocks)
+    found = layout.unpack(array.reshape(stored), shape)
+    return found if units.rows > 1 else found[0]
 
 
 def reference(

@@ -19,8 +19,10 @@
 ('16x4x4 -> 8, 3x3', (1, 1, 3, 3, 16, 16), 'NCHW16c')
 
 Channels are filled up to whole blocks: with zeros in the weights, so that what is added is nothing.
-A layer most of whose products would be such zeros (the three channels of an image) stays on the
-processor, and so does one that the machine's instructions cannot express; `layer_of` says why.
+A layer most of whose products would be such zeros (the three channels of an image, or one
+image where elements have eight rows) stays on the processor, and so does one that the machine's
+instructions cannot express; `layer_of` says why.  Where the loads of a machine cannot pad, the
+processor pads what such a layer reads.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.conv import Convolution
+from plica.codegen.accel.conv import Convolution, finish_of, pack_outputs, pack_weight
 from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.epilogue import epilogue
 from plica.codegen.accel.tiling import tilings
+from plica.codegen.accel.units import Units, units_of
 from plica.ir.dim import known
 from plica.ir.infer import type_of
-from plica.ir.layout import Layout, read_layout
+from plica.ir.layout import Layout, show_layout
 from plica.ir.type import TensorType
 from plica.rewrite.quantise.form import IntegerConvolution
 
@@ -60,12 +64,14 @@ class Stays:
 
 @frozen(eq=False, slots=False)
 class Layer:
-    """A layer that an accelerator does; `batch` times for each call."""
+    """A layer that an accelerator does, `batch` times for each call: with as many rows at once."""
 
     of: IntegerConvolution
     convolution: Convolution
     batch: int
-    block: int
+    units: Units
+    pad: int = 0
+    """What the processor pads before, on every side."""
 
     @property
     def is_dense(self) -> bool:
@@ -73,57 +79,69 @@ class Layer:
 
     @property
     def before(self) -> str:
-        """The layout of what it reads and writes, as a word."""
-        return f"CN{self.block}c" if self.is_dense else f"NCHW{self.block}c"
+        """The layout of what it reads, as a word."""
+        return show_layout(self.layout, "NC" if self.is_dense else "NCHW")
 
     @property
     def layout(self) -> Layout:
         """The same."""
-        return read_layout(self.before, "NC" if self.is_dense else "NCHW")
+        return self.units.data_layout(self._letters)
+
+    @property
+    def after(self) -> Layout:
+        """The layout of what it writes."""
+        return self.units.result_layout(self._letters)
+
+    @property
+    def _letters(self) -> str:
+        return "CN" if self.is_dense else "NCHW"
 
     @property
     def shape(self) -> str:
         """Its sizes, for people."""
         channels, outputs = self.of.weight.shape[1], self.of.weight.shape[0]
         of = self.convolution
+        given = type_of(self.of.data)
+        assert isinstance(given, TensorType)  # `layer_of` has seen its sizes
+        images = known(given.shape[0]) or 0
         if self.is_dense:
-            return f"{of.width}x{channels} -> {outputs}, dense"
+            return f"{images}x{channels} -> {outputs}, dense"
         step = f" / {of.stride}" if of.stride > 1 else ""
-        many = f"{self.batch} x " if self.batch > 1 else ""
-        sizes = f"{channels}x{of.height}x{of.width} -> {outputs}"
+        many = f"{images} x " if images > 1 else ""
+        height, width = of.height - 2 * self.pad, of.width - 2 * self.pad
+        sizes = f"{channels}x{height}x{width} -> {outputs}"
         return f"{many}{sizes}, {of.kernel}x{of.kernel}{step}"
 
     @cached_property
     def constants(self) -> Mapping[str, Array]:
         """The tensors that are known now, by the names of the stream, in blocks."""
-        of, n = self.convolution, self.block
+        of, machine = self.convolution, self.units.machine
         weight = self.of.weight.reshape(*self.of.weight.shape[:2], of.kernel, of.kernel)
         wide = np.zeros((of.outputs, of.channels, of.kernel, of.kernel), np.int8)
         wide[: weight.shape[0], : weight.shape[1]] = weight
-        found = {"w": _packed(wide, n)}
-        if self.of.bias is not None:
-            found["b"] = _filled(self.of.bias, of.outputs)
-        if of.each:
-            found["n"] = _filled(np.array(self.of.shifts, np.int32), of.outputs)
+        shifts = np.array(self.of.shifts, np.int32)
+        values = {"b": self.of.bias, "n": shifts, "l": np.array([of.low]), "h": np.array([of.high])}
+        found = {"w": pack_weight(machine, wide)}
+        for step in finish_of(self.units, of):
+            given = values.get(step.tensor)
+            if given is not None:
+                found[step.tensor] = pack_outputs(machine, _filled(given, of.outputs))
         return found
 
 
-def _packed(weight: Array, n: int) -> Array:
-    o, c, k, _ = weight.shape
-    return np.ascontiguousarray(
-        weight.reshape(o // n, n, c // n, n, k, k).transpose(0, 2, 4, 5, 1, 3)
-    )
-
-
 def _filled(given: Array, count: int) -> Array:
+    """A number for each output: one for all of them, or zeros after those that are given."""
     found = np.zeros(count, np.int32)
-    found[: given.size] = given
+    found[: given.size if given.size > 1 else count] = given
     return found
 
 
 def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
     """The layer as the machine does it, or why it does not."""
-    n = machine.scope("inp").shape[-1]
+    units = units_of(machine)
+    missing = epilogue(units, of.bias is not None, of.shift, of.low, of.high)
+    if isinstance(missing, str):
+        return Stays(of, f"{machine.name} has {missing}")
     given = type_of(of.data)
     assert isinstance(given, TensorType)  # an integer layer reads one
     sizes = [known(size) for size in given.shape]
@@ -132,14 +150,15 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
         return Stays(of, NOTHING)
     if len(numbers) < len(sizes):
         return Stays(of, "its sizes are not known")
-    if machine.scope("inp").shape[0] != 1:
-        return Stays(of, "the machine computes several rows at once")
-    channels = of.weight.shape[1]
+    rows, n, channels = units.rows, units.depth, of.weight.shape[1]
+    share = numbers[0] / _whole(numbers[0], rows)
+    if share < LEAST:
+        return Stays(of, f"a batch of {numbers[0]} fills {share:.0%} of {rows} rows")
     if of.kind == "dense":
         if len(numbers) != 2:
             return Stays(of, "what it reads is no matrix")
-        found = _sized(of, n, (1, numbers[0]))
-        return _if_fits(machine, Layer(of, found, 1, n))
+        found = _sized(of, units, (1, -(-numbers[0] // rows)))
+        return _if_fits(machine, Layer(of, found, 1, units))
     if len(numbers) != 4 or of.weight.ndim != 4:
         return Stays(of, "it has not two spatial axes")
     if of.groups != 1:
@@ -152,19 +171,27 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
     kernel, pad = int(of.weight.shape[2]), pads.pop()
     if pad >= kernel:
         return Stays(of, "it pads as much as its kernel, or more")
-    share = channels / (-(-channels // n) * n)
+    share = channels / _whole(channels, n)
     if share < LEAST:
         return Stays(of, f"{channels} channels fill {share:.0%} of a block of {n}")
     batch, _, height, width = numbers
-    found = _sized(of, n, (height, width), kernel, pad)
-    return _if_fits(machine, Layer(of, found, batch, n))
+    ahead = 0 if units.data.can_pad else pad
+    plane = (height + 2 * ahead, width + 2 * ahead)
+    found = _sized(of, units, plane, kernel, pad - ahead)
+    return _if_fits(machine, Layer(of, found, -(-batch // rows), units, ahead))
+
+
+def _whole(size: int, block: int) -> int:
+    """The size in whole blocks."""
+    return -(-size // block) * block
 
 
 def _sized(
-    of: IntegerConvolution, n: int, plane: tuple[int, int], kernel: int = 1, pad: int = 0
+    of: IntegerConvolution, units: Units, plane: tuple[int, int], kernel: int = 1, pad: int = 0
 ) -> Convolution:
-    """The layer as the machine sees it, channels filled up to whole blocks of n."""
-    outputs, channels = (-(-size // n) * n for size in of.weight.shape[:2])
+    """The layer as the machine sees it, channels filled up to whole blocks."""
+    outputs = _whole(of.weight.shape[0], units.columns)
+    channels = _whole(of.weight.shape[1], units.depth)
     stride = of.strides[0] if of.strides else 1
     return Convolution(
         channels, *plane, outputs, kernel, stride, pad, of.shift or 0, of.bias is not None,

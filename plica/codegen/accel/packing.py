@@ -42,18 +42,19 @@ from plica.codegen.accel.layer import Layer
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.ir.dim import known
-from plica.ir.dtype import i8
+from plica.ir.dtype import DType, i8
 from plica.ir.graph import Expr, Function, Project, Tuple, Var
 from plica.ir.infer import type_of
 from plica.ir.layout import as_it_is
 from plica.ir.module import module
+from plica.ir.op.elementwise import cast
 from plica.ir.scalar import index
 from plica.ir.type import TensorType, TupleType, Type
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import Supply, operands
 from plica.rewrite.layout.convert import Converter
 from plica.rewrite.layout.rules import LAYOUT
-from plica.rewrite.layout.transform import shape_of, transform
+from plica.rewrite.layout.transform import operator, shape_of, transform
 from plica.rewrite.pack import rewrite
 
 
@@ -157,17 +158,33 @@ class _Packer(Converter):
         if layer is None:
             super().visit(node)
             return
-        layout, logical = layer.layout, shape_of(node)
+        units, layout, logical = layer.units, layer.after, shape_of(node)
         sizes = [known(size) or 0 for size in logical]
-        filled = [
-            index(-(-size // layer.block) * layer.block) if axis == 1 else index(size)
-            for axis, size in enumerate(sizes)
-        ]
-        stored = layout.shape_of(filled)
+        blocks = (units.rows, units.columns, *(1 for _ in sizes[2:]))
+        filled = [-(-size // block) * block for size, block in zip(sizes, blocks, strict=True)]
+        stored = layout.shape_of([index(size) for size in filled])
         assert stored is not None  # whole blocks
-        result = Var(self.supply.name("launch"), TensorType(stored, i8))
-        self.launches.append(Launch(layer, result, self.at(layer.of.data, layout)))
-        if sizes[1] % layer.block:  # what fills up the last block is nobody's
-            self.plain_forms[node] = transform(result, layout, as_it_is(layout.rank), logical)
+        result = Var(self.supply.name("launch"), TensorType(stored, units.result.scope.dtype))
+        self.launches.append(Launch(layer, result, self.read_by(layer)))
+        given = _as(result, i8)
+        if filled != sizes:  # what fills up the last block is nobody's
+            self.plain_forms[node] = transform(given, layout, as_it_is(layout.rank), logical)
         else:
-            self.keep(node, layout, result)
+            self.keep(node, layout, given)
+
+    def read_by(self, layer: Layer) -> Expr:
+        """What a layer reads, as its machine wants it: padded, in blocks, in the scope's type."""
+        data, dtype = layer.of.data, layer.units.data.scope.dtype
+        if not layer.pad:
+            return _as(self.at(data, layer.layout), dtype)
+        rank = layer.layout.rank
+        widths = ((0, 0), (0, 0), *(((layer.pad, layer.pad),) * (rank - 2)))
+        wide = operator("pad")(self.plain(data), pad_width=widths)
+        return _as(transform(wide, as_it_is(rank), layer.layout, shape_of(wide)), dtype)
+
+
+def _as(value: Expr, dtype: DType) -> Expr:
+    """The value in an element type that holds it."""
+    kind = type_of(value)
+    assert isinstance(kind, TensorType)  # layers read and give tensors
+    return value if kind.dtype is dtype else cast(value, dtype)

@@ -5,25 +5,57 @@
 >>> parse_accel("cpu") is None
 True
 
-The device is the simulator of the runtime; its cycles are those of the cycle simulator.
+The device is the simulator of the runtime; its cycles are those of the cycle simulator.  A library
+ships a machine under the entry-point group `plica.accelerators`: a declaration and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
+from importlib import metadata
+from pkgutil import resolve_name
 from typing import ClassVar, Final
 
 from attrs import frozen
 
 from plica.codegen.accel.declaration import Machine
-from plica.codegen.accel.vta import osdi, vta
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 DEFAULT: Final = "vta"
 
-MACHINES: Final[dict[str, Callable[[], Machine]]] = {"vta": vta, "osdi": osdi}
-"""The machines that convolutions are made for: configurations of `accel:vta`."""
+GROUP: Final = "plica.accelerators"
+"""The entry-point group under which a library ships a machine, or a function that makes one."""
+
+OWN: Final[dict[str, str]] = {
+    "vta": "plica.codegen.accel.vta:vta",
+    "osdi": "plica.codegen.accel.vta:osdi",
+}
+"""Where Plica's own are, as pyproject.toml registers them: two configurations of one machine."""
+
+
+def machines() -> dict[str, str]:
+    """The names of all machines and where each is; none is imported by asking."""
+    points = metadata.entry_points(group=GROUP)
+    return {**{point.name: point.value for point in points}, **OWN}
+
+
+@lru_cache(maxsize=64)
+def machine_named(name: str) -> Machine:
+    """The declaration of that name; a wrong name is refused with the nearest right one."""
+    known = OWN if name in OWN else machines()
+    if name not in known:
+        message = f"There is no accelerator {name!r} among the targets."
+        expected, near = f"one of {', '.join(known)}", did_you_mean(name.lower(), known)
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, expected, f"accel:{name}", near)
+        )
+    found = resolve_name(known[name])
+    given = found() if callable(found) else found
+    if not isinstance(given, Machine):
+        message = f"The entry point {name} of {GROUP} is no machine but {given!r}."
+        raise UnsupportedError(Diagnostic("unsupported", message))
+    return given
 
 
 @frozen
@@ -37,7 +69,7 @@ class AccelTarget:
     @property
     def machine(self) -> Machine:
         """Its declaration."""
-        return MACHINES[self.name]()
+        return machine_named(self.name)
 
     def describe(self) -> str:
         """A line that `parse_accel` reads."""
@@ -52,16 +84,13 @@ def parse_accel(text: str) -> AccelTarget | None:
     name, colon, machine = text.partition(":")
     if not colon and name == "accel":
         return AccelTarget(DEFAULT)
-    if name == "accel" and machine in MACHINES:
-        return AccelTarget(machine)
     if name == "accel" and machine:
-        message = f"There is no accelerator {machine!r} among the targets."
-        expected, near = f"one of {', '.join(MACHINES)}", did_you_mean(machine.lower(), MACHINES)
-        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, near))
+        machine_named(machine)
+        return AccelTarget(machine)
     if not text.lower().startswith("accel"):
         return None
     message = f"There is no target {text!r}."
-    words = ("accel", *(f"accel:{each}" for each in MACHINES))
+    words = ("accel", *(f"accel:{each}" for each in machines()))
     meant = ":".join(["accel", *text.lower().replace(":", " ").split()[1:]])
     hint = f"Did you mean {meant!r}?" if meant in words else did_you_mean(text, words)
     expected = f"one of {', '.join(words)}"

@@ -12,31 +12,37 @@ The guess orders what the cycle simulator is then asked about; it decides nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 
-from plica.codegen.accel.conv import Across, Convolution, Tiling
+from plica.codegen.accel.conv import Across, Convolution, Tiling, finish_of
 from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.units import units_of
 
 ACROSS: tuple[Across, ...] = ("height", "outputs")
 
 
 def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
     """Whether the tiles of all threads fit into their scopes."""
+    units = units_of(machine)
     tall, wide = _input(of, tiling)
     kk, t = of.kernel**2, tiling.threads
     shared, area = 1 if tiling.keep else t, tiling.height * tiling.width
-    return (
-        t * tiling.inputs * tall * wide <= machine.scope("inp").depth
-        and shared * tiling.outputs * tiling.inputs * kk <= machine.scope("wgt").depth
-        and t * tiling.outputs * (area + of.bias + of.each) <= machine.scope("acc").depth
-        and max(tall, wide) < 1 << 14
+    tensors = sum(bool(each.tensor) for each in finish_of(units, of))
+    needed: Counter[str] = Counter()
+    needed[units.data.scope.name] += t * tiling.inputs * tall * wide
+    needed[units.weight.scope.name] += shared * tiling.outputs * tiling.inputs * kk
+    needed[units.sums.name] += t * tiling.outputs * (area + tensors)
+    needed[units.result.scope.name] |= needed[units.sums.name]
+    return max(tall, wide) <= units.most_turns and all(
+        count <= machine.scope(name).depth for name, count in needed.items()
     )
 
 
 def tilings(machine: Machine, of: Convolution, threads: int) -> list[Tiling]:
     """Every tiling that fits, of sizes that leave the last tile the least smaller."""
-    n = machine.scope("inp").shape[-1]
-    ci, co = -(-of.channels // n), -(-of.outputs // n)
+    units = units_of(machine)
+    ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)
     found: dict[Tiling, None] = {}
     for across in ACROSS[: 1 if threads == 1 else 2]:
         for height in _even(of.out_height):
@@ -61,9 +67,10 @@ def ranked(machine: Machine, of: Convolution, threads: int, most: int = 32) -> l
 def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
     """Cycles, roughly: what compute takes and what memory takes, hidden or not."""
     timing = machine.timing
-    n = machine.scope("inp").shape[-1]
-    ci, co = -(-of.channels // n), -(-of.outputs // n)
-    sizes = {each.name: each.bytes for each in machine.scopes}
+    units = units_of(machine)
+    ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)
+    sides = (units.data, units.weight, units.result)
+    read, weighed, stored = (each.scope.bytes for each in sides)
     tall, wide = _input(of, tiling)
     kk = of.kernel**2
     area = tiling.height * tiling.width
@@ -74,20 +81,21 @@ def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
     fetch = timing.issue + timing.latency
     plain = of.kernel == 1 and of.stride == 1 and tiling.width == of.out_width
     if plain:
-        inputs = fetch + tiling.inputs * (_row(machine, area * sizes["inp"]))
+        inputs = fetch + tiling.inputs * (_row(machine, area * read))
     else:
-        rows = tall * _row(machine, wide * sizes["inp"])
+        rows = tall * _row(machine, wide * read)
         inputs = tiling.inputs * (fetch + rows)
-    one = fetch + tiling.outputs * _row(machine, tiling.inputs * kk * sizes["wgt"])
+    one = fetch + tiling.outputs * _row(machine, tiling.inputs * kk * weighed)
     if tiling.width == of.out_width:
-        store = fetch + tiling.outputs * _row(machine, area * sizes["out"])
+        store = fetch + tiling.outputs * _row(machine, area * stored)
     else:
-        rows = tiling.height * _row(machine, tiling.width * sizes["out"])
+        rows = tiling.height * _row(machine, tiling.width * stored)
         store = tiling.outputs * (fetch + rows)
-    interval = machine.operation("alu.shr.imm").interval
-    count = 2 + of.bias + (of.each or of.shift > 0)
-    passes = tiling.outputs * area * (1 + count * interval) + (1 + count) * start
-    multiply = start + tiling.outputs * tiling.inputs * kk * area
+    steps = finish_of(units, of)
+    cycles = units.clear.operation.interval + sum(each.unit.operation.interval for each in steps)
+    passes = tiling.outputs * area * cycles + (1 + len(steps)) * start
+    turns = tiling.outputs * tiling.inputs * kk * area
+    multiply = start + turns * units.multiply.operation.interval
     compute = tiles * (passes + parts * multiply)
     weights = one * (-(-co // tiling.outputs) if tiling.keep else tiles * parts)
     memory = weights + tiles * (parts * inputs + store)

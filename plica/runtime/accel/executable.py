@@ -99,7 +99,7 @@ class AccelExecutable(Executable):
                 raise damaged("A constant of a launch has another size.", name)
             found[name] = data.view(memory.dtype).reshape(-1, *memory.shape)
         given = self.whole.device.memory(rooms[OUTPUT].memory)
-        if math.prod(of.shape) != of.batch * rooms[OUTPUT].elements * given.bytes:
+        if math.prod(of.shape) != of.batch * rooms[OUTPUT].elements * math.prod(given.shape):
             raise damaged("What a launch gives has another size.", of.name)
         return found
 
@@ -133,7 +133,8 @@ class AccelExecutable(Executable):
     def _launch(self, of: Launch, held: Mapping[str, Array], data: Array) -> Array:
         """What a layer gives: one run of its program for each image of the batch."""
         simulator = self._simulators[of.program]
-        found = np.empty(of.shape, np.int8)
+        rooms = {each.name: each.memory for each in self.whole.programs[of.program].rooms}
+        found = np.empty(of.shape, self.whole.device.memory(rooms[OUTPUT]).dtype)
         for into, one in zip(found.reshape(of.batch, -1), data.reshape(of.batch, -1), strict=True):
             into[:] = simulator.run({INPUT: one, **held})[OUTPUT].reshape(-1)
         return found

@@ -24,6 +24,7 @@ from attrs import frozen
 from plica.codegen.accel.conv import Across, Convolution, Tiling
 from plica.codegen.accel.declaration import Machine
 from plica.codegen.accel.tiling import estimate, tilings
+from plica.codegen.accel.units import units_of
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.ir.loop import Kernel
@@ -45,11 +46,11 @@ from plica.script import Buffer, block, grid, i8, i32, init
 
 @plica.kernel
 def layer(
-    x: Buffer[({ci}, {tall}, {wide}, {n}), i8],
-    w: Buffer[({co}, {ci}, {r}, {r}, {n}, {n}), i8],
+    x: Buffer[({ci}, {tall}, {wide}, {d}), i8],
+    w: Buffer[({co}, {ci}, {r}, {r}, {n}, {d}), i8],
     y: Buffer[({co}, {oh}, {ow}, {n}), i32],
 ):
-    for o, h, v, k, i, j, a, b in grid({co}, {oh}, {ow}, {ci}, {r}, {r}, {n}, {n}):
+    for o, h, v, k, i, j, a, b in grid({co}, {oh}, {ow}, {ci}, {r}, {r}, {n}, {d}):
         with block("y", spatial=(o, h, v, a), reduce=(k, i, j, b)):
             with init():
                 y[o, h, v, a] = 0
@@ -58,10 +59,11 @@ def layer(
 
 
 def layer_kernel(machine: Machine, of: Convolution) -> Kernel:
-    """What is scheduled: the sums of a layer, over blocks."""
-    n = machine.scope("inp").shape[-1]
+    """What is scheduled: the sums of one row of a layer, over blocks."""
+    units = units_of(machine)
+    d, n = units.depth, units.columns
     text = _LAYER.format(
-        n=n, ci=-(-of.channels // n), co=-(-of.outputs // n), r=of.kernel, s=of.stride,
+        d=d, n=n, ci=-(-of.channels // d), co=-(-of.outputs // n), r=of.kernel, s=of.stride,
         oh=of.out_height, ow=of.out_width,
         tall=(of.out_height - 1) * of.stride + of.kernel,
         wide=(of.out_width - 1) * of.stride + of.kernel,

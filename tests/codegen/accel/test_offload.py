@@ -53,7 +53,7 @@ def meaning(layer: Layer, data: Array) -> Array:
     """What a launch gives, by sums of whole numbers: blocks in, blocks out."""
     of = layer.convolution
     constants = layer.constants
-    n = layer.block
+    n = layer.units.depth
     w = constants["w"].transpose(0, 4, 1, 5, 2, 3)
     w = w.reshape(of.outputs, of.channels, of.kernel, of.kernel)
     images = data.reshape(layer.batch, of.channels // n, of.height, of.width, n)

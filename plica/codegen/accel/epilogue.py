@@ -1,0 +1,52 @@
+"""The epilogue of a layer: what a machine does with the sums before they are stored.
+
+    sums + b,  sums >> n,  max(sums, low),  min(sums, high)
+
+>>> from plica.codegen.accel.units import units_of
+>>> from plica.codegen.accel.vta import vta
+>>> [each.unit.name for each in epilogue(units_of(vta()), True, 8, 0, 127)]
+['alu.add', 'alu.shr.imm', 'alu.max.imm', 'alu.min.imm']
+
+A number is an operand where the machine has such an operation and its field has room.  Otherwise it
+is a tensor, one element for each block of outputs, as a bias is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.accel.units import Change, Unit, Units
+
+NAMES: Final[dict[Change, str]] = {"add": "b", "shift": "n", "max": "l", "min": "h"}
+"""What the tensors by which sums are changed are called in a stream."""
+
+
+@frozen
+class Step:
+    """An operation on every sum: by a number, or by the tensor of that name."""
+
+    unit: Unit
+    number: int = 0
+    tensor: str = ""
+
+
+def epilogue(
+    units: Units, bias: bool, shift: int | None, low: int, high: int
+) -> tuple[Step, ...] | str:
+    """The steps in order, or what the machine lacks; a shift of None is one for each output."""
+    wanted: list[tuple[Change, int | None]] = [("add", None)] if bias else []
+    if shift != 0:
+        wanted.append(("shift", shift))
+    wanted += [("max", low), ("min", high)]
+    steps: list[Step] = []
+    for what, number in wanted:
+        unit = units.change(what, number)
+        if isinstance(unit, str):
+            return unit
+        if unit.immediate and number is not None:
+            steps.append(Step(unit, number))
+        else:
+            steps.append(Step(unit, tensor=NAMES[what]))
+    return tuple(steps)
