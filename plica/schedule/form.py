@@ -134,7 +134,7 @@ def in_order(forms: Sequence[Form], of: Stages, facts: Facts, machine: object) -
 def _by_rank(
     forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None
 ) -> Iterator[list[Formed]]:
-    """What the forms of each rank make, the cheapest first; ranks that make nothing are left out."""
+    """What the forms of each rank make, the cheapest first, without ranks that make nothing."""
     usable = [
         each for each in forms if each.contract <= facts.contract and only in (None, each.name)
     ]

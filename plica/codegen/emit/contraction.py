@@ -8,7 +8,8 @@ equal squares is that square.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import axis, buffer
->>> x, y, total, i = buffer("x", (4,), f32), buffer("y", (4,), f32), buffer("t", (1,), f32), axis("i")
+>>> x, y, total = (buffer(name, (4,), f32) for name in ("x", "y", "total"))
+>>> i = axis("i")
 >>> accumulations(total, total[0] + x[i] * y[i]) == {total[0] + x[i] * y[i]}
 True
 >>> accumulations(total, x[i] + x[i] * y[i]), accumulations(total, total[0] + x[i] * x[i])
@@ -33,6 +34,12 @@ def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
         at = so_far
     # A sum whose first term is something else than what the buffer holds is no accumulation.
     return frozenset(found) if isinstance(at, Load) and at.buffer is buffer else frozenset()
+
+
+def products(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
+    """The products that a stored value adds to what the buffer holds."""
+    sums = [each for each in accumulations(buffer, value) if isinstance(each, Add)]
+    return frozenset([each.left if isinstance(each.left, Mul) else each.right for each in sums])
 
 
 def factors(node: Scalar, contracted: frozenset[Scalar]) -> tuple[Scalar, Scalar, Scalar] | None:
