@@ -81,11 +81,10 @@ def for_threads(
 def refused(kernel: Kernel, gpu: Gpu) -> str:
     """Why a scheduled kernel cannot be emitted for a GPU; nothing where it can be."""
     try:
-        made = lowered(kernel, LOWERING["gpu"].passes)
+        made = lowered(kernel, passes=LOWERING["gpu"].passes)
         check(fold(made, "kernel").launches, gpu, "kernel")
     except LoweringRefused as refusal:
-        first, *_ = refusal.diagnostics
-        return f"{first.message} expected: {first.expected}; found: {first.found}"
+        return refusal.reason
     return ""
 
 

@@ -68,14 +68,22 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, itself, reach
+from plica.schedule.form import Apply, Facts, Form, Formed, Made, in_order, installed, itself, reach
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.site import map_of
 from plica.schedule.trace import Trace
 
-__all__ = ["FORMS", "default_schedule", "default_trace", "formed", "hoist", "kernel_of"]
+__all__ = [
+    "FORMS",
+    "candidates",
+    "default_schedule",
+    "default_trace",
+    "formed",
+    "hoist",
+    "kernel_of",
+]
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
@@ -91,6 +99,11 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
         return formed(apart, facts, machine, only)
     found = reach((*FORMS, *installed()), of, facts, machine, only)
     return found[0] if found else None
+
+
+def candidates(of: Stages, facts: Facts, machine: Machine) -> Iterator[Formed]:
+    """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
+    return in_order((*FORMS, *installed()), of, facts, machine)
 
 
 def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
