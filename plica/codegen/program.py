@@ -140,8 +140,6 @@ class Origin:
 
     kernel: Kernel
     trace: Trace
-    passed_over: tuple[str, ...] = ()
-    """Forms that promised more but could not be lowered, and why."""
 
 
 @frozen

@@ -10,8 +10,11 @@ import pytest
 
 import plica
 from plica.codegen.lower import scheduled
+from plica.codegen.lower.nest import nest
 from plica.frontend.zoo import mobilenet, resnet, transformer
 from plica.ir import stages
+from plica.ir.define import define
+from plica.ir.loop import Kernel
 from plica.ir.module import Module
 
 NETWORKS: dict[str, Callable[[], Module]] = {
@@ -31,8 +34,8 @@ def test_every_kernel_that_is_built_is_emitted(name: str, monkeypatch: pytest.Mo
 
     for cached in (stages.kernel_of, scheduled.on_processor, scheduled.plain):
         cached.cache_clear()
-    monkeypatch.setattr(stages, "define", partial(counted, stages.define))
-    monkeypatch.setattr(stages, "Kernel", partial(counted, stages.Kernel))
-    monkeypatch.setattr(scheduled, "nest", partial(counted, scheduled.nest))
+    monkeypatch.setattr(stages, "define", partial(counted, define))
+    monkeypatch.setattr(stages, "Kernel", partial(counted, Kernel))
+    monkeypatch.setattr(scheduled, "nest", partial(counted, nest))
     exe = plica.compile(NETWORKS[name](), threads=1, cache=False)
     assert len(built) == exe.source("kernel").count("@plica.kernel")

@@ -64,6 +64,8 @@ class Scheduled:
     hoisted: Hoisted | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
+    passed_over: tuple[str, ...] = ()
+    """Forms that promised more but could not be lowered, and why."""
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:

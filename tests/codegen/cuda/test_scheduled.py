@@ -26,7 +26,7 @@ def test_products_of_narrow_numbers_take_tensor_cores(dtype: str) -> None:
     made = for_threads(product(dtype), FREE, Gpu())
     assert made.origin is not None
     assert f"cuda.mma_{dtype}" in made.origin.trace.to_python()
-    assert made.origin.passed_over == ()
+    assert made.passed_over == ()
 
 
 def test_what_was_passed_over_is_told() -> None:
@@ -34,8 +34,8 @@ def test_what_was_passed_over_is_told() -> None:
     made = for_threads(product("f16"), FREE, Gpu(shared=1024))
     assert made.origin is not None
     assert "cuda.mma" not in made.origin.trace.to_python()
-    assert made.origin.passed_over
-    for each in made.origin.passed_over:
+    assert made.passed_over
+    for each in made.passed_over:
         assert each.startswith("tensor-core-tiles: The threads of a block")
         assert "1024 bytes at most" in each
 
