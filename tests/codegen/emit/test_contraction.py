@@ -66,7 +66,8 @@ def test_running_sums_alone_are_contracted(value: Scalar, count: int) -> None:
 
 def test_a_matrix_product_multiplies_and_adds_at_once() -> None:
     text = HEAD + (
-        "def main(x: Tensor[(64, 64), f32], w: Tensor[(64, 64), f32]):\n    return op.matmul(x, w)\n"
+        "def main(x: Tensor[(64, 64), f32], w: Tensor[(64, 64), f32]):\n"
+        "    return op.matmul(x, w)\n"
     )
     module = plica.from_text(text)
     assert "llvm.fma" in plica.compile(module, cache=False, threads=1).source()
