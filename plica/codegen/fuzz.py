@@ -23,7 +23,7 @@ from plica.codegen.native import Entry
 from plica.codegen.smaller import smallest
 from plica.codegen.subject import (
     CPU,
-    Passed,
+    Elsewhere,
     Passes,
     Subject,
     Verdict,
@@ -38,6 +38,7 @@ from plica.ir.graph import Var
 from plica.ir.loop import For, statements
 from plica.ir.module import module
 from plica.rewrite.check.report import literal
+from plica.rewrite.fuzz.driver import Skipped, campaign
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 TRIES: Final = 4
@@ -95,33 +96,21 @@ def fuzz(
     way = Way(passes, guard, isolated, target, entry or _entry(target))
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    ran = number = 0
-    finding = None
-    while ran < examples and number < TRIES * examples + TRIES and finding is None:
+
+    def one(number: int) -> Finding | Skipped | None:
         drawn = subject(seed, number, length)
         if drawn is None:
-            skipped["the kernel is ill formed"] += 1
-        else:
-            verdict = way.judge(drawn)
-            if isinstance(verdict, Passed | Wrong):
-                ran += 1
-                steps.update(each.instruction.kind for each in drawn.trace.steps)
-                loops.update(_loops(drawn))
-            else:
-                skipped[verdict.reason] += 1
-            if isinstance(verdict, Wrong):
-                finding = blame(drawn, number, verdict, way)
-        number += 1
-    return Report(
-        ran,
-        seed,
-        guard,
-        dict(sorted(steps.items())),
-        dict(sorted(loops.items())),
-        dict(sorted(skipped.items())),
-        finding,
-    )
+            return Skipped("the kernel is ill formed")
+        verdict = way.judge(drawn)
+        if isinstance(verdict, Elsewhere):
+            return Skipped(verdict.reason)
+        steps.update(each.instruction.kind for each in drawn.trace.steps)
+        loops.update(_loops(drawn))
+        return blame(drawn, number, verdict, way) if isinstance(verdict, Wrong) else None
+
+    done = campaign(one, examples, tries=TRIES)
+    told = dict(sorted(steps.items())), dict(sorted(loops.items()))
+    return Report(done.ran, seed, guard, *told, done.skipped, done.finding)
 
 
 @attrs.frozen(eq=False)

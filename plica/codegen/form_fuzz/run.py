@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plica.codegen.form_fuzz.judge import MACHINES, Guilty, Way, judge
-from plica.rewrite.fuzz.driver import Known, one_case
+from plica.rewrite.fuzz.driver import Known, campaign, one_case
 from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, Case
@@ -83,17 +83,12 @@ def fuzz(
     templates: Counter[str] = Counter()
     every = kinds()
     names = tuple(every)
-    finding = None
-    number = -1
-    for number in range(examples):
-        if say is not None:
-            say(f"{number + 1} of {examples}")
+
+    def one(number: int) -> Finding | None:
         name = names[number % len(names)]
         judged = Known(_verdict(through), _key, None, tries)
 
-        def one(
-            drawn: Drawn, first: bool, judged: Known[Drawn, _Verdict] = judged, name: str = name
-        ) -> None:
+        def tried(drawn: Drawn, first: bool) -> None:
             verdict = judged(drawn)
             if isinstance(verdict, Guilty):
                 raise _Wrong(drawn, verdict)
@@ -103,16 +98,17 @@ def fuzz(
                 templates.update(verdict[1])
 
         try:
-            one_case(one, every[name], seed, number)
+            one_case(tried, every[name], seed, number)
         except _Wrong as wrong:
-            by = wrong.guilty
-            shown = repr(wrong.drawn[0])
-            finding = Finding(by.level, by.name, by.form, number, by.reason, shown)
-            break
+            by, shown = wrong.guilty, repr(wrong.drawn[0])
+            return Finding(by.level, by.name, by.form, number, by.reason, shown)
+        return None
+
+    done = campaign(one, examples, say=say)
     of_kinds, of_forms, of_templates = (
         dict(sorted(each.items())) for each in (counts, forms, templates)
     )
-    return Report(number + 1, seed, of_kinds, of_forms, of_templates, finding)
+    return Report(done.ran, seed, of_kinds, of_forms, of_templates, done.finding)
 
 
 _Verdict = Guilty | tuple[Counter[str], Counter[str]] | None
