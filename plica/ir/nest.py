@@ -28,7 +28,6 @@ from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.scalar import (
     BINARY,
-    Add,
     And,
     Buffer,
     Eq,
@@ -37,9 +36,6 @@ from plica.ir.scalar import (
     Lit,
     Load,
     Lt,
-    Max,
-    Min,
-    Mul,
     Not,
     Or,
     Pow,
