@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import invalidate_caches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -19,10 +19,24 @@ from plica.codegen.form_fuzz.judge import MACHINES, Way, judge
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dtype import f32
-from plica.ir.scalar import Buffer, Lit, Load, Select, dtype_of
+from plica.ir.dtype import f32, f64, i8, i32, u8
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.stage import Each, placeholder, stage
 from plica.ir.stages import Stages, stages
+from plica.ir.tensor import reduce
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
@@ -272,3 +286,67 @@ def test_names_of_forms_are_words_and_apart() -> None:
     assert all(each.why.endswith(".") for each in FORMS)
     with pytest.raises(RuleRefused, match="small letters"):
         Form("Pad_Axis", "A name that is none.", exact, lambda of, facts, machine: ())
+
+
+# --- found by plica fuzz form ---------------------------------------------------------------------
+
+
+def pool_without_batch() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """Windows in strides whose unit axes are gone: their copy has no batch axis to be made at."""
+    x, more = placeholder("x", (1, 8, 3, 81), f64), placeholder("residual", (8, 40), f64)
+    total = stage(
+        "y0",
+        (1, 8, 1, 40),
+        lambda b, c, i, j: reduce("sum", (3, 3), lambda k, m: x[b, c, i * 3 + k, j * 2 + m]),
+    )
+    last = stage("y", (8, 40), lambda c, j: Max(total.out[0, c, 0, j], Lit(0.0, f64)) + more[c, j])
+    return stages((x, more), (total, last)), [np.ones((1, 8, 3, 81)), np.ones((8, 40))]
+
+
+def window_in_strides() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """A copy with room around it, of rows in strides: its places are not affine in the loops."""
+    x, w = placeholder("x", (1, 206, 1, 14), f32), placeholder("w", (206, 2), f32)
+
+    def element(b: Scalar, c: Scalar, i: Scalar, j: Scalar) -> Scalar:
+        def term(k: Scalar) -> Scalar:
+            place = j * 3 + k
+            inside = And(Le(index(0), place), Lt(place, index(14)))
+            return Select(inside, x[b, c, i, place], Lit(0.0, f32)) * w[c, k]
+
+        return reduce("sum", (2,), term)
+
+    made = stages((x, w), (stage("y", (1, 206, 1, 5), element),))
+    return made, [np.ones((1, 206, 1, 14), np.float32), np.ones((206, 2), np.float32)]
+
+
+def bytes_with_a_given_zero() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """Products of bytes whose border is a zero point that is not known yet."""
+    x, w = placeholder("x", (12, 9), u8), placeholder("w", (18, 12, 2), i8)
+    zero = placeholder("zero", (), u8)
+
+    def element(o: Scalar, i: Scalar) -> Scalar:
+        def term(c: Scalar, k: Scalar) -> Scalar:
+            return (Cast(x[c, i + k * 2], i32) - Cast(zero[()], i32)) * Cast(w[o, c, k], i32)
+
+        return reduce("sum", (12, 2), term)
+
+    made = stages((x, w, zero), (stage("y", (18, 7), element),))
+    shapes = [((12, 9), np.uint8), ((18, 12, 2), np.int8), ((), np.uint8)]
+    return made, [np.full(shape, 3, dtype) for shape, dtype in shapes]
+
+
+@pytest.mark.parametrize(
+    ("make", "template"),
+    [
+        (pool_without_batch, "register-tile"),
+        (window_in_strides, "register-tile"),
+        (bytes_with_a_given_zero, "dot-by-four"),
+    ],
+)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda of: f"{of.vector}-{of.cores}")
+def test_a_template_schedules_what_it_knows(
+    make: Callable[[], tuple[Stages, list[np.ndarray[Any, Any]]]], template: str, machine: Machine
+) -> None:
+    of, arrays = make()
+    case = Case(of, Facts((False,) * len(arrays), contract=reassociates), arrays)
+    assert judge(case, machine, Way())[1][template] > 0
