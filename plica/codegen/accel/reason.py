@@ -43,7 +43,8 @@ ONE_SCALE: Final = (
     "Quantise with one scale for a whole weight:"
     " plica.quantise(model, samples, power_of_two=True, per_channel=False)."
 )
-DENSE: Final = "Write it as op.nn.dense(x, w), with a constant weight of [outputs, inputs]."
+MATRIX: Final = "Reshape what it reads to a matrix, of which the last axis is multiplied."
+SIZES: Final = "Compile it for known sizes."
 LAST: Final = (
     "Only a layer whose result becomes bytes again is offloaded: one that is followed by"
     " another quantised layer."
@@ -93,8 +94,8 @@ def _reason(layer: Apply, users: dict[Expr, list[Apply]]) -> tuple[str, str]:
     kind = _kind(layer)
     if kind.dtype is not i32:
         return f"it is computed in {kind.dtype}", FORM
-    if layer.op == "matmul":
-        return "it is a matmul, and of products only nn.dense is offloaded", DENSE
+    if layer.op == "matmul" and len(kind.shape) != 2:
+        return f"it is a product of {len(kind.shape)} axes, and no matrix", MATRIX
     for data, what in ((layer.args[0], "what it reads"), (layer.args[1], "its weight")):
         if isinstance(data, Const):
             continue
@@ -104,6 +105,8 @@ def _reason(layer: Apply, users: dict[Expr, list[Apply]]) -> tuple[str, str]:
             return f"{what} is not of signed bytes", SIGNED
     if not is_closed(layer.args[1]):
         return "its weight is no constant", FORM
+    if static_shape(kind) is None:
+        return "its sizes are not known", SIZES
     return _after(layer, users)
 
 

@@ -77,6 +77,29 @@ def test_the_parts_are_the_whole(data: st.DataObject) -> None:
         assert (found.shift is None) == (np.unique(shift).size > 1)
 
 
+def test_a_layer_is_what_it_computes() -> None:
+    random = np.random.default_rng(0)
+    x, y = var("x", (2, 5), "i8"), var("x", (1, 4, 6, 5), "i8")
+    w = const(random.integers(-128, 128, (5, 4)).astype(np.int8))
+    v = const(random.integers(-128, 128, (3, 4, 3, 3)).astype(np.int8))
+    product = op("matmul", cast(x, i32), cast(w, i32))
+    padded = op("pad", cast(y, i32), pad_width=((0, 0), (0, 0), (1, 1), (1, 1)))
+    conv = op("nn.conv", padded, cast(v, i32))
+    above = op("maximum", op("right_shift", conv, const(7, i32)), const(-5, i32))
+    layers = {
+        integer_layer(product, random.integers(-999, 999, (4,)), 3, -128, 127): x,
+        integer_layer(conv, None, 0, 0, 90): y,
+        cast(clip(op("minimum", above, const(50, i32)), min=-128, max=127), "i8"): y,
+    }
+    for layer, data in layers.items():
+        module = module_of(layer, data)
+        (found,) = integer_convolutions(module)
+        assert found.data is data
+        values = random.integers(-128, 128, (2, 5) if data is x else (1, 4, 6, 5)).astype(np.int8)
+        assert np.array_equal(meaning(found, values), plica.interpret(module, values))
+    assert [each.padding for each in integer_convolutions(module)] == [((1, 1), (1, 1))]
+
+
 def test_what_is_not_of_the_form_is_none() -> None:
     x = var("x", (2, 5), "i8")
     w = const(np.ones((4, 5), np.int8))
@@ -90,6 +113,9 @@ def test_what_is_not_of_the_form_is_none() -> None:
         ),
         cast(clip(sums, min=-300, max=127), "i8"),
         integer_layer(sums, np.ones((2, 1)), 1, 0, 127),
+        integer_layer(op("reshape", sums, shape=(8,)), None, 1, 0, 127),
+        integer_layer(op("transpose", sums, axes=(1, 0)), None, 1, 0, 127),
+        integer_layer(op("nn.dense", cast(x, i32), cast(x, i32)), None, 1, 0, 127),
     ]
     assert [integer_convolution(each) for each in wrong] == [None] * len(wrong)
 

@@ -1,0 +1,479 @@
+"""Integer contractions: layers of bytes recognised in stages, whatever operators they came from.
+
+    reduced[n, o, i, j] = sum(i32(x[n, k, i * s + a, j * s + b]) * i32(w[o, k, a, b]))
+    out[n, o, i, j]     = i8(min(max(reduced[n, o, i, j] + bias[o] >> shift[o], low), high))
+
+What a graph computes between bytes and the bytes below them is fused into stages; a sum of products
+with windows along the last axes (a convolution), or with none (a product of matrices), is read off
+the indices, and its epilogue off the element.
+
+>>> import numpy as np
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import const
+>>> from plica.ir.op.elementwise import cast, clip
+>>> from plica.ir.op.linear import matmul
+>>> from plica.ir.type import tensor
+>>> x, w = Var(Name("x"), tensor((3, 4), "i8")), const(np.arange(8, dtype=np.int8).reshape(4, 2))
+>>> y = cast(clip(matmul(cast(x, i32), cast(w, i32)), min=0, max=127), i8)
+>>> found = integer_contraction(y)
+>>> found.data is x, found.weight.tolist(), found.low, found.high
+(True, [[0, 2, 4, 6], [1, 3, 5, 7]], 0, 127)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.name import Name
+from plica.ir.dim import known, polynomial
+from plica.ir.dtype import i8, i32
+from plica.ir.graph import Apply, Const, Expr, Function, Var
+from plica.ir.infer import type_of
+from plica.ir.scalar import (
+    Add,
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    ShiftRight,
+    index,
+)
+from plica.ir.stage import Each
+from plica.ir.stages import pairs
+from plica.ir.type import TensorType
+from plica.rewrite.fuse.reading import reading
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.rewrite.graph.walk import operands, with_operands
+from plica.rewrite.index.context import conjuncts
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Pair: TypeAlias = tuple[int, int]
+
+MOST_OPERATORS: Final = 32
+"""Between bytes and bytes no layer has more."""
+
+
+@frozen(eq=False)
+class IntegerContraction:
+    """A layer between bytes; `node` is the operator that first joins data and weights."""
+
+    data: Expr
+    node: Expr
+    weight: Array
+    """int8 `[outputs, channels / groups, …]`."""
+    bias: tuple[int, ...] | None
+    shifts: tuple[int, ...]
+    low: int
+    high: int
+    strides: tuple[int, ...]
+    padding: tuple[Pair, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+@frozen(eq=False)
+class _Region:
+    """What lies between a value of bytes and the bytes and constants below it."""
+
+    function: Function
+    leaves: Mapping[Name, Expr]
+    order: tuple[Expr, ...]
+
+
+def integer_contraction(root: Expr) -> IntegerContraction | None:
+    """The layer that an inferred value of bytes is, None where it is none."""
+    region = _region(root)
+    if region is None:
+        return None
+    stages = to_stages(region.function).stages
+    if not all(isinstance(each, Each) for each in stages.stages):
+        return None
+    every = pairs(stages)
+    if len(every) != 1 or every[0][1] is None:
+        return None
+    fold, last = every[0]
+    assert last is not None
+    sums = _sums(fold, region)
+    if sums is None:
+        return None
+    finish = _epilogue(fold, last, region)
+    if finish is None:
+        return None
+    node = _joins(region, sums.data, sums.of_weight)
+    windows = sums.windows
+    return IntegerContraction(
+        sums.data, node, sums.weight, finish.bias, finish.shifts, finish.low, finish.high,
+        tuple([each[0] for each in windows]), tuple([each[1] for each in windows]),
+        tuple([each[2] for each in windows]), sums.groups,
+    )  # fmt: skip
+
+
+def _tensor(of: Expr) -> TensorType | None:
+    kind = type_of(of)
+    return kind if isinstance(kind, TensorType) else None
+
+
+def _region(root: Expr) -> _Region | None:
+    """Operators on i32 below a value of i8, as a function of one value of i8 and of constants."""
+    kind = _tensor(root)
+    if not isinstance(root, Apply) or kind is None or kind.dtype is not i8:
+        return None
+    become: dict[Expr, Expr] = {}
+    leaves: dict[Name, Expr] = {}
+    order: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if node in become:
+            continue
+        if leaving:
+            become[node] = with_operands(node, tuple([become[part] for part in operands(node)]))
+            order.append(node)
+            continue
+        of = _tensor(node)
+        if of is None or len(order) > MOST_OPERATORS:
+            return None
+        if isinstance(node, Const) or (of.dtype is i8 and node is not root):
+            name = Name("leaf", len(leaves))
+            become[node], leaves[name] = Var(name, of), node
+            continue
+        if not isinstance(node, Apply) or (node is not root and of.dtype is not i32):
+            return None
+        if reading(node) is None:
+            return None
+        stack.append((node, True))
+        stack += [(part, False) for part in reversed(operands(node))]
+    if sum(not isinstance(each, Const) for each in leaves.values()) != 1 or not _is_one(order):
+        return None
+    params = tuple([become[each] for each in leaves.values()])
+    assert all(isinstance(each, Var) for each in params)
+    function = Function((), (), params, kind, become[root])  # type: ignore[arg-type]  # as asserted
+    return _Region(function, leaves, tuple(order))
+
+
+def _is_one(order: Sequence[Expr]) -> bool:
+    """Whether there is one reduction, each element of which is all that is read of it after that.
+
+    No operator is needed at two places either.  So they are one layer, which can be fused.
+    """
+    after: set[Expr] = set()
+    uses: Counter[Expr] = Counter()
+    for node in order:
+        of = reading(node)
+        assert of is not None  # the region has no others
+        for part, places in zip(operands(node), of.places, strict=True):
+            uses[part] += len(places)
+        reads = [at for at, part in enumerate(operands(node)) if part in after]
+        if any(of.places[at] != (of.identity,) or of.inner[at] for at in reads):
+            return False
+        if reads or of.reduces:
+            if after and of.reduces:
+                return False
+            after.add(node)
+    return bool(after) and all(uses[node] <= 1 for node in order)
+
+
+def _joins(region: _Region, *leaves: Expr) -> Expr:
+    """The first operator that depends on all of some leaves."""
+    below: dict[Expr, set[Expr]] = {}
+    for node in region.order:
+        below[node] = {leaf for part in operands(node) for leaf in below.get(part, {part})}
+        if below[node].issuperset(leaves):
+            return node
+    return region.order[-1]
+
+
+@frozen(eq=False)
+class _Sums:
+    data: Expr
+    of_weight: Expr
+    weight: Array
+    windows: tuple[tuple[int, Pair, int], ...]
+    groups: int
+
+
+def _sums(fold: Each, region: _Region) -> _Sums | None:
+    """The sum of products of data and a constant weight, with a window for each axis after two."""
+    body = fold.value
+    sizes = [known(size) for size in fold.out.shape]
+    if not isinstance(body, Reduce) or body.combiner != "sum" or not isinstance(body.body, Mul):
+        return None
+    if len(sizes) < 2 or None in sizes[1:]:  # a batch may be open, or empty
+        return None
+    for left, right in ((body.body.left, body.body.right), (body.body.right, body.body.left)):
+        data, weight = _guarded(left), _widened(right)
+        if data is None or weight is None:
+            continue
+        source, constant = region.leaves[data.buffer.name], region.leaves[weight.buffer.name]
+        if isinstance(source, Const) or not isinstance(constant, Const):
+            continue
+        values = _bytes(constant)
+        if values is None or data.buffer.dtype is not i8:
+            return None
+        terms = {var: known(size) or 0 for var, size in zip(body.axes, body.extents, strict=True)}
+        data = _without_single(data, terms)
+        if len(sizes) == 2:
+            return _product(fold, (data, weight), source, (constant, values), terms)
+        return _windowed(fold, (data, weight), source, (constant, values), terms)
+    return None
+
+
+def _without_single(of: Load, terms: Mapping[ScalarVar, int]) -> Load:
+    """The load where terms that are 0 and nothing else are 0."""
+    gone: dict[ScalarVar, Scalar] = {each: index(0) for each, size in terms.items() if size == 1}
+    places = [substitute(place, gone) for place in of.indices]
+    return Load(of.buffer, tuple([each for each in places if isinstance(each, Scalar)]))
+
+
+def _widened(of: Scalar) -> Load | None:
+    """What is read, as it is or from i8 to i32."""
+    inside = of.value if isinstance(of, Cast) and of.dtype is i32 else of
+    return inside if isinstance(inside, Load) else None
+
+
+def _guarded(of: Scalar) -> Load | None:
+    """What is read where all its places are inside, and 0 elsewhere."""
+    if isinstance(of, Cast) and isinstance(of.value, Select) and of.dtype is i32:
+        of = of.value
+    if not isinstance(of, Select):
+        return _widened(of)
+    load = _widened(of.then)
+    if load is None or not isinstance(of.orelse, Lit) or of.orelse.value != 0:
+        return None
+    inside = list(zip(load.indices, load.buffer.shape, strict=True))
+    for each in conjuncts(of.condition):
+        match each:
+            case Le(low, place) if low is index(0) and place in load.indices:
+                continue
+            case Lt(place, size) if (place, size) in inside:
+                continue
+        return None
+    return load
+
+
+def _bytes(of: Const) -> Array | None:
+    """The numbers of a constant, if they are signed bytes."""
+    values = of.numpy()
+    if of.dtype is i8 or not values.size:
+        return values if values.size else None
+    low, high = i8.bounds
+    is_bytes = of.dtype is i32 and low <= values.min() and values.max() <= high
+    return values.astype(np.int8) if is_bytes else None
+
+
+def _is_at(place: Scalar, var: ScalarVar | None, size: int | None) -> bool:
+    """Whether a place runs through an axis as the variable does; one of length 1 needs none."""
+    return place is var or (size == 1 and known(place) == 0)
+
+
+def _product(
+    fold: Each,
+    loads: tuple[Load, Load],
+    source: Expr,
+    weight: tuple[Const, Array],
+    terms: Mapping[ScalarVar, int],
+) -> _Sums | None:
+    """`[rows, k]` by `[outputs, k]`, or by `[k, outputs]`."""
+    data, by = loads
+    row, output = fold.axes
+    rows, outputs = (known(size) for size in fold.out.shape)
+    shape = data.buffer.shape
+    term = next((each for each, size in terms.items() if size > 1), None)
+    wide = max(terms.values(), default=1)
+    if len(shape) != 2 or weight[1].ndim != 2 or sum(size > 1 for size in terms.values()) > 1:
+        return None
+    if shape[0] is not fold.out.shape[0] or known(shape[1]) != wide:
+        return None
+    if not _is_at(data.indices[0], row, rows):
+        return None
+    if not _is_at(data.indices[1], term, wide):
+        return None
+    for array, places in ((weight[1], by.indices), (weight[1].T, tuple(reversed(by.indices)))):
+        fits = array.shape == (outputs, wide)
+        if fits and _is_at(places[0], output, outputs) and _is_at(places[1], term, wide):
+            return _Sums(source, weight[0], array, (), 1)
+    return None
+
+
+def _windowed(
+    fold: Each,
+    loads: tuple[Load, Load],
+    source: Expr,
+    weight: tuple[Const, Array],
+    terms: Mapping[ScalarVar, int],
+) -> _Sums | None:
+    """`[n, channels, …]` by `[outputs, channels / groups, …]`, a window for each further axis."""
+    data, by = loads
+    sizes = [known(size) or 0 for size in fold.out.shape]
+    shape = [known(size) or 0 for size in data.buffer.shape]
+    array, rank = weight[1], len(sizes)
+    if len(shape) != rank or array.ndim != rank or array.shape[0] != sizes[1]:
+        return None
+    if data.buffer.shape[0] is not fold.out.shape[0]:
+        return None
+    if 0 in shape[1:] or not _is_at(data.indices[0], fold.axes[0], sizes[0]):
+        return None
+    if not _is_at(by.indices[0], fold.axes[1], sizes[1]) or shape[1] % array.shape[1]:
+        return None
+    own = [each if isinstance(each, ScalarVar) else None for each in by.indices]
+    groups = shape[1] // array.shape[1]
+    for place, var, size in zip(by.indices[1:], own[1:], array.shape[1:], strict=True):
+        if not _is_at(place, var, size) or (var is not None and terms.get(var) != size):
+            return None
+    if len({each for each in own if each is not None}) < sum(each is not None for each in own):
+        return None
+    if not _is_channel(data.indices[1], own[1], fold.axes[1], (groups, sizes[1], array.shape[1])):
+        return None
+    windows: list[tuple[int, Pair, int]] = []
+    for at in range(2, rank):
+        counts = (shape[at], array.shape[at], sizes[at])
+        window = _window(data.indices[at], (fold.axes[at], own[at]), counts)
+        if window is None:
+            return None
+        windows.append(window)
+    used = {each for each in own[1:] if each is not None}
+    if any(size > 1 and each not in used for each, size in terms.items()):
+        return None
+    return _Sums(source, weight[0], array, tuple(windows), groups)
+
+
+def _is_channel(
+    place: Scalar, term: ScalarVar | None, output: ScalarVar, sizes: tuple[int, int, int]
+) -> bool:
+    """Whether a place is the channel of a term, in the group of the output."""
+    groups, outputs, channels = sizes
+    if groups == 1:
+        return _is_at(place, term, channels)
+    first = (output if groups == outputs else output // (outputs // groups)) * channels
+    wanted = first if term is None else first + term
+    return polynomial(place) == polynomial(wanted)
+
+
+def _window(
+    place: Scalar,
+    variables: tuple[ScalarVar, ScalarVar | None],
+    sizes: tuple[int, int, int],
+) -> tuple[int, Pair, int] | None:
+    """Stride, padding before and after, and dilation, of which a place is made."""
+    axis, term = variables
+    given, kernel, count = sizes
+    stride, dilation, start = 0, 0, 0
+    for atoms, factor in polynomial(place).values():
+        match atoms:
+            case ():
+                start = factor
+            case (only,) if only is axis:
+                stride = factor
+            case (only,) if only is term:
+                dilation = factor
+            case _:
+                return None
+    before, span = -start, (kernel - 1) * (dilation or 1) + 1
+    if before < 0 or stride < 0 or dilation < 0 or (kernel > 1 and not dilation):
+        return None
+    if not stride and count > 1:
+        return None
+    stride = stride or max(1, given + 2 * before - span + 1)  # one place: the next is outside
+
+    def places(after: int) -> int:
+        return (given + before + after - span) // stride + 1
+
+    needed = max(0, (count - 1) * stride + span - before - given)
+    after = next((each for each in (before, needed) if places(each) == count), None)
+    return None if after is None else (stride, (before, after), dilation or 1)
+
+
+@frozen(eq=False)
+class _Finish:
+    bias: tuple[int, ...] | None
+    shifts: tuple[int, ...]
+    low: int
+    high: int
+
+
+def _epilogue(fold: Each, last: Each, region: _Region) -> _Finish | None:
+    """What is done to a sum: a bias, a shift to the right, clips, and the cut to a byte."""
+    value = last.value
+    if not isinstance(value, Cast) or value.dtype is not i8:
+        return None
+    if len(last.axes) != len(fold.axes):
+        return None
+    value = value.value
+    clips: list[tuple[bool, int]] = []
+    while isinstance(value, Max | Min):
+        sides = (value.left, value.right)
+        bounds = [_numbers(each, last.axes[1], region) for each in sides]
+        number = bounds[1] or bounds[0]
+        if number is None or len(number) > 1:
+            return None
+        clips.append((isinstance(value, Max), number[0]))
+        value = sides[0] if bounds[1] else sides[1]
+    low, high = i32.bounds
+    for is_max, number_ in reversed(clips):
+        take = max if is_max else min
+        low, high = take(low, number_), take(high, number_)
+    if not i8.bounds[0] <= low < high <= i8.bounds[1]:
+        return None
+    output = last.axes[1]
+    shifts: tuple[int, ...] | None = (0,)
+    if isinstance(value, ShiftRight):
+        shifts = _numbers(value.right, output, region)
+        value = value.left
+    if shifts is None or not all(0 <= each < i32.bits for each in shifts):
+        return None
+    bias: tuple[int, ...] | None = None
+    if isinstance(value, Add):
+        sides = (value.left, value.right)
+        is_sum = [isinstance(each, Load) and each.buffer is fold.out for each in sides]
+        if is_sum.count(True) != 1:
+            return None
+        value, other = sides[is_sum.index(True)], sides[is_sum.index(False)]
+        bias = _numbers(other, output, region)
+        if bias is None:
+            return None
+    if not isinstance(value, Load) or value.buffer is not fold.out:
+        return None
+    if not _in_order(value.indices, last.axes, value.buffer):
+        return None
+    return _Finish(bias, shifts, low, high)
+
+
+def _in_order(places: Sequence[Scalar], axes: Sequence[ScalarVar], of: Buffer) -> bool:
+    """Whether a load is of the element itself."""
+    return len(places) == len(axes) and all(
+        _is_at(place, axis, known(size))
+        for place, axis, size in zip(places, axes, of.shape, strict=True)
+    )
+
+
+def _numbers(of: Scalar, output: ScalarVar, region: _Region) -> tuple[int, ...] | None:
+    """A constant of i32: one number, or one for each output."""
+    if isinstance(of, Lit):
+        return (int(of.value),)
+    leaf = region.leaves.get(of.buffer.name) if isinstance(of, Load) else None
+    if not isinstance(of, Load) or not isinstance(leaf, Const):
+        return None
+    if sum(each is output for each in of.indices) > 1:
+        return None
+    at: list[int | slice] = []
+    for place in of.indices:
+        number = known(place)
+        if place is not output and number is None:
+            return None
+        at.append(slice(None) if number is None else number)
+    return tuple([int(each) for each in np.ravel(leaf.numpy()[tuple(at)])])
