@@ -72,6 +72,7 @@ fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz graph --examples 2000
 	$(BIN)/plica fuzz onnx --examples 500
 	$(BIN)/plica fuzz open --examples 2000
+	$(BIN)/plica fuzz form --examples 2000
 	$(BIN)/plica fuzz kernel --examples 3000 --guard
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
 

@@ -174,7 +174,7 @@ def graph_of(call: Callable[[], Any]) -> Callable[[], float]:
     """A call as a CUDA graph; gives the seconds of a run of it."""
     import torch
 
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -185,7 +185,7 @@ def graph_of(call: Callable[[], Any]) -> Callable[[], float]:
         call()
 
     def seconds() -> float:
-        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         one.record()
         graph.replay()
         two.record()
@@ -198,6 +198,7 @@ def graph_of(call: Callable[[], Any]) -> Callable[[], float]:
 def measured(of: Case, path: Path) -> Row:
     """A case beside torch: right first, then how long it takes."""
     import torch
+    import torch.utils.dlpack
     from torch.nn import functional
 
     dtype = torch.float16 if of.dtype == "f16" else torch.bfloat16
@@ -224,7 +225,7 @@ def measured(of: Case, path: Path) -> Row:
     weights = {kind: (weight.to(kind), bias.to(kind)) for kind in (dtype, torch.float64)}
     with torch.inference_mode():
         fresh, again = drawn(), drawn()
-        got = torch.from_dlpack(exe(*fresh)).double()
+        got = torch.utils.dlpack.from_dlpack(exe(*fresh)).double()
         exact = network(fresh, torch.float64)
         error = float((got - exact).abs().max() / exact.abs().max())
         theirs = graph_of(lambda: network(again, dtype))

@@ -120,6 +120,14 @@ def test_doctor_shows_packages_and_targets(capsys: pytest.CaptureFixture[str]) -
         assert word in shown
 
 
+def test_doctor_says_what_packages_are_needed_for() -> None:
+    uses = {each.name: each.purpose for each in doctor.examine().packages}
+    assert "ONNX models" in uses["onnx"]
+    assert "tune" in uses["xgboost"]
+    assert "rules" in uses["hypothesis"]
+    assert all(uses.values())
+
+
 def test_doctor_is_ill_without_a_required_package() -> None:
     machine = doctor.Machine("", "", "", 1, None, ())
     works = (doctor.Target("cpu", True, "It ran."),)

@@ -19,14 +19,21 @@ from typing import Final
 from plica import __version__
 from plica.cli.command import Command
 
-REQUIRED: Final = (
-    "attrs", "pyrsistent", "numpy", "llvmlite", "ml_dtypes", "rich", "hypothesis", "xgboost",
-)  # fmt: skip
+REQUIRED: Final[dict[str, str]] = {
+    "attrs": "everything",
+    "pyrsistent": "everything",
+    "numpy": "everything",
+    "ml_dtypes": "everything",
+    "llvmlite": "compiling for processors",
+    "rich": "the tables of the command line",
+    "hypothesis": "checking rules (plica.check, plica rules check)",
+    "xgboost": "search (plica tune); compiling and running go without",
+}
 OPTIONAL: Final[dict[str, str]] = {
-    "onnx": "independent reference in tests",
+    "onnx": "reading ONNX models (plica compile M.onnx)",
     "onnxruntime": "independent reference in tests, plica bench --against",
     "openvino": "plica bench --against",
-    "torch": "plica bench --against, models of torch",
+    "torch": "models of torch, torch.compile, plica bench --against",
     "scipy": "independent reference in tests",
     "tinygrad": "benchmarks beside another compiler",
     "py-spy": "profiling",
@@ -96,7 +103,7 @@ def examine() -> Report:
         version=__version__,
         machine=_machine(),
         packages=(
-            *(Package(name, _version(name), True, "") for name in REQUIRED),
+            *(Package(name, _version(name), True, use) for name, use in REQUIRED.items()),
             *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
         targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
@@ -271,7 +278,7 @@ def show(report: Report) -> None:
         packages.add_row(
             package.name,
             Text(package.version or missing, style=style),
-            "everything" if package.required else package.purpose,
+            package.purpose,
         )
     console.print(packages)
 

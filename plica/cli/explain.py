@@ -149,6 +149,7 @@ def to_data(of: Study) -> dict[str, Any]:
             for each in of.decisions
         ],
         "kernels": [row.to_data() for row in of.rows],
+        "passed over": list(of.passed_over),
     }
 
 
@@ -169,6 +170,8 @@ def show(of: Study) -> None:
         )
     console.print(stages)
     show_rows(console, of.rows, SHOWN)
+    for why in of.passed_over:
+        console.print(f"passed over: {why}", markup=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.command import Command
+from plica.cli.fuzz_form import configure as configure_form
 from plica.cli.fuzz_onnx import configure as configure_onnx
 from plica.cli.fuzz_open import configure as configure_open
 from plica.cli.progress import progress
@@ -28,6 +29,7 @@ examples:
   plica fuzz graph --examples 2000
   plica fuzz graph --rules my_rules.py --seed 7
   plica fuzz graph --plant              a wrong rule is planted, and must be found
+  plica fuzz graph --plant pass         as is a mistake in a pass
   plica fuzz graph --compiled           native code, not rules, is held to the interpreter
 """
 SCHEDULE_EPILOG: Final = """\
@@ -39,13 +41,14 @@ KERNEL_EPILOG: Final = """\
 examples:
   plica fuzz kernel --examples 3000 --guard
   plica fuzz kernel --plant bound       a wrong bound is planted, and must be found
+  plica fuzz kernel --plant emitter     as is one in the text of LLVM
 
 Kernels run in processes of their own: one that dies is a finding, and the rest goes on.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica fuzz graph`, `schedule`, `kernel`, `onnx` and `open`."""
+    """`plica fuzz graph`, `schedule`, `kernel`, `form`, `onnx` and `open`."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     graph = verbs.add_parser(
         "graph",
@@ -65,8 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     graph.add_argument("--compiled", action="store_true",
                        help="compile and run every module, closures, data and recursion too, "
                             "at the sizes of its inputs, and try nothing else")  # fmt: skip
-    graph.add_argument("--plant", action="store_true",
-                       help="plant a wrong rule: it must be found and named")  # fmt: skip
+    graph.add_argument("--plant", nargs="?", choices=("rule", "pass"), const="rule",
+                       help="plant a wrong rule, or a mistake in a pass: "
+                            "it must be found and named (rule)")  # fmt: skip
     graph.add_argument("--json", action="store_true", help="print JSON")
     graph.set_defaults(verb=fuzz_graph)
     schedule = verbs.add_parser(
@@ -95,13 +99,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kernel.add_argument("--guard", action="store_true",
                         help="put every array next to memory that is not there, "
                              "first its end, then its start")  # fmt: skip
-    kernel.add_argument("--plant", choices=("bound", "order"),
-                        help="plant a mistake in lowering: it must be found")  # fmt: skip
+    kernel.add_argument("--plant", choices=("bound", "order", "emitter"),
+                        help="plant a mistake in a lowering pass or in the emitter: "
+                             "it must be found and blamed")  # fmt: skip
     kernel.add_argument("--target", default="cpu",
                         help="the target whose code runs: cpu, c, or cuda on the GPU of "
                              "this machine (cpu)")  # fmt: skip
     kernel.add_argument("--json", action="store_true", help="print JSON")
     kernel.set_defaults(verb=fuzz_kernel)
+    configure_form(verbs)
     configure_onnx(verbs)
     configure_open(verbs)
 
@@ -109,16 +115,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def fuzz_graph(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
     from plica.rewrite.fuzz import fuzz
+    from plica.rewrite.fuzz.plant import with_wrong_pass, wrong_rule
 
     contract = named_contract(arguments.contract)
     extra = [pack for name in arguments.rules for pack in named_packs(name)]
-    if arguments.plant:
-        extra.append(planted())
+    if arguments.plant == "rule":
+        extra.append(wrong_rule())
+    through = () if arguments.compiled else stages(contract, extra)
+    if arguments.plant == "pass":
+        through = with_wrong_pass(through)
     every = 1 if arguments.compiled else arguments.native
     run_native = compiled if arguments.compiled else native
     with progress("modules", arguments.examples) as say:
         report = fuzz(
-            () if arguments.compiled else stages(contract, extra),
+            through,
             arguments.examples,
             arguments.seed,
             contract=contract,
@@ -174,16 +184,20 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
     """Exit code 1 where native code gives another result, leaves an array, or dies."""
     if arguments.target == "cuda":
         return _fuzz_on_gpu(arguments)
-    from plica.codegen.fuzz import PLANTS, fuzz
-    from plica.codegen.lower.passes import lower
+    from plica.codegen.fuzz import fuzz
+    from plica.codegen.plant import PASSES, wrong_entry
+    from plica.codegen.subject import CPU
 
+    if arguments.plant == "emitter" and arguments.target != "cpu":
+        _refuse_plant("A mistake is planted in the emitter of LLVM.", arguments.target)
     report = fuzz(
         arguments.examples,
         arguments.seed,
         length=arguments.length,
         guard=arguments.guard,
-        lowering=PLANTS.get(arguments.plant, lower),
+        passes=PASSES.get(arguments.plant, CPU),
         target=arguments.target,
+        entry=wrong_entry if arguments.plant == "emitter" else None,
     )
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
@@ -195,12 +209,10 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
 def _fuzz_on_gpu(arguments: argparse.Namespace) -> int:
     """The same on a GPU, where every array has an edge that is looked at."""
     from plica.codegen.cuda.fuzz import fuzz
-    from plica.runtime.error import Diagnostic, UnsupportedError
 
     if arguments.plant or arguments.guard:
         message = "Mistakes are planted, and arrays guarded by pages, on processors."
-        found = "--plant" if arguments.plant else "--guard"
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "--target cpu", found))
+        _refuse_plant(message, "--plant" if arguments.plant else "--guard")
     report = fuzz(arguments.examples, arguments.seed, length=arguments.length)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
@@ -211,6 +223,12 @@ def _fuzz_on_gpu(arguments: argparse.Namespace) -> int:
         print(f"Not run: {reason} ({times}).")
     print("\n".join(report.findings) or "All compute what they mean.")
     return 1 if report.findings else 0
+
+
+def _refuse_plant(message: str, found: str) -> NoReturn:
+    from plica.runtime.error import Diagnostic, UnsupportedError
+
+    raise UnsupportedError(Diagnostic("unsupported", message, None, "--target cpu", found))
 
 
 def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
@@ -230,18 +248,6 @@ def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
     found = [*first, *(each for each in PASSES if each.name not in used), *others, *extra]
     kept = [each if isinstance(each, Pass) else each.within(contract) for each in found]
     return tuple(each for each in kept if isinstance(each, Pass) or len(each))
-
-
-def planted() -> Pack:
-    """A pack with a wrong rule: it forgets that the two sides of a difference matter."""
-    from plica.ir.op import find
-    from plica.rewrite import holes, pack, rule
-
-    x, y = holes("x y")
-    absolute = find("absolute")
-    assert absolute is not None
-    wrong = rule("planted-absolute-of-difference", absolute(x - y), x - y)
-    return pack("planted", wrong, version="0", doc="Wrong on purpose.")
 
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
@@ -380,7 +386,7 @@ def _print_kernel(report: KernelReport) -> None:
     if found is None:
         console.print("[green]All compute what they mean.[/]")
         return
-    console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: ", end="")
+    console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: {found.guilty}: ", end="")
     print(found.reason)
     console.print("A smallest case, as a test:\n")
     print(found.pytest)

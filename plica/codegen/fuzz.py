@@ -3,7 +3,8 @@
 A kernel goes through a trace, the lowering passes and LLVM, and runs in a process of its own; what
 it writes is held to the interpreter's word: integers and sums of whole numbers exactly, other
 floats within rounding.  With `guard` no array may be left by a single byte.  What goes wrong is
-made smaller, trace, kernel and data, and printed as a test.
+made smaller, trace, kernel and data, and printed as a test.  The first lowering pass after which
+the interpreter gives something else is blamed; where there is none, the pass that emits code.
 
 >>> fuzz(examples=2).finding is None
 True
@@ -18,18 +19,26 @@ import attrs
 
 from plica.codegen.backend import backend_named, backends
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.passes import lower
 from plica.codegen.native import Entry
 from plica.codegen.smaller import smallest
-from plica.codegen.subject import Lowering, Passed, Subject, Wrong, judge, scheduled, subject
-from plica.core.fold import map_bottom_up
+from plica.codegen.subject import (
+    CPU,
+    Elsewhere,
+    Passes,
+    Subject,
+    Verdict,
+    Wrong,
+    guilty_pass,
+    judge,
+    scheduled,
+    subject,
+)
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.graph import Var
-from plica.ir.loop import For, Kernel, statements
+from plica.ir.loop import For, statements
 from plica.ir.module import module
-from plica.ir.scalar import Add, Sub, index
 from plica.rewrite.check.report import literal
+from plica.rewrite.fuzz.driver import Skipped, campaign
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 TRIES: Final = 4
@@ -38,9 +47,10 @@ TRIES: Final = 4
 
 @attrs.frozen
 class Finding:
-    """A smallest kernel and trace whose native code is wrong, as a test."""
+    """A smallest kernel and trace whose native code is wrong, the pass to blame, and a test."""
 
     kind: str
+    guilty: str
     case: int
     reason: str
     steps: int
@@ -73,67 +83,69 @@ def fuzz(
     length: int = 6,
     guard: bool = False,
     isolated: bool = True,
-    lowering: Lowering = lower,
+    passes: Passes = CPU,
     target: str = "cpu",
+    entry: Entry | None = None,
 ) -> Report:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
-    The backend of the target makes their code.  Those that cannot run here (their trace is for a
-    graphics processor, say) are counted apart.
+    The backend of the target makes their code, unless an `entry` is given.  Those that cannot run
+    here (their trace is for a graphics processor, say) are counted apart.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
-    entry = _entry(target)
+    way = Way(passes, guard, isolated, target, entry or _entry(target))
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    ran = number = 0
-    finding = None
-    while ran < examples and number < TRIES * examples + TRIES and finding is None:
+
+    def one(number: int) -> Finding | Skipped | None:
         drawn = subject(seed, number, length)
         if drawn is None:
-            skipped["the kernel is ill formed"] += 1
-        else:
-            verdict = judge(drawn, lowering, guard=guard, isolated=isolated, entry=entry)
-            if isinstance(verdict, Passed | Wrong):
-                ran += 1
-                steps.update(each.instruction.kind for each in drawn.trace.steps)
-                loops.update(_loops(drawn))
-            else:
-                skipped[verdict.reason] += 1
-            if isinstance(verdict, Wrong):
-                finding = blame(drawn, number, verdict, lowering, guard, isolated, target)
-        number += 1
-    return Report(
-        ran,
-        seed,
-        guard,
-        dict(sorted(steps.items())),
-        dict(sorted(loops.items())),
-        dict(sorted(skipped.items())),
-        finding,
-    )
+            return Skipped("the kernel is ill formed")
+        verdict = way.judge(drawn)
+        if isinstance(verdict, Elsewhere):
+            return Skipped(verdict.reason)
+        steps.update(each.instruction.kind for each in drawn.trace.steps)
+        loops.update(_loops(drawn))
+        return blame(drawn, number, verdict, way) if isinstance(verdict, Wrong) else None
+
+    done = campaign(one, examples, tries=TRIES)
+    told = dict(sorted(steps.items())), dict(sorted(loops.items()))
+    return Report(done.ran, seed, guard, *told, done.skipped, done.finding)
 
 
-def blame(  # noqa: PLR0917  # how it was found
-    of: Subject,
-    number: int,
-    verdict: Wrong,
-    lowering: Lowering,
-    guard: bool,
-    isolated: bool,
-    target: str = "cpu",
-) -> Finding:
-    """The smallest subject that goes wrong in the same way."""
-    entry = _entry(target)
+@attrs.frozen(eq=False)
+class Way:
+    """How kernels become code and run."""
+
+    passes: Passes
+    guard: bool
+    isolated: bool
+    target: str
+    entry: Entry
+
+    def judge(self, of: Subject) -> Verdict:
+        """Whether native code of a subject computes what it means."""
+        return judge(of, self.passes, guard=self.guard, isolated=self.isolated, entry=self.entry)
+
+    @property
+    def emitter(self) -> str:
+        """The pass that makes code of kernels."""
+        return backend_named(self.target).page().names[-1]
+
+
+def blame(of: Subject, number: int, verdict: Wrong, way: Way) -> Finding:
+    """The smallest subject that goes wrong in the same way, and the pass that is guilty."""
 
     def same(each: Subject) -> Wrong | None:
-        found = judge(each, lowering, guard=guard, isolated=isolated, entry=entry)
+        found = way.judge(each)
         return found if isinstance(found, Wrong) and found.kind == verdict.kind else None
 
     least = smallest(of, lambda each: same(each) is not None)
     again = same(least) or verdict
-    text = as_pytest(least, again.reason, guard, target)
-    return Finding(again.kind, number, again.reason, len(least.trace), text)
+    found = None if again.broken is not None else guilty_pass(least, way.passes)
+    guilty = again.broken or (way.emitter if found is None else found[0])
+    text = as_pytest(least, f"{guilty}: {again.reason}", way.guard, way.target)
+    return Finding(again.kind, guilty, number, again.reason, len(least.trace), text)
 
 
 def _loops(of: Subject) -> list[str]:
@@ -189,41 +201,3 @@ def test_native(side: str | None) -> None:
     for ours, meant in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, meant, rtol=1e-4, atol=1e-4)
 '''
-
-
-# --- wrong on purpose --------------------------------------------------------------------------
-
-
-def with_a_longer_loop(kernel: Kernel) -> Kernel:
-    """Lowering with a mistake: the last loop runs once too often."""
-    made = lower(kernel)
-    loops = [each for each in statements(made.body) if isinstance(each, For)]
-    if not loops:
-        return made
-    last = loops[-1]
-    longer = For(last.var, last.extent + index(1), last.kind, last.body, last.annotations)
-    return _mapped(made, lambda node: longer if node is last else node)
-
-
-def with_another_order(kernel: Kernel) -> Kernel:
-    """Lowering with a mistake: `x + (y - z)` becomes `(x - y) + z`."""
-
-    def regrouped(node: Term) -> Term:
-        if isinstance(node, Add) and isinstance(node.right, Sub):
-            return Add(Sub(node.left, node.right.left), node.right.right)
-        return node
-
-    return _mapped(lower(kernel), regrouped)
-
-
-PLANTS: Final[dict[str, Lowering]] = {
-    "bound": with_a_longer_loop,
-    "order": with_another_order,
-}
-"""Mistakes that must be found."""
-
-
-def _mapped(kernel: Kernel, change: Any) -> Kernel:
-    made = map_bottom_up(change, kernel)
-    assert isinstance(made, Kernel)
-    return made

@@ -161,6 +161,8 @@ class Program:
     origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
     dims: tuple[ScalarVar, ...] = ()
     needs: tuple[Scalar, ...] = ()
+    passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)
+    """Schedules that promised more but could not be lowered, by kernel, and why."""
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""

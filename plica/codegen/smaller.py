@@ -21,6 +21,7 @@ from plica.ir.loop import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
 from plica.ir.scalar import Buffer, Lit, index
 from plica.ir.value import Array
 from plica.ir.verify import well_formed
+from plica.rewrite.fuzz.driver import least
 from plica.schedule.fuzz import minimal
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.trace import Step, Trace
@@ -31,17 +32,11 @@ ATTEMPTS: Final = 400
 
 def smallest(of: Subject, fails: Callable[[Subject], bool]) -> Subject:
     """A subject that fails as `of` does, and that none of the ways here makes smaller."""
-    left = ATTEMPTS
 
-    def still(each: Subject) -> bool:
-        nonlocal left
-        left -= 1
-        return left >= 0 and fails(each)
+    def shorter(of: Subject) -> Subject:
+        return evolve(of, trace=minimal(of.trace, lambda trace: fails(evolve(of, trace=trace))))
 
-    of = evolve(of, trace=minimal(of.trace, lambda trace: still(evolve(of, trace=trace))))
-    while (found := next((each for each in smaller(of) if still(each)), None)) is not None:
-        of = found
-    return evolve(of, trace=minimal(of.trace, lambda trace: still(evolve(of, trace=trace))))
+    return shorter(least(shorter(of), smaller, fails, ATTEMPTS))
 
 
 def smaller(of: Subject) -> Iterator[Subject]:

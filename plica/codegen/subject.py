@@ -9,7 +9,7 @@ Passed()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 from typing import Final, Literal, TypeAlias
@@ -17,12 +17,13 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.lower.passes import lower
+from plica.codegen.lower.passes import LOWERING
 from plica.codegen.native import Entry, Ready, llvm_entry
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop import THREADS, Alloc, For, Invoke, Kernel, Stmt, While, statements
+from plica.ir.passes import Pass
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Add, Sub, dtype_of
 from plica.ir.specialise import specialise
@@ -37,6 +38,7 @@ from plica.schedule.generate.step import walk
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, taken
 from plica.schedule.trace import Trace
+from plica.schedule.unlowered import run_unlowered
 
 FOCUS: Final = ("split", "vectorize", "unroll", "parallel", "fuse", "reorder")
 """Steps that matter most to code for processors."""
@@ -47,7 +49,10 @@ by: a kernel adds up a few hundred numbers, and three stages follow one another 
 
 THREADS_USED: Final = 2
 
-Lowering: TypeAlias = Callable[[Kernel], Kernel]
+Passes: TypeAlias = Sequence[Pass]
+"""Passes over kernels, in order."""
+
+CPU: Final[Passes] = tuple(LOWERING["cpu"])
 
 
 @frozen(eq=False)
@@ -74,10 +79,14 @@ class Elsewhere:
 
 @frozen
 class Wrong:
-    """Native code gives something else, does not come to an end, or cannot be made."""
+    """Native code gives something else, does not come to an end, or cannot be made.
+
+    Where a pass cannot go on it is named.
+    """
 
     kind: Literal["meaning", "bounds", "crash"]
     reason: str
+    broken: str | None = None
 
 
 Verdict: TypeAlias = Passed | Elsewhere | Wrong
@@ -108,7 +117,7 @@ def _fractions(of: Array, random: Random) -> Array:
 
 def judge(
     of: Subject,
-    lowering: Lowering = lower,
+    passes: Passes = CPU,
     *,
     guard: bool = False,
     isolated: bool = True,
@@ -126,12 +135,14 @@ def judge(
         expected = meaning(of.kernel, of.arrays)
     except EvaluationError as error:
         return Elsewhere(f"the kernel has no value: {error.code}")
-    try:
-        code = lowering(made)
-    except PlicaError as error:  # the trace asks for what no pass can make
-        return Elsewhere(f"lowering refuses it: {error.code}")
-    except CRASHES as error:
-        return Wrong("crash", f"lowering fails: {type(error).__name__}: {error}")
+    code = made
+    for each in passes:
+        try:
+            code = each.run(code)
+        except PlicaError as error:  # the trace asks for what no pass can make
+            return Elsewhere(f"lowering refuses it: {error.code}")
+        except CRASHES as error:
+            return Wrong("crash", f"it fails: {type(error).__name__}: {error}", each.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
         return Elsewhere("it is for another kind of machine")
     sides: Sequence[Side | None] = SIDES if guard else (None,)
@@ -169,15 +180,42 @@ def compared(  # noqa: PLR0917  # what is compared with what
             return Wrong("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
             return Wrong("bounds", f"{error}{where}")
-        writes = code.params[code.inputs :]
-        for param, found, meant, margin in zip(writes, results, expected, margins, strict=True):
-            with np.errstate(invalid="ignore"):
-                far = ~((found == meant) | (abs(found - meant) <= margin))
-            far &= ~(np.isnan(found) & np.isnan(meant))
-            if far.any():
-                at = tuple(int(each) for each in np.argwhere(far)[0])
-                name, ours, right = param.name, found[at].item(), meant[at].item()
-                return Wrong("meaning", f"{name}{list(at)} is {ours} instead of {right}{where}")
+        wrong = differs(code, results, expected, margins)
+        if wrong is not None:
+            return Wrong("meaning", f"{wrong}{where}")
+    return None
+
+
+def differs(
+    code: Kernel, results: Sequence[Array], expected: Sequence[Array], margins: Sequence[Array]
+) -> str | None:
+    """Where what a kernel wrote is further from what was meant than it may be."""
+    writes = code.params[code.inputs :]
+    for param, found, meant, margin in zip(writes, results, expected, margins, strict=True):
+        with np.errstate(invalid="ignore"):
+            far = ~((found == meant) | (abs(found - meant) <= margin))
+        far &= ~(np.isnan(found) & np.isnan(meant))
+        if far.any():
+            at = tuple(int(each) for each in np.argwhere(far)[0])
+            return f"{param.name}{list(at)} is {found[at].item()} instead of {meant[at].item()}"
+    return None
+
+
+def guilty_pass(of: Subject, passes: Passes = CPU) -> tuple[str, str] | None:
+    """The first pass after which the interpreter gives something else, and what; None where the
+    kernel means the same after all of them, so that whoever makes its code is to blame."""
+    kernel = scheduled(of)
+    assert kernel is not None  # it was lowered
+    expected = meaning(of.kernel, of.arrays)
+    room = margins(of, expected)
+    for each in passes:
+        kernel = each.run(kernel)
+        try:
+            wrong = differs(kernel, run_unlowered(kernel, of.arrays), expected, room)
+        except EvaluationError as error:
+            wrong = error.diagnostics[0].message
+        if wrong is not None:
+            return each.name, wrong
     return None
 
 

@@ -50,6 +50,7 @@ from plica.ir.value import (
     sketch,
 )
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.port import fits_float, number_text
 
 _MISSING: Final = object()
 
@@ -292,13 +293,15 @@ def _array(value: Any, dtype: DType) -> Array | str | None:
 def _number(value: bool | int | float, dtype: DType) -> Array | str:
     """A Python number as a scalar tensor: exact for integers and bools, rounded for floats."""
     if dtype.is_float:
-        fits = not isinstance(value, bool)
+        fits = fits_float(value)
     elif dtype.is_integer:
         low, high = dtype.bounds
         fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     else:
         fits = isinstance(value, bool)
-    return np.asarray(value, dtype.numpy) if fits else f"{value!r} ({type(value).__name__})"
+    return (
+        np.asarray(value, dtype.numpy) if fits else f"{number_text(value)} ({type(value).__name__})"
+    )
 
 
 def _frozen(value: Value) -> Any:

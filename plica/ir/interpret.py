@@ -16,7 +16,7 @@ is evaluated before its body; calls in tail position do not grow the stack.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,6 +32,10 @@ from plica.ir.script import Scripted, as_module
 from plica.ir.sized import check_ranges
 from plica.ir.type import TensorType
 from plica.ir.value import Array, Value
+from plica.runtime.error import Diagnostic, EvaluationError
+
+MOST_RESULTS: Final = 1 << 20
+"""Each of the tensors of a result is an array of its own; no more of them are made."""
 
 __all__ = ["GENEROUS", "Limits", "interpret"]
 
@@ -61,7 +65,12 @@ def interpret(
         if said.dims:
             every = zip(said.dims, main.dims, strict=True)
             check_ranges(said, {str(dim.name): sizes[own] for dim, own in every if own in sizes})
-        return _fresh(machine.enter(main, {}, values, sizes))
+        result = machine.enter(main, {}, values, sizes)
+        if _tensors(result, {}) > MOST_RESULTS:
+            message = "The result has more tensors than there is memory for."
+            expected = f"at most {MOST_RESULTS} tensors"
+            raise EvaluationError(Diagnostic("no-memory", message, None, expected, "more"))
+        return _fresh(result)
 
 
 def _kernel(
@@ -73,6 +82,16 @@ def _kernel(
     values, sizes = read_inputs(params, args, named, module)
     written = run_kernel(kernel, values, sizes)
     return written[0] if len(written) == 1 else written
+
+
+def _tensors(value: Value, known: dict[int, int]) -> int:
+    """How many tensors are in a value, tuples in tuples counted as often as they come."""
+    if not isinstance(value, tuple):
+        return 1
+    count = known.get(id(value))
+    if count is None:
+        count = known[id(value)] = sum([_tensors(item, known) for item in value])
+    return count
 
 
 def _fresh(value: Value) -> Value:

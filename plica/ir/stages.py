@@ -26,6 +26,7 @@ Laws: names never enter the digest; `evaluate_stages` is the meaning that every 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from attrs import frozen
@@ -110,6 +111,7 @@ def stages_of(of: Compute, name: str = "out") -> Stages:
     return stages(of.inputs, (Each(out, of.axes, of.body),))
 
 
+@lru_cache(maxsize=1024)
 def kernel_of(of: Stages) -> Kernel:
     """The kernel of blocks that schedules work on: a nest for each stage."""
     match of.stages:

@@ -42,6 +42,7 @@ from plica.ir.type import (
     Unknown,
 )
 from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.port import number_text
 
 __all__ = [
     "Array",
@@ -265,7 +266,7 @@ def sketch(value: Any, depth: int = 4) -> str:
         return f"{value.name}({', '.join(shown)})"
     if isinstance(value, Constructor):
         return str(value.name)
-    text = repr(value)
+    text = number_text(value) if isinstance(value, int) else repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 

@@ -115,6 +115,7 @@ def _section(of: Study) -> raw:
             "costs a call. Click one to see its nodes in the graphs below; click a head to sort.",
         ),
         element("div", _kernels(of.rows), class_="scroll"),
+        *_passed_over(of),
         element("h2", "Roofline"),
         element(
             "p",
@@ -136,6 +137,14 @@ def _section(of: Study) -> raw:
         *_stages(of),
         data_model=of.name,
     )
+
+
+def _passed_over(of: Study) -> list[raw]:
+    """Schedules that could not be lowered, where there are any."""
+    if not of.passed_over:
+        return []
+    items = [element("li", each) for each in of.passed_over]
+    return [element("h2", "Schedules passed over"), element("ul", *items)]
 
 
 def _table(head: Sequence[tuple[str, bool]], rows: Sequence[str], sort: bool = False) -> raw:

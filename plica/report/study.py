@@ -90,6 +90,8 @@ class Study:
     workspace: int
     roof: Roof
     nodes: Names
+    passed_over: tuple[str, ...] = ()
+    """Schedules that promised more but could not be lowered, by kernel, and why."""
 
 
 @frozen(eq=False)
@@ -159,6 +161,7 @@ def examine(
         workspace=whole.size,
         roof=roof,
         nodes=of.nodes,
+        passed_over=program.passed_over,
     )
 
 

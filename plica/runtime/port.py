@@ -69,7 +69,7 @@ class Port:
                 return value  # the usual case, in a microsecond
         if isinstance(value, bool | int | float):
             if not self._holds(value):
-                found = f"{value!r} ({type(value).__name__})"
+                found = f"{number_text(value)} ({type(value).__name__})"
                 return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
             array = np.asarray(value, self.numpy)
         elif isinstance(value, np.ma.MaskedArray):
@@ -120,8 +120,22 @@ class Port:
         if element.kind != "float":
             low, high = element.bounds
             return not isinstance(value, bool | float) and low <= value <= high
-        return not isinstance(value, bool)
+        return fits_float(value)
 
     def _refuse(self, code: str, what: str, expected: str, found: str) -> Diagnostic:
         place = Place(node=self.name)
         return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found)
+
+
+def fits_float(value: bool | int | float) -> bool:
+    """Whether a Python number can be rounded to a float: an integer beyond all of them cannot."""
+    if isinstance(value, float):
+        return True
+    return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def number_text(value: bool | int | float) -> str:
+    """A Python number in a message; Python itself refuses to write very long ones."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    return repr(value)

@@ -13,16 +13,21 @@ cannot be used, all is made anew.
 (b'code', None)
 
 `PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` says how much may be kept.
-Code is run from here, so the folder is for its owner alone.
+Code is run from here, so the folder is for its owner alone: it is made so, and one that belongs to
+somebody else, or that others may write to, is left alone with a warning.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Final
+
+from plica.runtime.error import Diagnostic, Place
 
 LIMIT: Final = 2 << 30
 """How many bytes are kept if nothing else is said."""
@@ -55,12 +60,15 @@ class Store:
         self.folder = folder
         self.limit = limit
         self._written = 0
+        self._warned = False
 
     def get(self, key: str) -> bytes | None:
         """What was put under a key, None if it is not there or not what it was."""
+        if not self.is_safe():
+            return None
         path = self._path(key)
         try:
-            whole = path.read_bytes()
+            whole = _read(path)
             data = whole[_HEAD:]
             if whole[:_HEAD] != _head(key, data):
                 path.unlink(missing_ok=True)
@@ -74,7 +82,10 @@ class Store:
         """Keep something under a key."""
         path = self._path(key)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder()
+            if not self.is_safe():
+                return
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -88,6 +99,38 @@ class Store:
             self._written += 1
         except OSError:
             return  # a full disk, a folder of somebody else: the entry is not kept
+
+    def is_safe(self) -> bool:
+        """Whether nobody else can have put code here; who may is said in a warning, once."""
+        try:
+            status = self.folder.stat()
+        except OSError:
+            return True  # there is nothing to read yet
+        others = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+        if _is_own(status) and not others:
+            return True
+        if not self._warned:
+            self._warned = True
+            found = f"owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}"
+            told = Diagnostic(
+                "unsafe-store",
+                "The store is not used: somebody else may put code there.",
+                Place(file=str(self.folder)),
+                "a folder of this user that no one else may write to",
+                found,
+                "Remove it, or name another folder in PLICA_CACHE.",
+            )
+            warnings.warn(str(told), RuntimeWarning, stacklevel=3)
+        return False
+
+    def _make_folder(self) -> None:
+        """The folder, for its owner alone whatever the umask says."""
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700)
+        except FileExistsError:
+            return  # whoever made it, what it is like is looked at
+        self.folder.chmod(0o700)
 
     def sweep(self) -> None:
         """Throw away what was used least recently, if there is too much."""
@@ -119,6 +162,21 @@ class Store:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of an entry of this user's; what is no file is not waited for."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+            raise OSError(f"{path} is no file of this user's.")
+        return file.read()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether something belongs to this user, where there are users."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def user_store() -> Store | None:

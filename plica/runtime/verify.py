@@ -3,8 +3,10 @@
 It checks the digests, that the interface and the constants are what the code will be given, that
 no two values of the memory plan are in one place at one time, that the derivation is a chain from
 the source to what was compiled, of rules it names and within its contract, that every kernel has
-the trace of its schedule, and that the code is for the machine it says, defines its entry and calls
-nothing but mathematics, memory and threads.  It runs no code of the artefact.
+the trace of its schedule, and that the code is for the machine it says, defines its entry and
+imports no name but those on a list: mathematics, memory (`mmap` too) and threads (which wait by
+`syscall`).  It looks at names, not at instructions, and runs no code of the artefact: that code does
+what its kernels say is not shown here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ plica.core.diagnostic.RuleRefused: The name of a form is in small letters with d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
@@ -119,6 +119,22 @@ def reach(
 
     With `only` a name, that form alone is tried.
     """
+    return next(_by_rank(forms, of, facts, machine, only), [])
+
+
+def in_order(forms: Sequence[Form], of: Stages, facts: Facts, machine: object) -> Iterator[Formed]:
+    """What all forms that apply make of some stages: by rank, then the cheapest first.
+
+    A form is not asked before all that come before it were passed over.
+    """
+    for found in _by_rank(forms, of, facts, machine, None):
+        yield from found
+
+
+def _by_rank(
+    forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None
+) -> Iterator[list[Formed]]:
+    """What the forms of each rank make, the cheapest first, without ranks that make nothing."""
     usable = [
         each for each in forms if each.contract <= facts.contract and only in (None, each.name)
     ]
@@ -126,8 +142,7 @@ def reach(
         found = [made for each in usable if each.rank == rank
                  for made in each.reach(of, facts, machine)]  # fmt: skip
         if found:
-            return sorted(found, key=lambda each: each.cycles)
-    return []
+            yield sorted(found, key=lambda each: each.cycles)
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Literal
 
@@ -28,6 +28,7 @@ from plica.ir.run import run_kernel
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.ir.value import Array
 from plica.rewrite.check.report import literal
+from plica.rewrite.fuzz.driver import campaign, least
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import Case
@@ -87,17 +88,18 @@ def fuzz(
     """
     done: Counter[str] = Counter()
     refused: dict[str, Counter[str]] = {}
-    finding = None
-    number = 0
-    while number < examples and finding is None:
+
+    def one(number: int) -> Finding | None:
         trial = _Trial(seed, number)
         finding = trial.run(length, focus)
         done.update(step.instruction.kind for step in trial.steps)
         for each in trial.refusals:
             refused.setdefault(each.kind, Counter())[each.problem.precondition] += 1
-        number += 1
+        return finding
+
+    whole = campaign(one, examples)
     counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
-    return Report(number, seed, dict(sorted(done.items())), counts, untried(), finding)
+    return Report(whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding)
 
 
 class _Trial:
@@ -219,17 +221,17 @@ def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | No
     return None
 
 
-def minimal(trace: Trace, fails: Any) -> Trace:
+def minimal(trace: Trace, fails: Callable[[Trace], bool]) -> Trace:
     """A part of a failing trace that fails, too, and of which every step is needed."""
-    at = len(trace) - 1
-    while at >= 0:
-        kept = tuple(each for each in range(len(trace)) if each != at)
-        part = trace.only(kept)
-        if part is not None and fails(part):
-            trace = part
-            at = len(trace)
-        at -= 1
-    return trace
+    return least(trace, _shorter, fails, attempts=None)
+
+
+def _shorter(trace: Trace) -> Iterator[Trace]:
+    """The trace without one of its steps and what needs that, the last first."""
+    for gone in reversed(range(len(trace))):
+        part = trace.only(tuple([each for each in range(len(trace)) if each != gone]))
+        if part is not None:
+            yield part
 
 
 def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: Case) -> str:

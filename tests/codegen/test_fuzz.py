@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from plica.cli import main
-from plica.codegen.fuzz import PLANTS, fuzz, with_a_longer_loop
+from plica.codegen.fuzz import fuzz
 from plica.codegen.llvm.around import Around
+from plica.codegen.lower.passes import lowered
 from plica.codegen.native import run_native
+from plica.codegen.plant import PASSES
 from plica.codegen.smaller import smaller
 from plica.codegen.subject import Elsewhere, Passed, Wrong, judge, subject
 from plica.ir.dtype import f32
 from plica.ir.loop import For, Kernel, Store
+from plica.ir.passes import Pass
 from plica.ir.scalar import index
 from plica.ir.tensor import axis, buffer
 from plica.runtime.apart import can_part
@@ -43,7 +46,7 @@ def test_the_same_seed_gives_the_same_subject() -> None:
 
 
 def test_a_planted_bound_is_found() -> None:
-    report = fuzz(60, seed=3, lowering=PLANTS["bound"])
+    report = fuzz(60, seed=3, passes=PASSES["bound"])
     assert report.finding is not None
     assert "outside" in report.finding.reason
     assert report.finding.steps <= 3  # the mistake is in no step, but lanes may be needed
@@ -52,7 +55,7 @@ def test_a_planted_bound_is_found() -> None:
 def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code is made to believe that every index is inside."""
     monkeypatch.setattr(Around, "is_inside", lambda *_: True)
-    report = fuzz(20, seed=3, guard=True, lowering=with_a_longer_loop)
+    report = fuzz(20, seed=3, guard=True, passes=PASSES["bound"])
     assert report.finding is not None
     assert report.finding.kind == "bounds"
     assert "SIGSEGV" in report.finding.reason or "beside" in report.finding.reason
@@ -61,7 +64,7 @@ def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.Mon
 def test_a_planted_order_is_found_and_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = fuzz(60, seed=3, lowering=PLANTS["order"])
+    report = fuzz(60, seed=3, passes=PASSES["order"])
     assert report.finding is not None
     assert report.finding.kind == "meaning"
     assert report.finding.steps == 0
@@ -70,7 +73,7 @@ def test_a_planted_order_is_found_and_printed(
     test = made["test_native"]
     assert callable(test)
     test(None)  # without the mistake it passes
-    monkeypatch.setitem(made, "lower", PLANTS["order"])
+    monkeypatch.setitem(made, "lower", lambda kernel: lowered(kernel, tuple(PASSES["order"])))
     with pytest.raises(AssertionError):
         test(None)
 
@@ -89,9 +92,9 @@ def test_code_that_raises_is_a_finding() -> None:
 
     drawn = subject(0, 1)
     assert drawn is not None
-    verdict = judge(drawn, broken)
+    verdict = judge(drawn, (Pass("broken", "It raises.", broken, kind="lower"),))
     assert isinstance(verdict, Wrong)
-    assert verdict.kind == "crash"
+    assert (verdict.kind, verdict.broken) == ("crash", "broken")
     assert "ZeroDivisionError" in verdict.reason
 
 

@@ -28,12 +28,12 @@ from plica.ir.stages import Stages, evaluate_stages, exposed, stages
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.pipeline import lower
 from plica.rewrite.fuse.to_stages import alone
+from plica.schedule.generate.stages import KINDS, Case
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
 from tests.conftest import Golden
 from tests.rewrite.fuse.graph import module_of, op
 from tests.rewrite.fuse.test_to_stages import CASES, A, B, C, whole
-from tests.schedule.population import KINDS, Case
 from tests.strategies import arrays, computes
 
 FEW = settings(max_examples=max(20, settings().max_examples // 2))

@@ -18,7 +18,7 @@ from plica.codegen.open_fuzz.peer import MEANING
 from plica.codegen.program import Launch
 from plica.core.fold import post_order
 from plica.ir.graph import Apply
-from plica.pipeline import cpu
+from plica.pipeline import compiled
 from plica.rewrite.fuzz.driver import one_case
 from plica.runtime.apart import can_part
 from tests.conftest import PROFILE
@@ -55,7 +55,7 @@ def test_dims_by_the_names_of_another_kernel_are_found(monkeypatch: pytest.Monke
 
 
 def test_a_store_that_ignores_names_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "names_of", lambda main: "")
+    monkeypatch.setattr(compiled, "names_of", lambda main: "")
     report = fuzz(open_code, 20, seed=5, tries=3, isolated=False)
     assert report.finding is not None
     assert report.finding.kind == "names"

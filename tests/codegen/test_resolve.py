@@ -164,3 +164,24 @@ def test_what_both_branches_agree_on_is_not_chosen() -> None:
     assert isinstance(resolved, Tuple)
     assert resolved.items[0] is x
     assert isinstance(resolved.items[1], If)
+
+
+def doubling(levels: int, again: str) -> str:
+    text = "import plica\n@plica.function\ndef g0(x: f32):\n    return x + 1.0\n"
+    for n in range(levels):
+        text += f"@plica.function\ndef g{n + 1}(x: f32):\n    return {again.format(f=f'g{n}')}\n"
+    return f"{text}@plica.function\ndef main(x: f32):\n    return g{levels}(x)\n"
+
+
+def test_calls_that_double_are_refused_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plica.codegen.lower.resolve, "LIMIT", 10**9)  # it is not come to
+    with pytest.raises(UnsupportedError, match="too big once every call") as refused:
+        plica.compile(plica.from_text(doubling(40, "{f}({f}(x))")), cache=False)
+    assert refused.value.diagnostics[0].found == f"{2**41} calls"
+
+
+def test_calls_that_are_the_same_again_are_made_once() -> None:
+    run = plica.compile(plica.from_text(doubling(40, "{f}(x) + {f}(x)")), cache=False)
+    assert run(0.0) == 2.0**40

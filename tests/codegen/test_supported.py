@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import plica
 from plica.codegen.lower.supported import unsupported
 from plica.core.name import Name
 from plica.ir.dim import dim_var
@@ -153,3 +154,23 @@ def test_compile_lists_everything_at_once() -> None:
         compile(symbolic(Tuple((Call(f, (X,)), N)), more))
     assert len(caught.value.diagnostics) == 3
     assert all(each.suggestion is not None for each in caught.value.diagnostics)
+
+
+def nested_pairs(levels: int) -> str:
+    lines = "".join([f"    a{n + 1} = (a{n}, a{n})\n" for n in range(levels)])
+    head = "import plica\n@plica.function\ndef main(x: f32):\n    a0 = (x, x)\n"
+    return f"{head}{lines}    return a{levels}"
+
+
+def test_pairs_of_pairs_are_refused_at_once() -> None:
+    bomb = plica.from_text(f"{nested_pairs(50)}\n")
+    with pytest.raises(plica.PlicaError, match="too many tensors") as refused:
+        plica.compile(bomb, cache=False)
+    assert refused.value.diagnostics[0].found == f"{2**51} tensors"
+    with pytest.raises(plica.PlicaError, match="more tensors than there is memory for"):
+        plica.interpret(bomb, 1.0)
+
+
+def test_one_of_many_shared_parts_is_compiled() -> None:
+    one = plica.from_text(f"{nested_pairs(50)}{'[1]' * 51}\n")
+    assert plica.compile(one, cache=False)(2.5) == 2.5

@@ -38,8 +38,8 @@ from plica.ir.stages import (
     with_element,
 )
 from plica.ir.tensor import axis, compute, reduce
+from plica.schedule.generate.stages import KINDS, Case
 from tests.conftest import Golden
-from tests.schedule.population import KINDS, Case
 
 EVERY = st.one_of([KINDS[kind]() for kind in ("product", "window", "chain", "concat", "quantised")])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import plica
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.port import Port
@@ -31,3 +32,16 @@ def test_bf16_of_torch_is_taken_as_it_is() -> None:
     assert shared.__array_interface__["data"][0] == given.data_ptr()
     assert isinstance(port.take(torch.ones(2, 3)), Diagnostic)
     assert isinstance(port.take(torch.ones(2, 3).bfloat16().requires_grad_()), Diagnostic)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), 2**1024 - 1, 10**6000], ids=["large", "low", "edge", "huge"]
+)
+def test_an_integer_beyond_all_floats_is_refused(value: int) -> None:
+    found = Port("x", (), "f32", np.dtype("float32")).take(value)
+    assert isinstance(found, Diagnostic)
+    assert found.code == "input-dtype"
+    assert "bits (int)" in str(found.found)
+    module = plica.from_text("import plica\n@plica.function\ndef main(x: f32):\n    return x\n")
+    with pytest.raises(plica.PlicaError, match="bits"):
+        plica.interpret(module, value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +238,59 @@ def test_another_class_count_compiles_the_last_layers_only(tmp_path: Path) -> No
     first = compiled(resnet(18, image=32, width=0.125, classes=10), store)
     again = compiled(resnet(18, image=32, width=0.125, classes=12), store)
     assert 0 < len(again) < len(first) / 4
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_folder_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Store(tmp_path / "new" / "store").put(key_of("a"), b"value")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "new" / "store") == 0o700
+    (entry,) = entries(tmp_path / "new" / "store")
+    assert mode(entry.parent) == 0o700
+    assert not mode(entry) & 0o077
+
+
+@pytest.mark.parametrize("writable", [0o777, 0o775, 0o722])
+def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, writable: int) -> None:
+    store = Store(tmp_path / "store")
+    store.put(key_of("a"), b"value")
+    (tmp_path / "store").chmod(writable)
+    with pytest.warns(RuntimeWarning, match="unsafe-store") as told:
+        assert store.get(key_of("a")) is None
+    assert f"{writable:04o}" in str(told[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        store.put(key_of("b"), b"value")
+        assert store.get(key_of("a")) is None
+    assert len(entries(tmp_path / "store")) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs two users")
+def test_what_belongs_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.put(key_of("a"), b"value")
+    (entry,) = entries(tmp_path / "store")
+    os.chown(entry, 65534, 65534)
+    assert store.get(key_of("a")) is None
+    os.chown(entry, 0, 0)
+    assert store.get(key_of("a")) == b"value"
+    os.chown(tmp_path / "store", 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="owner 65534"):
+        assert store.get(key_of("a")) is None
+
+
+def test_a_fifo_in_the_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.put(key_of("a"), b"value")
+    (entry,) = entries(tmp_path / "store")
+    entry.unlink()
+    os.mkfifo(entry)
+    assert store.get(key_of("a")) is None
+    store.put(key_of("a"), b"value")
+    assert store.get(key_of("a")) == b"value"

@@ -6,9 +6,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import invalidate_caches
-from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -16,40 +15,35 @@ from attrs import evolve
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.dot import DOTS
-from plica.codegen.lower.passes import lower
+from plica.codegen.form_fuzz.judge import MACHINES, Way, judge
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dtype import DType, f16, f32
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Lit, Load, Select, dtype_of
+from plica.ir.dtype import f32, f64, i8, i32, u8
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.stage import Each, placeholder, stage
-from plica.ir.stages import Stages, evaluate_stages, stages
+from plica.ir.stages import Stages, stages
+from plica.ir.tensor import reduce
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default import FORMS, Machine, default_schedule, formed
+from plica.schedule.default import FORMS, Machine, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.form import GROUP, Apply, Facts, Form, installed, reach
-from plica.schedule.hoist import hoist
-from tests.schedule.begun import begun, read_after
-from tests.schedule.population import (
-    KINDS,
-    Array,
-    Case,
-    chains,
-    products,
-    shape_of,
-    transposes,
-    windows,
-)
+from plica.schedule.generate.stages import GPU_KINDS, KINDS, Case, shape_of
 
 EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
-
-_DOTS = {dot.lanes: dot for *_, dot in DOTS}
-MACHINES: Final = tuple([
-    Machine(bits, registers, cores=cores, dot=_DOTS[bits // 32])
-    for bits, registers in ((512, 32), (256, 16), (128, 32)) for cores in (1, 2)
-])  # fmt: skip
 
 REACHED: Final = {
     "product": ("lanes-over-n", "lanes-over-row"),
@@ -69,55 +63,9 @@ REACHED: Final = {
 """Which forms must apply to some stages of a kind."""
 
 
-def agrees(found: Array, wanted: Array, near: float, who: str) -> None:
-    """The same numbers in the same order, to the bit unless they may be off."""
-    assert found.size == wanted.size, f"{who} gives {found.shape} instead of {wanted.shape}"
-    message = f"{who} means something else"
-    flat = found.reshape(wanted.shape)
-    if near:
-        about = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1))
-        np.testing.assert_allclose(flat, wanted, near, near * about, err_msg=message)
-    else:
-        np.testing.assert_array_equal(flat, wanted, message)
-
-
-def kept(of: Stages) -> list[tuple[int, DType]]:
-    """What must stay of inputs and the result: their order, elements and dtypes."""
-    return [(prod(shape_of(each)), each.dtype) for each in (*of.inputs, of.result)]
-
-
 def held(of: Case, forms: Sequence[Form], machine: Machine | Gpu) -> Counter[str]:
     """Checks whatever forms make of a case; says how often each of them applied."""
-    wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
-    count: Counter[str] = Counter()
-    for form in forms:
-        found = form.reach(of.stages, of.facts, machine)
-        if isinstance(machine, Gpu):  # tiles of many sizes, all of them large
-            found = found[:: max(1, len(found) // 3)]
-        for each in found:
-            count[form.name] += 1
-            meant(each.stages, of, machine, wanted, f"The form {form.name}")
-    return count
-
-
-def meant(made: Stages, of: Case, machine: Machine | Gpu, wanted: Array, who: str) -> None:
-    """Stages that a form made mean what was wanted, hoisted or not, scheduled or not."""
-    assert kept(made) == kept(of.stages), f"{who} changes what is read or made"
-    if all(isinstance(each, Each) for each in made.stages):
-        agrees(evaluate_stages(made, of.arrays), wanted, of.near, who)
-    constant = of.facts.constant
-    arrays = read_after(made, constant, of.arrays)
-    rest = hoist(made, constant).rest
-    if all(isinstance(each, Each) for each in rest.stages):
-        agrees(evaluate_stages(rest, arrays), wanted, of.near, f"{who}, hoisted,")
-    if isinstance(machine, Gpu):  # its schedules have tests of their own
-        return
-    kernel = begun(made, constant)
-    agrees(run_kernel(kernel, arrays)[-1], wanted, of.near, f"The kernel of {who}")
-    scheduled = default_schedule(kernel, machine)
-    if scheduled is not None:
-        lowered = lower(scheduled[1], "cpu")
-        agrees(run_kernel(lowered, arrays)[-1], wanted, of.near, f"The schedule of {who}")
+    return judge(of, machine, Way(forms, forms))[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,33 +83,29 @@ def test_forms_keep_the_meaning(kind: str) -> None:
     assert not missing, f"{missing} never applied, but {dict(count)}"
 
 
-MANY: Final = 1 << 16
-"""Products that are worth tiles on a GPU."""
-
-GPU_KINDS: Final = {
-    "product": (products(("rows", "columns", "any"), (f32,), MANY), ("product-tiles",)),
-    "f16": (products(("rows", "columns"), (f16,), MANY), ("tensor-core-tiles",)),
-    "octets": (products(("octets",), (f16,), MANY), ("tensor-core-tiles", "wgmma-tiles")),
-    "deep": (products(("octets",), (f32,), MANY), ("product-tiles", "split-sums")),
-    "window": (windows("all", MANY), ("product-tiles",)),
-    "chain": (chains(), ("block-rows", "shared-sums", "thread-elements")),
-    "transpose": (transposes(), ("transpose-tiles",)),
+GPU_REACHED: Final = {
+    "product": ("product-tiles",),
+    "f16": ("tensor-core-tiles",),
+    "octets": ("tensor-core-tiles", "wgmma-tiles"),
+    "deep": ("product-tiles", "split-sums"),
+    "window": ("product-tiles",),
+    "chain": ("block-rows", "shared-sums", "thread-elements"),
+    "transpose": ("transpose-tiles",),
 }
 
 
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_forms_of_gpus_keep_the_meaning(kind: str) -> None:
-    cases, reached = GPU_KINDS[kind]
     count: Counter[str] = Counter()
 
     @settings(max_examples=EXAMPLES // 2)
-    @given(cases)
+    @given(GPU_KINDS[kind]())
     def check(of: Case) -> None:
         count.update(held(of, GPU_FORMS, Gpu(groups=True)))
 
     with np.errstate(all="ignore"):
         check()
-    missing = [form for form in reached if not count[form]]
+    missing = [form for form in GPU_REACHED[kind] if not count[form]]
     assert not missing, f"{missing} never applied, but {dict(count)}"
 
 
@@ -169,7 +113,7 @@ def test_every_form_is_reached() -> None:
     reached = {form for forms in REACHED.values() for form in forms}
     assert reached == {form.name for form in FORMS}
     assert len(reached) == len(FORMS)
-    on_gpus = {form for _, forms in GPU_KINDS.values() for form in forms}
+    on_gpus = {form for forms in GPU_REACHED.values() for form in forms}
     assert on_gpus == {form.name for form in GPU_FORMS}
 
 
@@ -342,3 +286,67 @@ def test_names_of_forms_are_words_and_apart() -> None:
     assert all(each.why.endswith(".") for each in FORMS)
     with pytest.raises(RuleRefused, match="small letters"):
         Form("Pad_Axis", "A name that is none.", exact, lambda of, facts, machine: ())
+
+
+# --- found by plica fuzz form ---------------------------------------------------------------------
+
+
+def pool_without_batch() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """Windows in strides whose unit axes are gone: their copy has no batch axis to be made at."""
+    x, more = placeholder("x", (1, 8, 3, 81), f64), placeholder("residual", (8, 40), f64)
+    total = stage(
+        "y0",
+        (1, 8, 1, 40),
+        lambda b, c, i, j: reduce("sum", (3, 3), lambda k, m: x[b, c, i * 3 + k, j * 2 + m]),
+    )
+    last = stage("y", (8, 40), lambda c, j: Max(total.out[0, c, 0, j], Lit(0.0, f64)) + more[c, j])
+    return stages((x, more), (total, last)), [np.ones((1, 8, 3, 81)), np.ones((8, 40))]
+
+
+def window_in_strides() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """A copy with room around it, of rows in strides: its places are not affine in the loops."""
+    x, w = placeholder("x", (1, 206, 1, 14), f32), placeholder("w", (206, 2), f32)
+
+    def element(b: Scalar, c: Scalar, i: Scalar, j: Scalar) -> Scalar:
+        def term(k: Scalar) -> Scalar:
+            place = j * 3 + k
+            inside = And(Le(index(0), place), Lt(place, index(14)))
+            return Select(inside, x[b, c, i, place], Lit(0.0, f32)) * w[c, k]
+
+        return reduce("sum", (2,), term)
+
+    made = stages((x, w), (stage("y", (1, 206, 1, 5), element),))
+    return made, [np.ones((1, 206, 1, 14), np.float32), np.ones((206, 2), np.float32)]
+
+
+def bytes_with_a_given_zero() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
+    """Products of bytes whose border is a zero point that is not known yet."""
+    x, w = placeholder("x", (12, 9), u8), placeholder("w", (18, 12, 2), i8)
+    zero = placeholder("zero", (), u8)
+
+    def element(o: Scalar, i: Scalar) -> Scalar:
+        def term(c: Scalar, k: Scalar) -> Scalar:
+            return (Cast(x[c, i + k * 2], i32) - Cast(zero[()], i32)) * Cast(w[o, c, k], i32)
+
+        return reduce("sum", (12, 2), term)
+
+    made = stages((x, w, zero), (stage("y", (18, 7), element),))
+    shapes = [((12, 9), np.uint8), ((18, 12, 2), np.int8), ((), np.uint8)]
+    return made, [np.full(shape, 3, dtype) for shape, dtype in shapes]
+
+
+@pytest.mark.parametrize(
+    ("make", "template"),
+    [
+        (pool_without_batch, "register-tile"),
+        (window_in_strides, "register-tile"),
+        (bytes_with_a_given_zero, "dot-by-four"),
+    ],
+)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda of: f"{of.vector}-{of.cores}")
+def test_a_template_schedules_what_it_knows(
+    make: Callable[[], tuple[Stages, list[np.ndarray[Any, Any]]]], template: str, machine: Machine
+) -> None:
+    of, arrays = make()
+    case = Case(of, Facts((False,) * len(arrays), contract=reassociates), arrays)
+    assert judge(case, machine, Way())[1][template] > 0

@@ -16,9 +16,9 @@ from plica.ir.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Sel
 from plica.ir.stage import Each, Extern, placeholder, stage
 from plica.ir.stages import Stages, compute_of, evaluate_stages, kernel_of, stages
 from plica.ir.tensor import axis, buffer, reduce
+from plica.schedule.generate.stages import numbers
 from plica.schedule.hoist import constants, hoist
 from tests.schedule.begun import read_after
-from tests.schedule.population import numbers
 
 Array = np.ndarray[Any, Any]
 

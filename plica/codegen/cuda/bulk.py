@@ -218,11 +218,11 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
     return Tile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
 
 
-def _guarded(of: Scalar) -> tuple[Scalar, list[Scalar]]:
+def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
     """What is read, and the guards outside of which it is 0."""
     if isinstance(of, Select) and isinstance(of.orelse, Lit) and of.orelse.value == 0:
         return of.then, conjuncts(of.condition)
-    return of, []
+    return of, ()
 
 
 Factors: TypeAlias = tuple[Mapping[ScalarVar, int], Mapping[ScalarVar, int]]

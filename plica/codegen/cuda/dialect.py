@@ -78,6 +78,7 @@ CUDA: Final = Dialect(
     special=_special,
     reserved=_RESERVED,
     operator=operation,
+    products={"f32": "__fmul_rn({}, {})", "f64": "__dmul_rn({}, {})"},
     helper=_template,
     helpers=text,
     conversion=_conversion,

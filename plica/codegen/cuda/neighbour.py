@@ -71,9 +71,11 @@ class Neighbours:
 
         Behind a guard that holds for all of them or for none, they are 0 elsewhere.
         """
-        value, buffer, condition = store.value, store.buffer, None
+        value, buffer = store.value, store.buffer
+        condition: Scalar | None = None
         if isinstance(value, Select) and _is_zero(value.orelse):
-            value, condition = value.then, value.condition
+            condition = value.condition
+            value = value.then
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return False
         places = [(buffer, store.indices), (value.buffer, value.indices)]

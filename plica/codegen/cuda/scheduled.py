@@ -74,17 +74,17 @@ def for_threads(
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
             return evolve(made, passed_over=tuple(passed))
         passed.append(f"{each.form.form}: {why_not}")
+    # Sizes are open, or there is nothing to spread over threads.
     return evolve(plain(function), passed_over=tuple(passed))
 
 
 def refused(kernel: Kernel, gpu: Gpu) -> str:
     """Why a scheduled kernel cannot be emitted for a GPU; nothing where it can be."""
     try:
-        made = lowered(kernel, LOWERING["gpu"].passes)
+        made = lowered(kernel, passes=LOWERING["gpu"].passes)
         check(fold(made, "kernel").launches, gpu, "kernel")
     except LoweringRefused as refusal:
-        first, *_ = refusal.diagnostics
-        return f"{first.message} expected: {first.expected}; found: {first.found}"
+        return refusal.reason
     return ""
 
 

@@ -22,7 +22,7 @@ True
 
 from __future__ import annotations
 
-from plica.codegen.lower.supported import unsupported
+from plica.codegen.lower.supported import has_too_many, unsupported
 from plica.ir.graph import Function, If, Match
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
@@ -34,11 +34,13 @@ from plica.rewrite.graph.walk import expressions
 def static_form(module: Module) -> Module | None:
     """The module, or one that means the same, as a static program; None where there is none.
 
-    What has no main function to compile is left to those who refuse it.
+    What has no main function to compile, or too many results, is left to those who refuse it.
     """
     if module.main is None or not isinstance(module.definitions().get(module.main), Function):
         return module
     known = infer(module)
+    if has_too_many(known):
+        return module
     if is_static(known):
         return module
     decided = find_pass("evaluate-partially")(known)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
+from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.lower.bound import interval
@@ -58,6 +59,7 @@ def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
 
 
 def _store(values: Expressions, of: Store) -> None:
+    values.contracted |= products(of.buffer, of.value)
     found = values.packed(values.of(of.value), of.buffer.dtype)
     doubtful = values.unproved(of.buffer, of.indices)
     if not doubtful:

@@ -48,6 +48,9 @@ class Site(Protocol):
     def is_read(self, node: Scalar) -> bool:
         """Whether a term depends on memory, so that an integer may be any, and wraps around."""
 
+    def is_contracted(self, node: Scalar) -> bool:
+        """Whether a product may be rounded together with the sum it is added to."""
+
 
 Operator: TypeAlias = Callable[[Scalar, Sequence[str], Site], str]
 """The text of a scalar operator on the texts of its operands, at a site."""
@@ -102,6 +105,8 @@ class Dialect:
     operator: Operator = _none
     templates: Mapping[str, Mapping[Kind, str]] = field(factory=dict)
     """Operators that are written otherwise than their rows say, by name and kind."""
+    products: Mapping[str, str] = field(factory=dict)
+    """A product of floats that is rounded by itself, by dtype; where `*` always is, nothing."""
     helper: Callable[[str, Sequence[DType], Sequence[str]], tuple[str, str]] = _named
     """A helper for some dtypes (and types): the name of its text, and how it is called."""
     helpers: Callable[[Iterable[str]], str] = _no_helpers

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
@@ -54,6 +55,8 @@ class Expressions:
         """Variables that are never negative."""
         self.ranges: dict[Term, Interval] = {}
         """Between which numbers variables are."""
+        self.contracted: set[Scalar] = set()
+        """Products that may be rounded together with the running sums they are added to."""
         self._uses: dict[Term, int] = {}
         self._reads: dict[Term, bool] = {}
 
@@ -132,6 +135,10 @@ class Expressions:
     def is_read(self, node: Scalar) -> bool:
         """Whether a term depends on memory."""
         return self._reads[node]
+
+    def is_contracted(self, node: Scalar) -> bool:
+        """Whether a product may be rounded together with the sum it is added to."""
+        return node in self.contracted
 
     def is_natural(self, node: Scalar) -> bool:
         """Whether an index term is shown not to be negative, by its form alone."""
@@ -262,6 +269,8 @@ class Expressions:
         lines.do(f"{name} = {self.literal(first)};")
         for var, extent in zip(node.axes, node.extents, strict=True):
             self.open(var, extent)
+        if summed_factors(node) is not None:
+            self.contracted.add(node.body)
         inner = yield (node.body,)
         joined = join(node.body, node.body)
         _count(joined, self._uses, self._reads)

@@ -98,6 +98,9 @@ def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], site: Site) -> str
     assert row is not None
     if of is bool_:  # numpy's: or, and; a difference of bools is where they differ
         return site.dialect.cast(of, f"{kids[0]} {row.c['bool']} {kids[1]}")
+    alone = site.dialect.products.get(of.name) if isinstance(node, Mul) else None
+    if alone is not None and not site.is_contracted(node):
+        return alone.format(*kids)
     if of.is_float or site.is_read(node):
         return _by_template(row, of, kids, site)
     return f"({kids[0]} {row.sign} {kids[1]})"

@@ -2,11 +2,13 @@
 
 The copies of an unrolled loop write the same terms again and again, for other values of the same
 variables.  A recipe is the order of their parts, and how the intervals of indices are found.  A sum
-of a product is one part where both may be rounded once.
+of a product is one part where both are rounded once (`plica.codegen.emit.contraction`).
 
 >>> from plica.core.name import Name
 >>> x = ScalarVar(Name("x"), f32)
->>> parts(x * x + x, True) == (x, x, x), parts(x * x + x, False) == (x * x, x)
+>>> y = ScalarVar(Name("y"), f32)
+>>> added = x + x * y
+>>> parts(added, frozenset({added})) == (x, y, x), parts(added, frozenset()) == (x, x * y)
 (True, True)
 """
 
@@ -16,26 +18,24 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
+from plica.codegen.emit.contraction import factors
 from plica.codegen.emit.order import Order, operands
 from plica.codegen.llvm.lane import Value, constant
 from plica.codegen.llvm.word import literal
 from plica.codegen.lower.bound import Bounds, bounds
-from plica.ir.dtype import f32, f64, i64
+from plica.ir.dtype import f32, i64
 from plica.ir.scalar import (
     COMPARISON,
-    Add,
     FloorDiv,
     FloorMod,
     Lit,
     Load,
-    Mul,
     Scalar,
     ScalarVar,
-    Sub,
     dtype_of,
 )
 
-__all__ = ["Recipe", "ScalarVar", "factors", "of_literal", "parts", "recipe"]
+__all__ = ["Recipe", "ScalarVar", "f32", "of_literal", "parts", "recipe"]
 
 
 @frozen(eq=False)
@@ -46,20 +46,9 @@ class Recipe:
     bounds: Bounds
 
 
-def factors(node: Scalar, fused: bool) -> tuple[Scalar, Scalar, Scalar] | None:
-    """The factors and the other side of a sum or difference that may be rounded once."""
-    if not fused or not isinstance(node, Add | Sub) or dtype_of(node) not in (f32, f64):
-        return None
-    if isinstance(node.right, Mul):
-        return node.right.left, node.right.right, node.left
-    if isinstance(node.left, Mul):
-        return node.left.left, node.left.right, node.right
-    return None
-
-
-def parts(node: Scalar, fused: bool) -> tuple[Scalar, ...]:
+def parts(node: Scalar, contracted: frozenset[Scalar]) -> tuple[Scalar, ...]:
     """The terms whose values an operation takes; three where it multiplies and adds at once."""
-    product = factors(node, fused)
+    product = factors(node, contracted)
     return operands(node) if product is None else product
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from attrs import frozen
 from llvmlite import binding
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from plica.codegen.llvm.fold import ENTRY
 from plica.codegen.llvm.kernel import PLAIN
@@ -189,9 +190,15 @@ def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = plain
     builder = binding.create_pass_builder(machine, options)
-    if plain:
-        builder.getModulePassManager().run(module, builder)
-        return
+    passes = builder.getModulePassManager() if plain else _few_passes()
+    passes.run(module, builder)
+    # `close` frees nothing: the class takes the empty `_dispose` of its first base (llvmlite 0.50).
+    NewPassManager._dispose(passes)
+    passes.detach()
+
+
+def _few_passes() -> Any:
+    """What loops that were scheduled still need."""
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
@@ -199,7 +206,7 @@ def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     # Numbering values finds little (the fold writes an address once) and takes longest of all.
     passes.add_instruction_combine_pass()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, builder)
+    return passes
 
 
 @lru_cache(maxsize=16)

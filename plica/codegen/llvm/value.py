@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plica.codegen.emit.contraction import accumulations, factors, summed_factors
 from plica.codegen.emit.order import Order, Step, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
 from plica.codegen.llvm.access import Access, Size, nothing
 from plica.codegen.llvm.around import FAR, Around, within
 from plica.codegen.llvm.easy import EASY, easy, is_natural, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, valued, wrapped
-from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
+from plica.codegen.llvm.recipe import Recipe, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
 from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.word import flag as flag_of
@@ -28,7 +29,7 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.combiner import MEANING
 from plica.ir.dim import known
-from plica.ir.dtype import DType, bool_, f32, f64, i64
+from plica.ir.dtype import DType, bool_, i64
 from plica.ir.scalar import (
     Add,
     Buffer,
@@ -40,7 +41,6 @@ from plica.ir.scalar import (
     Reduce,
     Scalar,
     ScalarVar,
-    Sub,
     dtype_of,
 )
 
@@ -48,7 +48,7 @@ from plica.ir.scalar import (
 class Values:
     """Emits values into a writer; knows the loops that are open and the buffers there are.
 
-    `fused` allows a product and a sum to be rounded once.
+    `fused` allows a product and the running sum it is added to to be rounded once.
     """
 
     def __init__(self, w: Writer, fused: bool = False) -> None:
@@ -62,6 +62,7 @@ class Values:
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self._recipes: dict[tuple[Scalar, ...], Recipe] = {}
+        self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -75,6 +76,8 @@ class Values:
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
         lanes, around = self.lanes, self.around
+        if self.fused:
+            self._contracted |= accumulations(buffer, value)
         found = self.evaluate((value, *indices))
         # Nothing is stored in an empty buffer: the loops around do not run.
         unsure: list[tuple[Scalar, Size]] = []
@@ -170,7 +173,7 @@ class Values:
                 return self._product
             case Reduce():
                 return nest(self._reduced)
-            case _ if factors(node, self.fused) is not None:
+            case _ if factors(node, self._contracted) is not None:
                 return self._fused
             case _:
                 return self._operation if isinstance(node, EASY) else self._plain
@@ -225,14 +228,12 @@ class Values:
         return valued((operate(self.w, step[2], texts, False, n), None if n else 0, 0))
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
-        return parts(node, self.fused)
+        return parts(node, self._contracted)
 
     def _added(self, node: Reduce) -> tuple[Scalar, ...]:
         """What is evaluated in each step of a reduction: the body, or the factors of it."""
-        body = node.body
-        if self.fused and node.combiner == "sum" and isinstance(body, Mul):
-            return (body.left, body.right) if dtype_of(body) in (f32, f64) else (body,)
-        return (body,)
+        factors_of = summed_factors(node) if self.fused else None
+        return (node.body,) if factors_of is None else factors_of
 
     def _texts(self, dtypes: Sequence[DType], found: Sequence[Value]) -> tuple[list[str], int]:
         """Operands as one instruction takes them, and how many lanes that has; 0 for one value."""
@@ -246,17 +247,9 @@ class Values:
         return [lanes.scalar(value) for value in found], 0
 
     def _fused(self, step: Step, frame: Frame[Value]) -> Value:
-        """A product and a sum or a difference, rounded once."""
-        node = step[2]
+        """A running sum and a product, rounded once."""
         (a, b, c), n = self._texts(step[4], frame.operands(step))
-        of = dtype_of(node)
-        if isinstance(node, Sub):
-            kind = register(of, n)
-            if isinstance(node.right, Mul):
-                a = self.w.let(f"fneg {kind} {a}")
-            else:
-                c = self.w.let(f"fneg {kind} {c}")
-        return valued((multiply_add(self.w, (a, b, c), of, n), None if n else 0, 0))
+        return valued((multiply_add(self.w, (a, b, c), dtype_of(step[2]), n), None if n else 0, 0))
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]

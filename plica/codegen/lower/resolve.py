@@ -47,7 +47,7 @@ from plica.ir.graph import (
     Var,
 )
 from plica.ir.infer import type_of
-from plica.ir.module import Module, module
+from plica.ir.module import Definition, Module, module
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.scalar import Lit, Scalar
@@ -59,6 +59,12 @@ Value: TypeAlias = "Expr | tuple[Value, ...] | Closure"
 
 LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
+
+SAMPLE: Final = 5_000
+"""After so many of them it is asked how many there may be in all."""
+
+HOPELESS: Final = 100 * LIMIT
+"""A program of so many calls is refused if its first ones are not the same again and again."""
 
 
 def is_resolved(of: Module) -> bool:
@@ -127,7 +133,8 @@ class _Machine:
     """A stack of nodes to visit, and of those to finish once their parts are known."""
 
     def __init__(self, of: Module) -> None:
-        self.table = of.definitions()
+        assert of.main is not None  # it was asked for
+        self.table, self.main = of.definitions(), of.main
         self.globals: dict[Term, Closure] = {}
         self.calls: dict[object, Value] = {}
         self.made = 0
@@ -257,11 +264,39 @@ class _Machine:
 
     def count(self) -> None:
         self.made += 1
+        # Calls of calls double at each level: where so many would be written out, and the first
+        # ones were no repetition, the rest is not waited for.
+        if self.made == SAMPLE:
+            total = written_out(self.table, self.main)
+            if total > HOPELESS:
+                raise _too_big(f"{total} calls")
         if self.made > LIMIT:
-            message = "The program is too big once every call is written out."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, expected=f"at most {LIMIT} calls and operators")
-            )
+            raise _too_big(f"more than {LIMIT}")
+
+
+def written_out(table: Mapping[Term, Definition], main: Term) -> int:
+    """How many calls there are if each is written out wherever it comes, repetitions as well."""
+    counts: dict[Term, int] = {}
+    stack = [main]
+    while stack:
+        name = stack[-1]
+        called = [
+            node.callee
+            for node in post_order(table[name])
+            if isinstance(node, Call) and isinstance(table.get(node.callee), Function)
+        ]
+        missing = [each for each in called if each not in counts]
+        if missing:
+            stack += missing
+            continue
+        counts[stack.pop()] = 1 + sum([counts[each] for each in called])
+    return counts[main]
+
+
+def _too_big(found: str) -> UnsupportedError:
+    message = "The program is too big once every call is written out."
+    expected = f"at most {LIMIT} calls and operators"
+    return UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
 
 
 def choose(condition: Expr, then: Value, orelse: Value) -> Value:

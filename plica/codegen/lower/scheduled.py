@@ -25,7 +25,9 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.dot import dot_of
 from plica.codegen.lower.nest import nest
+from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
+from plica.codegen.lower.statement import LoweringRefused
 from plica.codegen.lower.step import shown
 from plica.codegen.lower.workload import workload
 from plica.codegen.program import Origin
@@ -40,7 +42,7 @@ from plica.ir.scalar import Buffer
 from plica.ir.stages import Stages, kernel_of
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.default import Machine, candidates, default_schedule
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
@@ -191,20 +193,41 @@ def plain(function: Function) -> Scheduled:
 def on_processor(
     function: Function, facts: Facts, machine: Machine, chosen: Chosen | None = None
 ) -> Scheduled:
-    """The kernel of a function; what was `chosen` takes the place of what the default would be."""
+    """The kernel of a function; what was `chosen` takes the place of what the default would be.
+
+    Of what could be done the first that can be lowered is taken, and plain loops after all others.
+    """
+    passed: list[str] = []
     if chosen is not None:
-        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
-    whole = to_stages(function)
-    found = formed(whole.stages, facts, machine)
-    if found is not None:
-        begun = kernel_of(hoist(found.stages, facts.constant).rest)
+        why_not = refused(chosen.kernel)
+        if not why_not:
+            return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+        passed.append(f"the tuned schedule: {why_not}")
+    for each in candidates(to_stages(function).stages, facts, machine):
+        begun = kernel_of(hoist(each.stages, facts.constant).rest)
         made = default_schedule(begun, machine)
-        if made is not None:
-            trace, kernel = made
-            return from_form(function, facts, found.stages, trace, kernel)
+        if made is None:
+            break  # its kind has no schedule here, whatever the size of its tiles
+        trace, kernel = made
+        why_not = refused(kernel)
+        if not why_not:
+            scheduled = from_form(function, facts, each.stages, trace, kernel)
+            return evolve(scheduled, passed_over=tuple(passed)) if passed else scheduled
+        passed.append(f"{each.form}: {why_not}")
     bare = plain(function)
+    if passed:
+        bare = evolve(bare, passed_over=tuple(passed))
     kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
     return bare if kernel is bare.kernel else evolve(bare, kernel=kernel, digest=digest(kernel))
+
+
+def refused(kernel: Kernel) -> str:
+    """Why a scheduled kernel cannot be lowered for a processor; nothing where it can be."""
+    try:
+        lowered(kernel, passes=LOWERING["cpu"].passes)
+    except LoweringRefused as refusal:
+        return refusal.reason
+    return ""
 
 
 def from_form(

@@ -118,6 +118,7 @@ class _Maker:
         self.copies: list[list[_Copy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
         self.origins: dict[str, Origin] = {}  # how scheduled kernels came about, by digest
+        self.passed_over: dict[str, None] = {}  # schedules that could not be lowered, and why
 
     def program(self, params: tuple[Var, ...], body: Expr) -> Program:
         """The whole: steps from the last to the first, so that all uses of each are known."""
@@ -147,6 +148,7 @@ class _Maker:
             constants=tuple(self.constants),
             thunks=tuple(self.thunks),
             origins=tuple([self.origins.get(key) for key in self.kernels]),
+            passed_over=tuple(self.passed_over),
         )
 
     def place(self, step: Expr, index: int) -> None:
@@ -224,6 +226,7 @@ class _Maker:
             self.built(made.digest)
         if made.origin is not None:
             self.origins.setdefault(made.digest, made.origin)
+        self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
         reads = tuple(read_by(made, args))
         targets = (*[self.scratch(each) for each in made.scratch], target)
         return _Launch(made.kernel, made.digest, reads, targets, made.source, step)

@@ -48,6 +48,12 @@ Up: TypeAlias = "Callable[[Stmt, tuple[Stmt, ...], H], Stmt]"
 class LoweringRefused(PlicaError):
     """A kernel asks lowering for what it cannot do without changing what the kernel means."""
 
+    @property
+    def reason(self) -> str:
+        """The refusal on one line."""
+        first, *_ = self.diagnostics
+        return f"{first.message} expected: {first.expected}; found: {first.found}"
+
 
 def refused(
     message: str, where: object, expected: str, found: str, hint: str | None = None

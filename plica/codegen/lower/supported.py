@@ -19,9 +19,10 @@ The output has a symbolic dim.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core.fold import fold, post_order
 from plica.core.term import Term
 from plica.ir.graph import Function, Let, Var
 from plica.ir.loop import Kernel
@@ -38,6 +39,9 @@ from plica.ir.type import (
     static_shape,
 )
 from plica.runtime.error import Diagnostic, Place
+
+MOST_TENSORS: Final = 10_000
+"""How many tensors an input or the output may have."""
 
 
 def unsupported(
@@ -57,6 +61,9 @@ def unsupported(
     main = table.get(module.main)
     if not isinstance(main, Function):
         return (_refuse("The main definition is not a graph function.", str(module.main.name)),)
+    crowded = _too_many(main)
+    if crowded is not None:
+        return (crowded,)
     uses = _uses(module.main, table)
     found = [*_interface(main, sizes_come, objects and not sizes_come)]
     for name in uses:
@@ -75,6 +82,33 @@ def unsupported(
                 found.append(_refuse(f"The function {label!r} is recursive.", label))
             found += _local_recursion(value, label)
     return tuple(found)
+
+
+def has_too_many(module: Module) -> bool:
+    """Whether an input or the output has more tensors than code can be called with."""
+    return _too_many(module.main_function()) is not None
+
+
+def _too_many(main: Function) -> Diagnostic | None:
+    """What is wrong where tuples of tuples of … have more tensors than anybody can name."""
+    places = [(f"The input {str(each.name)!r}", str(each.name), each.type) for each in main.params]
+    for what, label, of in [*places, ("The output", None, main.ret)]:
+        count = 0 if of is None else tensors_in(of)
+        if count > MOST_TENSORS:
+            place = None if label is None else Place(node=label)
+            expected = f"at most {MOST_TENSORS} tensors"
+            message = f"{what} has too many tensors."
+            return Diagnostic("unsupported", message, place, expected, f"{count} tensors")
+    return None
+
+
+def tensors_in(of: Type) -> int:
+    """How many tensors a value of a type has, tuples in tuples counted as often as they come."""
+
+    def algebra(node: Term, kids: tuple[int, ...]) -> int:
+        return sum(kids) if isinstance(node, TupleType) else int(isinstance(node, TensorType))
+
+    return fold(algebra, of)
 
 
 def _interface(main: Function, sizes_come: bool, data: bool) -> Iterator[Diagnostic]:

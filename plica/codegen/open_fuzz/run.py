@@ -7,7 +7,7 @@ goes wrong is made smaller by hypothesis, operators, dims and sizes, and printed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from plica.codegen.open_fuzz.judge import Compile, Verdict, judge
 from plica.core.fold import post_order
 from plica.ir.graph import Apply
 from plica.rewrite.check.report import as_comment, text
-from plica.rewrite.fuzz.driver import one_case
+from plica.rewrite.fuzz.driver import Known, one_case
 
 TRIES: Final = 150
 """How many smaller programs are compiled for one that goes wrong."""
@@ -102,9 +102,10 @@ def fuzz(
         if say is not None:
             say(f"{number - first + 1} of {examples}")
         again = bool(renames) and number % renames == 0
-        judged = _Judged(partial(judge, compiled=compiled, renames=again, isolated=isolated), tries)
+        asked = partial(judge, compiled=compiled, renames=again, isolated=isolated)
+        judged = Known[Case, Verdict](asked, _key, Verdict("passed"), tries)
 
-        def one(case: Case, counts: bool, judged: _Judged = judged) -> None:
+        def one(case: Case, counts: bool, judged: Known[Case, Verdict] = judged) -> None:
             verdict = judged(case)
             if counts:
                 _count(report, case, verdict)
@@ -122,21 +123,9 @@ def fuzz(
     return report
 
 
-class _Judged:
-    """Verdicts of a case and of smaller ones: so many are asked for, then only known ones count."""
-
-    def __init__(self, judge: Callable[[Case], Verdict], tries: int) -> None:
-        self.judge, self.tries = judge, tries
-        self.known: dict[object, Verdict] = {}
-
-    def __call__(self, of: Case) -> Verdict:
-        sizes = tuple([tuple(each.items()) for each in of.sizes])
-        key = (of.module, sizes, of.threads, of.contract, of.turn)
-        if key not in self.known:
-            if len(self.known) > self.tries:
-                return Verdict("passed")
-            self.known[key] = self.judge(of)
-        return self.known[key]
+def _key(of: Case) -> Hashable:
+    sizes = tuple([tuple(each.items()) for each in of.sizes])
+    return of.module, sizes, of.threads, of.contract, of.turn
 
 
 def _count(report: Report, case: Case, verdict: Verdict) -> None:

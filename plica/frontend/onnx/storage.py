@@ -140,7 +140,15 @@ def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -
             Diagnostic("unsupported", message, Place(node=place), None, location, hint)
         )
     home = folder.resolve()
-    path = (home / location).resolve()
+    if "\0" in location:
+        message = "The location of a stored tensor is no path of a file."
+        _refuse(place, message, "a path without the byte 0", repr(location[:80]))
+    try:
+        path = (home / location).resolve()
+        there = path.stat().st_size if path.is_file() else None
+    except (OSError, RuntimeError) as reason:  # a name that no file has, or links in a circle
+        message = "The location of a stored tensor is no path of a file."
+        _refuse(place, message, "a file beside the model", f"{location[:80]!r}: {reason}"[:200])
     if not location or not path.is_relative_to(home) or path == home:
         message = "A stored tensor lies outside the folder of its model."
         _refuse(place, message, "a file beside the model", repr(location))
@@ -149,9 +157,8 @@ def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -
     if length != size:
         message = "A stored tensor does not fit its shape."
         _refuse(place, message, f"{size} bytes", f"{length} bytes")
-    if not path.is_file():
+    if there is None:
         _refuse(place, "The file of a stored tensor is missing.", "a file", repr(location))
-    there = path.stat().st_size
     if offset + length > there:
         message = "The file of a stored tensor is too short."
         _refuse(place, message, f"{offset + length} bytes", f"{there} bytes")

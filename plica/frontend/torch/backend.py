@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from plica.frontend.torch.dtype import array_of, tensor_of_array
 from plica.frontend.torch.plan import Part, Plan, changes, module_of, plan
 from plica.frontend.torch.symbol import Symbols
+from plica.frontend.torch.view import with_views_last
 from plica.ir.module import Module
 from plica.runtime.error import Diagnostic, InputError, PlicaError
 from plica.runtime.executable import Executable
@@ -58,7 +59,7 @@ def compiled(
     stored = Stored(_stored(inputs) if freeze else {})
 
     def inference(traced: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        run = Traced(traced, compile_module, stored)
+        run = Traced(with_views_last(traced), compile_module, stored)
         boxed: Callable[..., Any] = make_boxed_func(run)
         return boxed
 
@@ -279,7 +280,24 @@ def _laid_out(tensor: torch.Tensor, said: Any, symbols: Symbols) -> torch.Tensor
     if all(size == 1 or a == b for size, a, b in
            zip(tensor.shape, tensor.stride(), wanted, strict=True)):  # fmt: skip
         return tensor
-    return torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype).copy_(tensor)
+    # What is repeated along an axis (stride 0) is stored once.
+    repeats = [size > 1 and not by for size, by in zip(tensor.shape, wanted, strict=True)]
+    once = tensor[tuple([slice(0, 1) if each else slice(None) for each in repeats])]
+    if _overlaps(once.shape, wanted):
+        return tensor  # torch itself cannot write to it; only views have such strides
+    laid_out = torch.empty_strided(once.shape, wanted, dtype=tensor.dtype).copy_(once)
+    return laid_out.as_strided(tensor.shape, wanted)
+
+
+def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether several elements of a tensor may lie in one place."""
+    end = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1:
+            if stride < end:
+                return True
+            end = stride * (size - 1) + end
+    return False
 
 
 def _listed(refused: Sequence[Diagnostic]) -> str:

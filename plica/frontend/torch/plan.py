@@ -19,6 +19,7 @@ from plica.frontend.torch.exported import assembled
 from plica.frontend.torch.node import shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, place_of
 from plica.frontend.torch.symbol import Symbols
+from plica.frontend.torch.view import is_made_last
 from plica.ir.dim import dim
 from plica.ir.graph import Expr, Tuple, Var
 from plica.ir.module import Module
@@ -93,6 +94,8 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
     found: set[fx.Node] = set()
     for node in root.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem or is_number(node):
+            continue
+        if is_made_last(node):
             continue
         group = [node]
         if not hasattr(node.meta.get("val"), "dtype"):

@@ -1,17 +1,71 @@
-"""The driver of fuzzers: one random case of a strategy, made smaller by hypothesis if it fails.
+"""The driver of fuzzers: cases by number until one goes wrong, which is then made smaller.
 
-Each case is made from the seed and its own number: fewer examples are the first of more.
+Each case is made from the seed and its own number: fewer examples are the first of more.  Cases
+that a strategy draws are made smaller by hypothesis (`one_case`), others by whatever gives smaller
+ones of their kind (`least`).  A fuzzer is a generator, an oracle and one of these, in a `campaign`.
+
+>>> campaign(lambda number: Skipped("odd") if number % 2 else None, 2, tries=4)
+Campaign(ran=2, skipped={'odd': 1}, finding=None)
+
+>>> least(100, lambda number: (number // 2, number - 1), lambda number: number > 7)
+8
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
 
 import hypothesis
+from attrs import frozen
 from hypothesis.strategies import SearchStrategy
 
 C = TypeVar("C")
+V = TypeVar("V")
+F = TypeVar("F")
+
+
+@frozen
+class Skipped:
+    """A case that says nothing here: why."""
+
+    reason: str
+
+
+@frozen
+class Campaign(Generic[F]):
+    """How many cases ran, why others did not, and the finding if there is one."""
+
+    ran: int
+    skipped: dict[str, int]
+    finding: F | None
+
+
+def campaign(
+    one: Callable[[int], F | Skipped | None],
+    examples: int,
+    *,
+    tries: int = 1,
+    say: Callable[[str], None] | None = None,
+) -> Campaign[F]:
+    """Cases by their numbers, until so many ran or one is a finding.
+
+    For each that runs so many `tries` are made at most; `say` is told of each as its turn comes.
+    """
+    skipped: Counter[str] = Counter()
+    ran = number = 0
+    finding: F | None = None
+    while finding is None and ran < examples and number < tries * (examples + 1):
+        if say is not None:
+            say(f"{ran + 1} of {examples}")
+        found = one(number)
+        number += 1
+        if isinstance(found, Skipped):
+            skipped[found.reason] += 1
+        else:
+            ran, finding = ran + 1, found
+    return Campaign(ran, dict(sorted(skipped.items())), finding)
 
 
 def one_case(
@@ -43,3 +97,43 @@ def one_case(
             run(case, runs == 2)
 
     one()
+
+
+class Known(Generic[C, V]):
+    """Verdicts of a case and of smaller ones: so many are asked for, then only known ones count."""
+
+    def __init__(
+        self, judge: Callable[[C], V], key: Callable[[C], Hashable], passed: V, tries: int
+    ) -> None:
+        self.judge, self.key, self.passed, self.tries = judge, key, passed, tries
+        self.known: dict[Hashable, V] = {}
+
+    def __call__(self, of: C) -> V:
+        key = self.key(of)
+        if key not in self.known:
+            if len(self.known) > self.tries:
+                return self.passed
+            self.known[key] = self.judge(of)
+        return self.known[key]
+
+
+def least(
+    of: C,
+    smaller: Callable[[C], Iterable[C]],
+    fails: Callable[[C], bool],
+    attempts: int | None = 400,
+) -> C:
+    """A case that fails as `of` does, and of which nothing smaller was found to fail.
+
+    So many smaller ones are tried at most, all of them where no number is given.
+    """
+    tried = 0
+
+    def still(each: C) -> bool:
+        nonlocal tried
+        tried += 1
+        return (attempts is None or tried <= attempts) and fails(each)
+
+    while (found := next((each for each in smaller(of) if still(each)), None)) is not None:
+        of = found
+    return of

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import attrs
@@ -29,7 +30,7 @@ from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuzz.case import Case, cases, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
-from plica.rewrite.fuzz.driver import one_case
+from plica.rewrite.fuzz.driver import campaign, one_case
 from plica.rewrite.fuzz.report import as_pytest
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
@@ -107,7 +108,7 @@ def fuzz(
     fired: Counter[str] = Counter()
     rules = tuple(rule for stage in stages if isinstance(stage, Pack) for rule in stage)
 
-    def one(case: Case, first: bool) -> None:
+    def judged(number: int, case: Case, first: bool) -> None:
         module, inputs = case
         meaning = Meaning(module, inputs, contract)
         history = _through(stages, module)
@@ -119,26 +120,25 @@ def fuzz(
             counts.update(undefined=not meaning.defined, rounded=meaning.rounded, compiled=compiled)
             fired.update(step.rule.name for step in history.derivation.steps)
 
-    finding: Finding | None = None
-    number = 0
-    for number in range(examples):
-        if say is not None:
-            say(f"{number + 1} of {examples}")
+    def one(number: int) -> Finding | None:
+        wanted = _turn(of_programs(focus), number)
+        drawn = cases(rules, wanted, exact < contract, whole)
         try:
-            wanted = _turn(of_programs(focus), number)
-            one_case(one, cases(rules, wanted, exact < contract, whole), seed, number)
+            one_case(partial(judged, number), drawn, seed, number)
         except Wrong as wrong:
-            finding = wrong.finding
-            break
+            return wrong.finding
+        return None
+
+    done = campaign(one, examples, say=say)
     return Report(
-        number + 1,
+        done.ran,
         seed,
         str(contract),
         counts["undefined"],
         counts["rounded"],
         counts["compiled"],
         dict(sorted(fired.items())),
-        finding,
+        done.finding,
     )
 
 

@@ -19,10 +19,11 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from plica.core.binding import free_vars
 from plica.core.collector import paused
@@ -67,14 +68,22 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, itself, reach
+from plica.schedule.form import Apply, Facts, Form, Formed, Made, in_order, installed, itself, reach
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.site import map_of
 from plica.schedule.trace import Trace
 
-__all__ = ["FORMS", "default_schedule", "default_trace", "formed", "hoist", "kernel_of"]
+__all__ = [
+    "FORMS",
+    "candidates",
+    "default_schedule",
+    "default_trace",
+    "formed",
+    "hoist",
+    "kernel_of",
+]
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
@@ -90,6 +99,11 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
         return formed(apart, facts, machine, only)
     found = reach((*FORMS, *installed()), of, facts, machine, only)
     return found[0] if found else None
+
+
+def candidates(of: Stages, facts: Facts, machine: Machine) -> Iterator[Formed]:
+    """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
+    return in_order((*FORMS, *installed()), of, facts, machine)
 
 
 def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
@@ -207,21 +221,45 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
 
 @lru_cache(maxsize=1024)
 def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] | None:
-    """The trace, and the kernel it makes."""
+    """The trace, and the kernel it makes; one that is not shown to be legal is none."""
     if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
-    along_rows = row_schedule(kernel, machine) or elementwise_schedule(kernel)
-    if along_rows is not None:
-        return _recorded(along_rows, kernel)
-    by_kind = window_schedule(kernel, machine) or joined_schedule(kernel, machine)
-    if by_kind is not None:
-        return _recorded(by_kind, kernel)
-    in_fours = dot_schedule(kernel, machine)
-    if in_fours is not None:
-        return _recorded(in_fours, kernel)
+    found = by_template(kernel, machine)
+    try:
+        return None if found is None else recorded(found[1], kernel)
+    except ScheduleRefused:
+        return None
+
+
+Template: TypeAlias = Callable[[Kernel, Machine], "Do | None"]
+"""The schedule of kernels that some forms make, None for others."""
+
+
+def by_template(
+    kernel: Kernel, machine: Machine, templates: Mapping[str, Template] | None = None
+) -> tuple[str, Do] | None:
+    """The first template that knows a kernel, by its name, and the schedule."""
+    for name, template in (TEMPLATES if templates is None else templates).items():
+        schedule = template(kernel, machine)
+        if schedule is not None:
+            return name, schedule
+    return None
+
+
+def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
+    """The trace of a schedule and what it makes; raises `ScheduleRefused` where it is illegal."""
+    with paused():
+        steps, state, _ = run(schedule, kernel, 0, {})
+    return Trace(steps), state.kernel
+
+
+def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
     panel = panel_of(kernel, machine)
-    if panel is not None:
-        return _recorded(panel_schedule(kernel, panel, machine), kernel)
+    return None if panel is None else panel_schedule(kernel, panel, machine)
+
+
+def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
+    """A contraction in tiles of registers."""
     found = roles(kernel)
     if found is None:
         return None
@@ -255,24 +293,29 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
                 if name == "pad" and near and _is_guarded(blocks[Name("pad")].node):
-                    fill = yield decompose_padding(copy, every[-1])
-                    filled = yield loops(fill)
-                    yield vectorize(filled[-1])
+                    with suppress(ScheduleRefused):  # rows in strides are copied under a guard
+                        fill = yield decompose_padding(copy, every[-1])
+                        filled = yield loops(fill)
+                        yield vectorize(filled[-1])
                 yield vectorize(every[-1])
                 if shares and not (name == "pad" and near):
                     yield from shared(every[:-2] or every[:1])
 
-    return _recorded(whole, kernel)
+    return whole
 
 
-def _recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel] | None:
-    """The trace of a schedule; one that is not shown to be legal is none."""
-    with paused():
-        try:
-            steps, state, _ = run(schedule, kernel, 0, {})
-        except ScheduleRefused:
-            return None
-    return Trace(steps), state.kernel
+# fmt: off
+TEMPLATES: Final[dict[str, Template]] = {
+    "rows": row_schedule,
+    "elementwise": lambda kernel, _: elementwise_schedule(kernel),
+    "window": window_schedule,
+    "concat": joined_schedule,
+    "dot-by-four": dot_schedule,
+    "column-panels": _in_panels,
+    "register-tile": _in_tiles,
+}
+# fmt: on
+"""How kernels are scheduled: the first that knows one does."""
 
 
 def _reads_rows(of: Block) -> bool:

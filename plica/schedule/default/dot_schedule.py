@@ -15,7 +15,7 @@ from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Add, Cast, Load, Mul, Select
+from plica.ir.scalar import Add, Cast, Load, Mul
 from plica.ir.stages import Stages
 from plica.schedule.default.dot import NEAR, dotted
 from plica.schedule.default.machine import QUAD, Dot, Machine
@@ -40,6 +40,7 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.primitive.decompose_padding import padded
 from plica.schedule.site import map_of
 
 FEWEST = 2048
@@ -199,11 +200,12 @@ def _in_fours(of: Block, *, shares: bool) -> Body:
 
 
 def _has_border(of: Block) -> bool:
-    """Whether some places are outside, and all parts of a four are where one of them is."""
-    body = of.body
-    if not isinstance(body, Store) or not isinstance(body.value, Select):
-        return False
-    return of.vars[-1] not in free_vars(body.value.condition)
+    """Whether some places are outside, all parts of a four where one is, and hold a number there.
+
+    A zero point that is given is no number yet: such a border is copied under a guard.
+    """
+    found = padded(of)
+    return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
 def _vectors(name: str, of: Block) -> Body:

@@ -237,7 +237,7 @@ def scheduled(
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
-        if pads:
+        if pads and batch:
             copy = yield block("pad")
             yield compute_at(copy, batch[-1])
         start = yield decompose_reduction(total, terms[0])
@@ -258,7 +258,7 @@ def scheduled(
         yield vectorize(inside[-1])
         yield from _finished(of, tile, lanes, last, len(order), beside)
         if shares:
-            yield from shared(batch if pads else order[:-1] or order)
+            yield from shared((batch if pads else []) or order[:-1] or order)
 
     return do(schedule)()
 

@@ -15,12 +15,11 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.native import shape_of
-from plica.codegen.target import Target
 from plica.codegen.work import operations
 from plica.ir.stages import from_kernel
 from plica.rewrite.contract import reassociates
 from plica.runtime.host import cores
-from plica.schedule.default import default_trace, formed
+from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built
@@ -52,7 +51,7 @@ def gpu_reference_of(job: Job) -> Reference:
 
 def _reference(job: Job) -> Reference:
     host = evolve(toolchain.host(), cores=cores())
-    beside = _on_processor(job, host)
+    beside = _on_processor(job, host.describe(), machine_of(host))
     code = Loaded(built(beside).objects, host.cores)
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
@@ -70,14 +69,12 @@ def _reference(job: Job) -> Reference:
     return best[1]
 
 
-def _on_processor(job: Job, host: Target) -> Job:
+def _on_processor(job: Job, target: str, machine: Machine) -> Job:
     """The same work as a job for the processor: its default schedule where there is much to do."""
     whole = nest(job.work)
-    plain = evolve(job, form=from_kernel(whole), trace=Trace(()),
-                   target=host.describe())  # fmt: skip
+    plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)
     if operations(whole) < MUCH or not job.reassociates:
         return plain
-    machine = machine_of(host)
     found = formed(job.work, Facts(job.constant, contract=reassociates), machine)
     if found is None:
         return plain

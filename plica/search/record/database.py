@@ -202,7 +202,7 @@ class Database:
                 yield
         except sqlite3.ProgrammingError:
             raise  # the database was closed: a mistake in the program that uses it
-        except sqlite3.Error as reason:
+        except (sqlite3.Error, UnicodeDecodeError) as reason:  # the latter: names in the schema
             self._refuse("The database cannot be used.", str(reason))
 
     def _record(self, row: tuple[object, ...]) -> Record:

@@ -7,8 +7,9 @@ import pytest
 
 from plica.codegen.c.assemble import entry
 from plica.codegen.c.kernel import function
-from plica.codegen.fuzz import PLANTS, fuzz
+from plica.codegen.fuzz import fuzz
 from plica.codegen.native import run_native
+from plica.codegen.plant import PASSES
 from plica.core.name import Name
 from plica.ir.dtype import DTYPES, DType, f32, i32, i64
 from plica.ir.loop import For, Kernel, Store
@@ -29,7 +30,7 @@ def test_random_kernels_compute_what_they_mean() -> None:
 
 
 def test_planted_mistakes_are_found() -> None:
-    report = fuzz(40, target="c", lowering=PLANTS["bound"], isolated=True)
+    report = fuzz(40, target="c", passes=PASSES["bound"], isolated=True)
     assert report.finding is not None
     assert 'backend_named("c")' in report.finding.pytest
 

@@ -47,6 +47,8 @@ thread_local dim blockIdx, threadIdx;
 static std::barrier<>* waiting;
 static void __syncthreads() { waiting->arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
+static float __fmul_rn(float a, float b) { return a * b; }
+static double __dmul_rn(double a, double b) { return a * b; }
 static double __longlong_as_double(long long a) { double r; std::memcpy(&r, &a, 8); return r; }
 static unsigned int __float_as_uint(float a) { unsigned int r; std::memcpy(&r, &a, 4); return r; }
 static float __uint_as_float(unsigned int a) { return __int_as_float(a); }

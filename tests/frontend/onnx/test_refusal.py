@@ -265,6 +265,17 @@ def test_stored_tensors_are_read_from_files_beside_the_model(tmp_path: Path) -> 
     refused(external("w", 24), UnsupportedError, "file")
 
 
+@pytest.mark.parametrize(
+    "location", ["w\0", "a" * 5000, "a" * 300, "a/" * 3000 + "w", "loop"], ids=range(5)
+)
+def test_a_location_that_is_no_path_is_refused(tmp_path: Path, location: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(external(location, 24).SerializeToString())
+    with pytest.raises(Malformed, match="stored tensor"):
+        from_onnx(path)
+
+
 def external(location: str, length: int, offset: int = 0) -> onnx.ModelProto:
     made = one("Add", [X, X], stored=1)
     tensor = made.graph.initializer[0]

@@ -212,3 +212,36 @@ def test_frozen_parameters_may_be_replaced(change: Callable[[Any], None]) -> Non
         same(code(x), model(x))
         _written(model)
         same(code(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x[0, 0].expand(3),
+        lambda x: (x[:, :1] + 1).expand(3, 4),
+        lambda x: (x + 1).expand(2, 3, 4),
+        lambda x: (x * 2).unfold(1, 2, 1),
+        lambda x: torch.special.i0e((x[:, :1] * 2).expand(3, 4)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::plica.dynamo.TorchFallback")
+def test_what_is_repeated_has_no_stride(run: Callable[[Any], Any]) -> None:
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        same(compiled(run)(x), run(x))
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+def test_results_that_are_views_of_one_another_share_their_memory() -> None:
+    def run(x: Any) -> Any:
+        y = x * 2
+        flat = y.view(-1)
+        return y, flat, y[1:].t(), flat.sum() + x, y.split(2)[0]
+
+    x = torch.ones(3, 4)
+    with torch.no_grad():
+        found, wanted = compiled(run)(x), run(x)
+        same(found, wanted)
+        for each in (found, wanted):
+            each[0].zero_()
+        same(found, wanted)

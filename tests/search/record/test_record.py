@@ -162,6 +162,17 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"this is no database")
 
 
+def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with Database(tmp_path / "db"):
+        pass
+    raw = bytearray((tmp_path / "db").read_bytes())
+    raw[raw.find(b"CREATE TABLE") + 3] = 0xD5
+    (tmp_path / "damaged").write_bytes(raw)
+    with pytest.raises(Malformed) as refused:
+        Database(tmp_path / "damaged")
+    assert refused.value.code == "bad-database"
+
+
 def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as other:

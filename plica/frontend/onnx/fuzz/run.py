@@ -20,6 +20,7 @@ from plica.frontend.onnx.fuzz.case import Case, random_case
 from plica.frontend.onnx.fuzz.peer import Array, answers, model_of
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret import interpret
+from plica.rewrite.fuzz.driver import campaign
 from plica.runtime.error import PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ def interpreted(model: ModelProto) -> Callable[..., Any]:
 def fuzz(examples: int, seed: int = 0, compiled: Run | None = None, every: int = 1) -> Report:
     """Try so many models; every so many of them are compiled as well."""
     report = Report(seed)
-    for number in range(examples):
-        case = random_case(seed * 1_000_003 + number)
-        report.examples += 1
+
+    def one(number: int) -> Finding | None:
+        place = seed * 1_000_003 + number
+        case = random_case(place)
         report.operators.update(case.operators)
         report.opsets[case.opset] += 1
         report.batches += case.batch is not None
@@ -117,13 +119,14 @@ def fuzz(examples: int, seed: int = 0, compiled: Run | None = None, every: int =
             if found is None:
                 continue
             small, reason = smallest(case, run, found)
-            if reason is None:
-                report.rounded += 1
-                continue
-            data = small.model.SerializeToString()
-            place = seed * 1_000_003 + number
-            report.finding = Finding(place, way, reason, small.operators, data, small.given[0])
-            return report
+            if reason is not None:
+                data = small.model.SerializeToString()
+                return Finding(place, way, reason, small.operators, data, small.given[0])
+            report.rounded += 1
+        return None
+
+    done = campaign(one, examples)
+    report.examples, report.finding = done.ran, done.finding
     return report
 
 

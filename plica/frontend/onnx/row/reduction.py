@@ -105,7 +105,8 @@ def _log_sum_exp(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr
     inner = _float(x)
     if any(known(shape(x)[at]) == 0 for at in axes):
         out = reduced(shape(x), axes, keep)
-        return full(shape=out, value=float("-inf"), dtype=dtype(x))
+        least = float("-inf") if dtype(x).is_float else dtype(x).bounds[0]
+        return full(shape=out, value=least, dtype=dtype(x))
     return to(logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
 
 

@@ -282,6 +282,18 @@ def _shift(record: Operator) -> Row:
     return row
 
 
+def _hypot(node: Node) -> Expr:
+    """The root of a sum of squares, which neither overflows nor vanishes before its root."""
+    x, y = (absolute(each) for each in operands(node, "self", "other"))
+    large, small = maximum(x, y), minimum(x, y)
+    ratio = divide(small, large)
+    root = multiply(large, sqrt(add(multiply(ratio, ratio), like(1, ratio))))
+    # 0 / 0 and inf / inf are no ratios; an infinite side counts for more than nan.
+    whole = where(equal(large, like(0, large)), large, root)
+    endless = like(math.inf, large)
+    return where(logical_or(equal(x, endless), equal(y, endless)), endless, whole)
+
+
 def _extreme(record: Operator, logical: Operator) -> Row:
     def row(node: Node) -> Expr:
         x, y = operands(node, "self", "other")
@@ -422,6 +434,7 @@ TABLE: Final[dict[str, Row]] = {
     "pow.Tensor_Scalar":    _pow("self", "exponent"),
     "pow.Scalar":           _pow("self", "exponent"),
     "atan2.default":        _plain(arctan2, "INT_TO_FLOAT"),
+    "hypot.default":        _hypot,
     "copysign.Tensor":      _plain(copysign, "INT_TO_FLOAT"),
     "maximum.default":      _extreme(maximum, logical_or),
     "minimum.default":      _extreme(minimum, logical_and),
@@ -453,6 +466,8 @@ TABLE: Final[dict[str, Row]] = {
     **both("bitwise_and",   _bitwise(bitwise_and, logical_and)),
     **both("bitwise_or",    _bitwise(bitwise_or, logical_or)),
     **both("bitwise_xor",   _bitwise(bitwise_xor, logical_xor)),
+    **both("__lshift__",    _shift(left_shift)),
+    **both("__rshift__",    _shift(right_shift)),
     "bitwise_left_shift.Tensor":         _shift(left_shift),
     "bitwise_left_shift.Tensor_Scalar":  _shift(left_shift),
     "bitwise_right_shift.Tensor":        _shift(right_shift),

@@ -22,7 +22,7 @@ from plica.ir.graph import Expr, const
 from plica.ir.op.create import iota
 from plica.ir.op.cut import diagonal, slice_, tril, triu
 from plica.ir.op.elementwise import add, multiply
-from plica.ir.op.index import take
+from plica.ir.op.index import take, where
 from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
@@ -149,6 +149,24 @@ def _select_scatter(node: Node) -> Expr:
     size = node.known_sizes(x)[axis]
     at = node.integer("index") % size
     return _replaced(x, expand_dims(source, axis=(axis,)), axis, range(at, at + 1))
+
+
+def _diagonal_scatter(node: Node) -> Expr:
+    """x with a diagonal taken from a source, whose last axis goes along it."""
+    x, source = node.x(), casted(node.x("src"), dtype(node.x()))
+    count = rank(x)
+    one, other = node.axis("dim1", count), node.axis("dim2", count)
+    offset = node.integer("offset")
+    rows, columns = (node.known_sizes(x)[axis] for axis in (one, other))
+    order = (*[axis for axis in range(count) if axis not in (one, other)], one, other)
+    # Along the axis whose places are the source's own, from its first on.
+    along, rest = (rows, -1) if offset >= 0 else (columns, -2)
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    widths = [(0, 0)] * (count - 2) + [(0, along - length)]
+    spread = expand_dims(pad(source, pad_width=tuple(widths)), axis=(rest,))
+    places = np.arange(columns)[None, :] - np.arange(rows)[:, None] == offset
+    changed = where(const(places), spread, transpose(x, order))
+    return transpose(changed, tuple(np.argsort(order).tolist()))
 
 
 def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
@@ -324,6 +342,7 @@ TABLE: Final[dict[str, Row]] = {
     "unbind.int":               _unbind,
     "slice_scatter.default":    _slice_scatter,
     "select_scatter.default":   _select_scatter,
+    "diagonal_scatter.default": _diagonal_scatter,
     "unfold.default":           _unfold,
     "as_strided.default":       _as_strided,
     "diagonal.default":         _diagonal,

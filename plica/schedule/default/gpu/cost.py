@@ -11,6 +11,8 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from plica.ir.dim import known
+from plica.ir.scalar import Load
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import Tile
@@ -24,6 +26,9 @@ GROUPED: Final = 2048
 
 BYTES: Final = 40
 """Bytes that come to a processor in a cycle from the second level of cache."""
+
+STREAM: Final = 12
+"""Bytes that a processor reads or writes in a cycle where all do."""
 
 GATHER: Final = 8
 """How much longer fetching takes where elements come one by one, not eight at once."""
@@ -57,6 +62,12 @@ def warps_cost(
     waiting = -(-turns // blocks_at_once(warps, gpu)) * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     return max(turns * slices * max(multiply, fetch), waiting) + ENDS + joining
+
+
+def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
+    """A copy of a side with rows of whole octets."""
+    elements = prod(known(size) or 0 for size in side.buffer.shape)
+    return LAUNCH + 2 * elements * of.dtype.bytes / (gpu.processors * STREAM)
 
 
 def blocks_at_once(warps: Warps, gpu: Gpu) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from plica.ir.dtype import f16, f32
 from plica.ir.stages import evaluate_stages, stages
 from plica.ir.tensor import buffer, reduce
+from plica.schedule.default.gpu.choose import is_plain
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.operand import Operands, operands
 from plica.schedule.default.gpu.product import Tile
@@ -35,8 +36,9 @@ def test_tiles_mean_the_same(seed: int, parts: int) -> None:
     case = drawn(seed)
     found = product(case)
     along = (found.along(found.left), found.along(found.right))
+    pads = (is_plain(found, found.left, along[0]), is_plain(found, found.right, along[1]))
     for shape in (TILE,) if found.dtype is f32 else (WARPS, GROUPED):
-        form = tiled(found, shape.layout(along), parts)
+        form = tiled(found, shape.layout(along), parts, pads if seed % 2 else (False, False))
         made = evaluate_stages(form, case.arrays())
         np.testing.assert_array_equal(
             np.asarray(made).reshape(case.expected().shape), case.expected(), case.name
@@ -62,7 +64,7 @@ def test_a_constant_side_is_gathered_before() -> None:
     case = dense((20,), 24, 16, constant=True)
     apart = hoist(tiled(product(case), WARPS.layout((True, True))), case.constant)
     assert [each.out.name.hint for each in apart.before] == ["right"]
-    assert [each.out.name.hint for each in apart.rest.stages] == ["left", "part", "out"]
+    assert [each.outs[0].name.hint for each in apart.rest.stages] == ["left", "part", "out"]
 
 
 def test_guards_ask_about_high_digits() -> None:
@@ -74,6 +76,15 @@ def test_guards_ask_about_high_digits() -> None:
         guard = text.partition(" if ")[2]
         assert " e" not in guard.replace("else", "")
         assert guard
+
+
+def test_rows_are_padded_to_whole_octets() -> None:
+    case = dense((20,), 24, 15, turned=True)
+    form = tiled(product(case), WARPS.layout((True, True)), 1, (True, False))
+    pad, left, *_ = form.stages
+    assert [int(size.value) for size in pad.outs[0].shape] == [20, 16]  # type: ignore[attr-defined]  # numbers
+    assert "x[" not in str(stages((), (left,), left.outs))
+    np.testing.assert_array_equal(evaluate_stages(form, case.arrays()), case.expected())
 
 
 def test_one_side_twice() -> None:

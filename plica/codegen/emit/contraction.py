@@ -1,0 +1,66 @@
+"""Contraction: which products are rounded together with the sum they are added to (fma).
+
+An accumulation is: a running sum of products of two different factors.  Nothing else is, whatever
+a contract allows.  `a * b - c * d` rounded once on one side only is not zero where both products
+are equal, and a variance below zero has no root: nan where the definition says 0 is outside every
+tolerance.  For the same reason squares are rounded before they are summed, so that the mean of
+equal squares is that square.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import axis, buffer
+>>> x, y, total = (buffer(name, (4,), f32) for name in ("x", "y", "total"))
+>>> i = axis("i")
+>>> accumulations(total, total[0] + x[i] * y[i]) == {total[0] + x[i] * y[i]}
+True
+>>> accumulations(total, x[i] + x[i] * y[i]), accumulations(total, total[0] + x[i] * x[i])
+(frozenset(), frozenset())
+"""
+
+from __future__ import annotations
+
+from plica.ir.dtype import f32, f64
+from plica.ir.scalar import Add, Buffer, Load, Mul, Reduce, Scalar, dtype_of
+
+
+def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
+    """The sums in a stored value that add a product to what the buffer holds."""
+    found: set[Scalar] = set()
+    at = value
+    while isinstance(at, Add) and dtype_of(at) in (f32, f64):
+        left_runs = not isinstance(at.left, Mul)
+        so_far, added = (at.left, at.right) if left_runs else (at.right, at.left)
+        if is_product(added):
+            found.add(at)
+        at = so_far
+    # A sum whose first term is something else than what the buffer holds is no accumulation.
+    return frozenset(found) if isinstance(at, Load) and at.buffer is buffer else frozenset()
+
+
+def products(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
+    """The products that a stored value adds to what the buffer holds."""
+    sums = [each for each in accumulations(buffer, value) if isinstance(each, Add)]
+    return frozenset([each.left if isinstance(each.left, Mul) else each.right for each in sums])
+
+
+def factors(node: Scalar, contracted: frozenset[Scalar]) -> tuple[Scalar, Scalar, Scalar] | None:
+    """The factors and the other side of a sum that is rounded once."""
+    if node not in contracted or not isinstance(node, Add):
+        return None
+    product, so_far = (
+        (node.left, node.right) if isinstance(node.left, Mul) else (node.right, node.left)
+    )
+    assert isinstance(product, Mul)
+    return product.left, product.right, so_far
+
+
+def summed_factors(node: Reduce) -> tuple[Scalar, Scalar] | None:
+    """The factors whose products a reduction adds, each rounded with its sum."""
+    body = node.body
+    if node.combiner == "sum" and isinstance(body, Mul) and is_product(body):
+        return body.left, body.right
+    return None
+
+
+def is_product(node: Scalar) -> bool:
+    """Whether a term is a product of floats, and no square."""
+    return isinstance(node, Mul) and node.left is not node.right and dtype_of(node) in (f32, f64)

@@ -1,0 +1,208 @@
+"""Whether forms, templates and lowering keep what stages mean, and who does not.
+
+    stages --form--> stages --hoisting--> stages and constants --> kernel --template--> scheduled
+    kernel --lowering passes--> lowered kernel
+
+What comes out of each step is interpreted and held to the stages that were drawn.  The first step
+after which it differs is guilty: a form, a template or a lowering pass, by its name.  A template
+that knows a kernel must schedule it: where its trace is refused it is guilty as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.codegen.dot import DOTS
+from plica.codegen.subject import CPU, Passes
+from plica.core.diagnostic import EvaluationError
+from plica.ir.dtype import DType
+from plica.ir.loop import Kernel
+from plica.ir.stage import Each
+from plica.ir.stages import Stages, evaluate_stages, kernel_of
+from plica.ir.value import Array
+from plica.schedule.default import FORMS, Machine
+from plica.schedule.default.choose import TEMPLATES, Template, by_template, recorded
+from plica.schedule.default.gpu import GPU_FORMS, Gpu
+from plica.schedule.do import Block as Do
+from plica.schedule.form import Form
+from plica.schedule.fuzz import CRASHES
+from plica.schedule.generate.stages import Case, shape_of
+from plica.schedule.hoist import constants, hoist
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.site import map_of
+from plica.schedule.unlowered import run_unlowered
+
+Level: TypeAlias = Literal["form", "template", "pass"]
+
+_DOTS: Final = {dot.lanes: dot for *_, dot in DOTS}
+MACHINES: Final = tuple([
+    Machine(bits, registers, cores=cores, dot=_DOTS[bits // 32])
+    for bits, registers in ((512, 32), (256, 16), (128, 32)) for cores in (1, 2)
+])  # fmt: skip
+"""Processors with vectors of every width, of one core and of two."""
+
+ON_GPU: Final = 3
+"""How many of what a form of a GPU makes are looked at: tiles of many sizes, all of them large."""
+
+
+class Guilty(AssertionError):
+    """Something that is computed otherwise than it was meant: by whom, and how."""
+
+    def __init__(self, level: Level, name: str, form: str, reason: str) -> None:
+        super().__init__(f"The {level} {name} {reason}")
+        self.level, self.name, self.form, self.reason = level, name, form, reason
+
+
+@frozen(eq=False)
+class Way:
+    """The forms, templates and passes that stages go through."""
+
+    forms: Sequence[Form] = FORMS
+    gpu_forms: Sequence[Form] = GPU_FORMS
+    templates: Mapping[str, Template] = TEMPLATES
+    passes: Passes = CPU
+
+
+def judge(of: Case, machine: Machine | Gpu, way: Way) -> tuple[Counter[str], Counter[str]]:
+    """How often each form and each template applied to a case; raises `Guilty`.
+
+    On a GPU stages are looked at, not schedules.
+    """
+    wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
+    formed: Counter[str] = Counter()
+    scheduled: Counter[str] = Counter()
+    for form in way.gpu_forms if isinstance(machine, Gpu) else way.forms:
+        try:
+            found = form.reach(of.stages, of.facts, machine)
+            if isinstance(machine, Gpu):
+                found = found[:: max(1, len(found) // ON_GPU)]
+            every = [each.stages for each in found]
+        except CRASHES as error:
+            raise Guilty("form", form.name, form.name, _crash(error)) from error
+        for made in every:
+            formed[form.name] += 1
+            subject = _Formed(of, form.name, wanted)
+            rest, arrays = subject.held(made)
+            if not isinstance(machine, Gpu):
+                scheduled.update(subject.scheduled(rest, arrays, machine, way))
+    return formed, scheduled
+
+
+@frozen(eq=False)
+class _Formed:
+    """A case, the form that was applied to it, and what must come out."""
+
+    case: Case
+    form: str
+    wanted: Array
+
+    def held(self, made: Stages) -> tuple[Stages, list[Array]]:
+        """What is left of the stages, and what that reads, if the form is right."""
+        of = self.case
+        if _kept(made) != _kept(of.stages):
+            raise self.guilty("form", self.form, "changes what is read or made")
+        try:
+            if _is_pure(made):
+                self.same("form", self.form, evaluate_stages(made, of.arrays))
+            apart = hoist(made, of.facts.constant)
+            told = {n: of.arrays[n] for n, known in enumerate(of.facts.constant) if known}
+            before = constants(apart, told)
+            arrays = [
+                np.reshape(of.arrays[n] if isinstance(n, int) else before[n], shape_of(buffer))
+                for n, buffer in zip(apart.reads, apart.rest.inputs, strict=True)
+            ]
+            if _is_pure(apart.rest):
+                self.same("form", self.form, evaluate_stages(apart.rest, arrays))
+        except CRASHES as error:
+            if isinstance(error, Guilty):
+                raise
+            raise self.guilty("form", self.form, _crash(error)) from error
+        return apart.rest, arrays
+
+    def scheduled(
+        self, rest: Stages, arrays: Sequence[Array], machine: Machine, way: Way
+    ) -> tuple[str, ...]:
+        """The template that schedules stages, if there is one and it is right."""
+        kernel = kernel_of(rest)
+        self.same("form", self.form, _result(kernel, arrays))
+        made, names = kernel, tuple[str, ...]()
+        if map_of(kernel).blocks:  # some forms have the loops they should have
+            found = by_template(kernel, machine, way.templates)
+            if found is None:
+                return ()
+            made, names = self.by_template(kernel, *found), (found[0],)
+        states = [made]
+        for each in way.passes:
+            try:
+                states.append(each.run(states[-1]))
+            except CRASHES as error:
+                raise self.guilty("pass", each.name, _crash(error)) from error
+        if self.differs(_result(states[-1], arrays)) is not None:
+            for name in names:
+                self.same("template", name, _result(made, arrays))
+            for each, state in zip(way.passes, states[1:], strict=True):
+                self.same("pass", each.name, _result(state, arrays))
+        return names
+
+    def by_template(self, kernel: Kernel, name: str, schedule: Do) -> Kernel:
+        """The kernel after the trace of a template."""
+        try:
+            return recorded(schedule, kernel)[1]
+        except ScheduleRefused as error:
+            said = error.diagnostics[0].message
+            raise self.guilty("template", name, f"has a trace that is refused: {said}") from error
+        except CRASHES as error:
+            raise self.guilty("template", name, _crash(error)) from error
+
+    def same(self, level: Level, name: str, found: Array | str) -> None:
+        wrong = self.differs(found)
+        if wrong is not None:
+            raise self.guilty(level, name, f"means something else: {wrong}")
+
+    def differs(self, found: Array | str) -> str | None:
+        """How numbers differ: to the bit, unless they may be off."""
+        if isinstance(found, str):
+            return found
+        wanted, near = self.wanted, self.case.near
+        if found.size != wanted.size:
+            return f"it has the shape {found.shape} instead of {wanted.shape}"
+        flat = found.reshape(wanted.shape)
+        about = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1)) if near else 0.0
+        far = ~((flat == wanted) | (np.isnan(flat) & np.isnan(wanted)))
+        if near:
+            far &= ~np.isclose(flat, wanted, near, near * about, equal_nan=True)
+        if not far.any():
+            return None
+        at = tuple([int(each) for each in np.argwhere(far)[0]])
+        return f"the element {list(at)} is {flat[at]} instead of {wanted[at]}"
+
+    def guilty(self, level: Level, name: str, reason: str) -> Guilty:
+        return Guilty(level, name, self.form, reason)
+
+
+def _kept(of: Stages) -> list[tuple[int, DType]]:
+    """What must stay of inputs and the result: their order, elements and dtypes."""
+    return [(prod(shape_of(each)), each.dtype) for each in (*of.inputs, of.result)]
+
+
+def _is_pure(of: Stages) -> bool:
+    """Whether stages have an interpreter: some hold loops that a form made."""
+    return all(isinstance(each, Each) for each in of.stages)
+
+
+def _result(of: Kernel, arrays: Sequence[Array]) -> Array | str:
+    """What a kernel writes last, or why it cannot."""
+    try:
+        return run_unlowered(of, arrays)[-1]
+    except EvaluationError as error:
+        return error.diagnostics[0].message
+
+
+def _crash(error: BaseException) -> str:
+    return f"fails: {type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,90 @@
+"""Planted mistakes in lowering and in the emitter, which fuzzing must find and blame by name.
+
+>>> print(*[each.name for each in PASSES["bound"]][8:10])
+partition unroll
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import evolve
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold
+from plica.codegen.place import Plan
+from plica.codegen.program import Program
+from plica.codegen.subject import CPU, Passes
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import For, Kernel, statements
+from plica.ir.scalar import Add, Sub, index
+
+
+def with_a_longer_loop(kernel: Kernel) -> Kernel:
+    """The kernel whose last loop runs once too often."""
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    if not loops:
+        return kernel
+    last = loops[-1]
+    longer = For(last.var, last.extent + index(1), last.kind, last.body, last.annotations)
+    return _mapped(kernel, lambda node: longer if node is last else node)
+
+
+def with_a_shorter_loop(kernel: Kernel) -> Kernel:
+    """The kernel whose first loop leaves out its last iteration."""
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    if not loops:
+        return kernel
+    first = loops[0]
+    shorter = For(first.var, first.extent - index(1), first.kind, first.body, first.annotations)
+    return _mapped(kernel, lambda node: shorter if node is first else node)
+
+
+def with_another_order(kernel: Kernel) -> Kernel:
+    """The kernel with `(x - y) + z` for `x + (y - z)`."""
+
+    def regrouped(node: Term) -> Term:
+        if isinstance(node, Add) and isinstance(node.right, Sub):
+            return Add(Sub(node.left, node.right.left), node.right.right)
+        return node
+
+    return _mapped(kernel, regrouped)
+
+
+def planted(name: str, mistake: Callable[[Kernel], Kernel], passes: Passes = CPU) -> Passes:
+    """The passes, one of which makes a mistake after its work."""
+    return tuple(
+        [
+            evolve(each, run=_then(each.run, mistake)) if each.name == name else each
+            for each in passes
+        ]
+    )
+
+
+def wrong_entry(program: Program, plan: Plan, fused: bool) -> tuple[int, object]:
+    """Native code by an emitter that adds where it should subtract floats."""
+    machine = toolchain.host()
+    text = fold(program, plan, machine, fused)
+    made = toolchain.build(text.replace(" fsub ", " fadd "), machine)
+    return made.address, made.engine
+
+
+def _then(
+    run: Callable[[Kernel], Kernel], mistake: Callable[[Kernel], Kernel]
+) -> Callable[[Kernel], Kernel]:
+    return lambda kernel: mistake(run(kernel))
+
+
+def _mapped(kernel: Kernel, change: Callable[[Term], Term]) -> Kernel:
+    made = map_bottom_up(change, kernel)
+    assert isinstance(made, Kernel)
+    return made
+
+
+PASSES: Final[dict[str, Passes]] = {
+    "bound": planted("partition", with_a_longer_loop),
+    "order": planted("tidy-again", with_another_order),
+}
+"""Lowering with a mistake in one of its passes."""

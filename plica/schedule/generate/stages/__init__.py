@@ -1,0 +1,15 @@
+"""Random stages of every kind that forms look for: for tests, and for `plica fuzz form`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
+
+__all__ = ["GPU_KINDS", "KINDS", "Case", "numbers", "shape_of"]
+
+if TYPE_CHECKING:
+    from plica.schedule.generate.stages.case import Case, numbers, shape_of
+    from plica.schedule.generate.stages.kind import GPU_KINDS, KINDS
+else:
+    lazily(__name__)

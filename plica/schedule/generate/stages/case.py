@@ -1,0 +1,205 @@
+"""What random stages are made of: a case, numbers for it, axes, epilogues and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.ir.dim import known
+from plica.ir.dtype import DType, f16, f32, f64, i8, i32, u8
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Combiner,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.stage import Each, placeholder
+from plica.ir.stages import Stages, stages
+from plica.ir.tensor import axis
+from plica.rewrite.contract import approx, reassociates
+from plica.schedule.form import Facts
+
+Array = np.ndarray[Any, Any]
+
+FLOATS: Final = (f32, f32, f32, f64, f16, i32)
+SIZES: Final = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 20, 32, 48)
+LEAST, MOST = 2048, 1 << 14
+"""Products of a contraction: fewer have no form, more take too long to interpret."""
+
+
+@frozen(eq=False)
+class Case:
+    """Stages, what is known of their inputs, arrays for them, and what an element may be off by."""
+
+    stages: Stages
+    facts: Facts
+    arrays: list[Array]
+    near: float = 0.0
+
+    def __repr__(self) -> str:
+        shapes = [
+            f"{each.name}: {each.dtype.name}{list(shape_of(each))}" for each in self.stages.inputs
+        ]
+        return f"{', '.join(shapes)}\n{self.stages}\n{self.facts}"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What hypothesis shows: stages as they are printed, and no arrays."""
+        printer.text(repr(self))
+
+
+def shape_of(of: Buffer) -> tuple[int, ...]:
+    """The sizes of a buffer, all of them known."""
+    return tuple([known(size) or 0 for size in of.shape])
+
+
+def numbers(seed: int, shape: tuple[int, ...], dtype: DType, strange: bool = False) -> Array:
+    """Small whole numbers, whose sums are exact in any order; bytes of all kinds."""
+    random = np.random.default_rng(seed)
+    if dtype in (i8, u8):
+        low, high = (int(each) for each in dtype.bounds)
+        return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+    found = random.integers(-3, 4, shape).astype(dtype.numpy)
+    if strange and found.size:
+        found.flat[random.integers(found.size)] = np.nan
+        found.flat[random.integers(found.size)] = np.inf
+    return found
+
+
+def case(
+    draw: DrawFn,
+    inputs: Sequence[Buffer],
+    of: Sequence[Each],
+    *,
+    weights: Sequence[int] = (),
+    fits_i8: Sequence[int] = (),
+    near: float = 0.0,
+) -> Case:
+    """A case of some stages; inputs that are weights may be known."""
+    constant = [number in weights and draw(st.booleans()) for number in range(len(inputs))]
+    contract = draw(st.sampled_from((reassociates, approx(1e-3)) if near else (reassociates,)))
+    strange = not near and draw(st.sampled_from((False, False, True)))
+    arrays = [
+        numbers(seed, shape_of(each), each.dtype, strange and each.dtype in (f32, f64))
+        for seed, each in enumerate(inputs)
+    ]
+    for number in fits_i8:
+        arrays[number] = numbers(number, shape_of(inputs[number]), i8).astype(np.int32)
+    held = tuple([number for number in fits_i8 if constant[number]])
+    facts = Facts(tuple(constant), held, contract)
+    return Case(stages(inputs, of), facts, arrays, near)
+
+
+class Axes:
+    """Index variables of some sizes, with names of their own."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[ScalarVar, int] = {}
+
+    def __call__(self, size: int) -> ScalarVar:
+        found = axis("i", len(self.sizes))
+        self.sizes[found] = size
+        return found
+
+    def shape(self, of: Sequence[ScalarVar]) -> tuple[int, ...]:
+        return tuple([self.sizes[each] for each in of])
+
+    def read(self, name: str, of: Sequence[ScalarVar], dtype: DType) -> Load:
+        """A load of a buffer of its own, at variables alone."""
+        return Load(placeholder(name, self.shape(of), dtype), tuple(of))
+
+    def reduced(self, combiner: Combiner, terms: Sequence[ScalarVar], body: Scalar) -> Reduce:
+        extents = tuple([index(size) for size in self.shape(terms)])
+        return Reduce(combiner, tuple(terms), extents, body)
+
+    def stage(self, name: str, of: Sequence[ScalarVar], value: Scalar) -> Each:
+        out = placeholder(name, self.shape(of), dtype_of(value))
+        return Each(out, tuple(of), value)
+
+
+def followed(
+    draw: DrawFn, axes: Axes, fold: Each, bias: Sequence[ScalarVar]
+) -> tuple[list[Each], list[Buffer]]:
+    """What is done to each element of a stage, and what that reads."""
+    kinds = draw(
+        st.lists(st.sampled_from(("bias", "relu", "residual", "cast", "scale")), max_size=3)
+    )
+    turned = draw(st.sampled_from((False, False, True)))
+    if not kinds and not turned:
+        return [fold], []
+    order = tuple(draw(st.permutations(fold.axes))) if turned else fold.axes
+    units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
+    if bool(units) and draw(st.booleans()):  # axes of length 1 that are gone, or new
+        order = tuple([each for each in order if each not in units])
+        first, added = draw(st.booleans()), draw(st.booleans()) or not order
+        fresh = [axes(1)] if added else []
+        order = (*fresh, *order) if first else (*order, *fresh)
+    read_at = tuple([each if each in order else index(0) for each in fold.axes])
+    value: Scalar = Load(fold.out, read_at)
+    read: list[Buffer] = []
+    for number, kind in enumerate(dict.fromkeys(kinds)):
+        dtype = dtype_of(value)
+        match kind:
+            case "bias" | "residual":
+                at = list(bias) if kind == "bias" else list(order)
+                other = axes.read(f"{kind}{number}", at, dtype)
+                read.append(other.buffer)
+                value = value + other
+            case "relu":
+                value = Max(value, Lit(0, dtype))
+            case "scale":
+                value = value * Lit(2, dtype)
+            case _:
+                value = Cast(value, f64 if dtype is not f64 else f32)
+    return [fold, axes.stage("y", order, value)], read
+
+
+def axis_sizes(draw: DrawFn, count: int, most: int = MOST) -> list[int]:
+    """Sizes whose product is not too large."""
+    found: list[int] = []
+    for _ in range(count):
+        room = most // prod(found)
+        found.append(draw(st.sampled_from([size for size in SIZES if size <= room])))
+    return found
+
+
+def window_place(
+    draw: DrawFn, axes: Axes, out: int, taps: int, padded: bool
+) -> tuple[ScalarVar, ScalarVar, Scalar, int, int]:
+    """An axis of the result, one of the window, the place, the size of the data, and the border."""
+    stride, dilation = draw(st.sampled_from((1, 1, 2, 3))), draw(st.sampled_from((1, 1, 2)))
+    reach = (out - 1) * stride + (taps - 1) * dilation + 1
+    before = draw(st.integers(0, min(2, reach - 1))) if padded else 0
+    after = draw(st.integers(0, 1)) if padded else 0
+    size = max(1, reach - before - after)
+    i, k = axes(out), axes(taps)
+    place: Scalar = i if stride == 1 else i * stride
+    place = place + (k if dilation == 1 else k * dilation)
+    return i, k, place - before if before else place, size, before
+
+
+def guarded(load: Load, padded: bool, fill: Lit) -> Scalar:
+    """A load where it is inside."""
+    condition: Scalar | None = None
+    for place, size in zip(load.indices, load.buffer.shape, strict=True) if padded else ():
+        if isinstance(place, ScalarVar):
+            continue
+        both = And(Le(index(0), place), Lt(place, size))
+        condition = both if condition is None else And(condition, both)
+    return load if condition is None else Select(condition, load, fill)

@@ -1,0 +1,39 @@
+"""The kinds of random stages that forms look for, at sizes nothing divides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from hypothesis import strategies as st
+
+from plica.ir.dtype import f16, f32
+from plica.schedule.generate.stages.case import Case
+from plica.schedule.generate.stages.contraction import (
+    pools,
+    products,
+    quantised,
+    windows,
+    winograds,
+)
+from plica.schedule.generate.stages.row import chains, concats, elements, reductions, transposes
+
+KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
+    "product": products, "columns": partial(products, ("columns",)), "window": windows,
+    "grouped": partial(windows, "groups"),
+    "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
+    "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
+    "quantised": quantised, "winograd": winograds,
+}  # fmt: skip
+
+MANY: Final = 1 << 16
+"""Products that are worth tiles on a GPU."""
+
+GPU_KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
+    "product": partial(products, ("rows", "columns", "any"), (f32,), MANY),
+    "f16": partial(products, ("rows", "columns"), (f16,), MANY),
+    "octets": partial(products, ("octets",), (f16,), MANY),
+    "deep": partial(products, ("octets",), (f32,), MANY),
+    "window": partial(windows, "all", MANY), "chain": chains, "transpose": transposes,
+}  # fmt: skip

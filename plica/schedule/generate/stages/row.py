@@ -1,0 +1,162 @@
+"""Random stages along rows and of elements: reductions, chains, concatenations, transposes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.core.binding import substitute
+from plica.ir.dtype import f16, f32, f64, i8, i32
+from plica.ir.scalar import (
+    Combiner,
+    Intrinsic,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Scalar,
+    Select,
+    index,
+)
+from plica.ir.stage import Each, placeholder
+from plica.schedule.generate.stages.case import (
+    FLOATS,
+    Axes,
+    Case,
+    axis_sizes,
+    case,
+    followed,
+)
+
+
+@st.composite
+def reductions(draw: DrawFn) -> Case:
+    """Reductions along any axes, of what is read and maybe changed."""
+    combiner: Combiner = draw(st.sampled_from(cast("tuple[Combiner, ...]", ("max", "min", "sum"))))
+    axes = Axes()
+    sizes = [
+        *axis_sizes(draw, draw(st.integers(1, 2)), 24),
+        draw(st.sampled_from((7, 16, 33, 70, 130))),
+    ]
+    every = [axes(size) for size in sizes]
+    terms = [every[-1], *draw(st.lists(st.sampled_from(every[:-1]), max_size=1))]
+    if draw(st.sampled_from((False, False, True))):
+        terms = [draw(st.sampled_from(every))]
+    terms = [each for each in every if each in terms]
+    dtype = draw(st.sampled_from(FLOATS))
+    x = axes.read("x", every, dtype)
+    body: Scalar = x
+    inputs = [x.buffer]
+    if draw(st.booleans()):
+        other = axes.read("u", every, dtype)
+        body, inputs = body * other, [*inputs, other.buffer]
+    rest = [each for each in every if each not in terms]
+    if draw(st.booleans()):  # an axis of length 1 where terms were
+        rest = [each if each not in terms else axes(1) for each in every]
+    fold = axes.stage("y0", rest, axes.reduced(combiner, terms, body))
+    after, more = followed(draw, axes, fold, rest[-1:])
+    return case(draw, [*inputs, *more], after)
+
+
+@st.composite
+def chains(draw: DrawFn) -> Case:
+    """Rows in stages: softmax, and what is moved and scaled by its mean."""
+    axes = Axes()
+    rows = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 2)), 12)]
+    length = draw(st.sampled_from((5, 16, 33, 64, 100, 200)))
+    j, unit = axes(length), axes(1)
+    dtype = draw(st.sampled_from((f32, f32, f64)))
+    x = axes.read("x", (*rows, j), dtype)
+
+    def one(of: Each) -> Load:
+        return Load(of.out, (*rows, index(0)))
+
+    def total(name: str, combiner: Combiner, of: Scalar) -> Each:
+        k = axes(length)
+        body = substitute(of, {j: k})
+        assert isinstance(body, Scalar)
+        return axes.stage(name, (*rows, unit), axes.reduced(combiner, (k,), body))
+
+    inputs = [x.buffer]
+    if draw(st.booleans()):
+        top = total("top", "max", x)
+        away = axes.stage("away", (*rows, j), Intrinsic("exp", (x - one(top),)))
+        whole = total("whole", "sum", Load(away.out, away.axes))
+        last: Scalar = Load(away.out, away.axes) / one(whole)
+        of = [top, away, whole]
+    else:
+        whole = total("whole", "sum", x)
+        mean = axes.stage("mean", (*rows, unit), one(whole) / Lit(length, dtype))
+        moved = axes.stage("moved", (*rows, j), x - one(mean))
+        again = Load(moved.out, moved.axes)
+        squares = total("squares", "sum", again * again)
+        weight = axes.read("g", (j,), dtype)
+        inputs.append(weight.buffer)
+        root = Intrinsic("sqrt", (one(squares) / Lit(length, dtype) + Lit(0.5, dtype),))
+        last = again / root * weight
+        of = [whole, mean, moved, squares]
+    return case(draw, inputs, [*of, axes.stage("y", (*rows, j), last)], near=1e-4)
+
+
+@st.composite
+def elements(draw: DrawFn) -> Case:
+    """Functions of each element; enough of them to be shared, or not."""
+    axes = Axes()
+    shape = draw(
+        st.sampled_from(((8, 2100), (16400,), (1, 3, 5600), (40, 17), (2, 9000), (130, 129)))
+    )
+    every = [axes(size) for size in shape]
+    dtype = draw(st.sampled_from((f32, f64)))
+    x, row = axes.read("x", every, dtype), axes.read("r", every[-1:], dtype)
+    return case(
+        draw,
+        [x.buffer, row.buffer],
+        [axes.stage("y", every, Intrinsic("exp", (x * Lit(0.5, dtype),)) + row)],
+        near=1e-6,
+    )
+
+
+@st.composite
+def concats(draw: DrawFn) -> Case:
+    """Tensors that are joined along an axis."""
+    axes = Axes()
+    along = draw(st.integers(0, 1))
+    lengths = draw(st.lists(st.integers(1, 12), min_size=2, max_size=4))
+    rest, row = draw(st.sampled_from((8, 20))), draw(st.sampled_from((5, 16, 33, 70)))
+    dtype = draw(st.sampled_from((f32, f32, f64, i32)))
+    sizes = [rest, rest, row]
+    sizes[along] = sum(lengths)
+    every = [axes(size) for size in sizes]
+    value: Scalar | None = None
+    inputs, start = [], sum(lengths)
+    for number, length in reversed(list(enumerate(lengths))):
+        start -= length
+        shape = [*sizes]
+        shape[along] = length
+        places: list[Scalar] = [*every]
+        places[along] = every[along] - start if start else every[along]
+        load = Load(placeholder(f"x{number}", shape, dtype), tuple(places))
+        inputs.append(load.buffer)
+        inside = Lt(every[along], index(start + length))
+        value = load if value is None else Select(inside, load, value)
+    assert value is not None
+    value = Max(value, Lit(0, dtype)) if draw(st.booleans()) else value
+    return case(draw, inputs, [axes.stage("y", every, value)])
+
+
+@st.composite
+def transposes(draw: DrawFn) -> Case:
+    """Axes in another order, and what is done on the way."""
+    axes = Axes()
+    wide = st.sampled_from((7, 16, 17, 20, 33))
+    every = [axes(size) for size in (draw(st.sampled_from((1, 2, 3))), draw(wide), draw(wide))]
+    every = every[draw(st.integers(0, 1)) :]
+    dtype = draw(st.sampled_from((f32, f32, i32, f16, i8, f64)))
+    x = axes.read("x", draw(st.permutations(every)), dtype)
+    other = axes.read("u", every, dtype)
+    added = draw(st.booleans())
+    value = x + other if added else x
+    inputs = [x.buffer, other.buffer] if added else [x.buffer]
+    return case(draw, inputs, [axes.stage("y", every, value)])

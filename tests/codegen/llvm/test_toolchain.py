@@ -1,0 +1,33 @@
+"""The toolchain gives back what it takes: compiling again and again needs no more memory."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+
+from plica.codegen.llvm.kernel import PLAIN
+from plica.codegen.llvm.toolchain import host, optimised
+
+TEXT = f"define i32 @f(i32 %x) {PLAIN} {{\n  %y = add i32 %x, 1\n  ret i32 %y\n}}\n"
+PAGE = 4096
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of the process")
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace(PLAIN, "")], ids=["plain", "scheduled"])
+def test_optimising_leaks_nothing(text: str) -> None:
+    for _ in range(30):  # what is kept for good is made first
+        optimised(text, host())
+    gc.collect()
+    before = resident()
+    for _ in range(200):
+        optimised(text, host())
+    gc.collect()
+    assert (resident() - before) / 200 <= 10_000

@@ -1,0 +1,35 @@
+"""Softmax and log-sum-exp along axes that have no elements, compiled and interpreted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import plica
+
+onnx = pytest.importorskip("onnx")
+
+
+def model(kind: str, shape: tuple[int, ...], of: int, **attributes: int) -> bytes:
+    node = onnx.helper.make_node(kind, ["x"], ["y"], **attributes)
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node], "g", [info("x", of, shape)], [info("y", of, None)])
+    opset = [onnx.helper.make_opsetid("", 18)]
+    made = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax"])
+def test_softmax_of_nothing_is_nothing(kind: str) -> None:
+    read = plica.from_onnx(model(kind, (3, 0, 2), onnx.TensorProto.FLOAT, axis=1))
+    x = np.zeros((3, 0, 2), np.float32)
+    assert plica.compile(read, cache=False, threads=1)(x).shape == (3, 0, 2)
+    assert np.asarray(plica.interpret(read, x)).shape == (3, 0, 2)
+
+
+@pytest.mark.parametrize("of", [np.int32, np.int64, np.float32])
+def test_the_logarithm_of_an_empty_sum_is_the_least_number(of: type) -> None:
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(of))
+    read = plica.from_onnx(model("ReduceLogSumExp", (3, 0), number, keepdims=0))
+    least = -np.inf if of is np.float32 else np.iinfo(of).min
+    assert plica.compile(read, cache=False, threads=1)(np.zeros((3, 0), of)) == least

@@ -1,0 +1,54 @@
+"""Planted mistakes: one at each level of the road, found by its fuzzer and blamed by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plica.cli import main
+from plica.runtime.apart import can_part
+
+PLANTS = [
+    (("graph", "--plant", "pass", "--examples", "60"), "stage", "merge-common"),
+    (("graph", "--plant", "rule", "--examples", "60"), "rule", "planted-absolute-of-difference"),
+    (("form", "--plant", "form", "--examples", "13"), "guilty", "lanes-over-n"),
+    (("form", "--plant", "template", "--examples", "13"), "guilty", "register-tile"),
+    (("form", "--plant", "pass", "--examples", "13"), "guilty", "partition"),
+    (("kernel", "--plant", "bound", "--seed", "3", "--examples", "9"), "guilty", "partition"),
+    (("kernel", "--plant", "order", "--seed", "3", "--examples", "60"), "guilty", "tidy-again"),
+    (("kernel", "--plant", "emitter", "--seed", "3", "--examples", "60"), "guilty", "emit-llvm"),
+]
+
+
+@pytest.mark.skipif(not can_part(), reason="code that may be wrong runs apart")
+@pytest.mark.parametrize(
+    ("words", "who", "name"), PLANTS, ids=["-".join(words[:3:2]) for words, _, _ in PLANTS]
+)
+def test_it_is_found_and_blamed(
+    words: tuple[str, ...], who: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fuzz", *words, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["finding"][who] == name
+
+
+def test_the_guilty_form_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "form", "--plant", "form", "--examples", "2"]) == 1
+    shown = capsys.readouterr().out
+    assert "the form lanes-over-n means something else" in shown
+    assert "sum(" in shown
+
+
+def test_nothing_is_found_where_nothing_is_planted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "form", "--examples", "13", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["finding"] is None
+    assert report["forms"]
+    assert report["templates"]
+
+
+def test_an_emitter_without_a_mistake_to_plant_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["fuzz", "kernel", "--plant", "emitter", "--target", "c"]) == 1
+    assert "A mistake is planted in the emitter of LLVM." in capsys.readouterr().err
