@@ -9,7 +9,7 @@ the indices, and its epilogue off the element.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import const
+>>> from plica.ir.graph import Var, const
 >>> from plica.ir.op.elementwise import cast, clip
 >>> from plica.ir.op.linear import matmul
 >>> from plica.ir.type import tensor
@@ -22,19 +22,16 @@ the indices, and its epilogue off the element.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from plica.core.binding import substitute
-from plica.core.name import Name
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i8, i32
-from plica.ir.graph import Apply, Const, Expr, Function, Var
-from plica.ir.infer import type_of
+from plica.ir.graph import Const, Expr
 from plica.ir.scalar import (
     Add,
     Buffer,
@@ -55,17 +52,12 @@ from plica.ir.scalar import (
 )
 from plica.ir.stage import Each
 from plica.ir.stages import pairs
-from plica.ir.type import TensorType
-from plica.rewrite.fuse.reading import reading
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.rewrite.graph.walk import operands, with_operands
 from plica.rewrite.index.context import conjuncts
+from plica.rewrite.quantise.integer_region import Region, joins, region_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Pair: TypeAlias = tuple[int, int]
-
-MOST_OPERATORS: Final = 32
-"""Between bytes and bytes no layer has more."""
 
 
 @frozen(eq=False)
@@ -86,18 +78,9 @@ class IntegerContraction:
     groups: int
 
 
-@frozen(eq=False)
-class _Region:
-    """What lies between a value of bytes and the bytes and constants below it."""
-
-    function: Function
-    leaves: Mapping[Name, Expr]
-    order: tuple[Expr, ...]
-
-
 def integer_contraction(root: Expr) -> IntegerContraction | None:
     """The layer that an inferred value of bytes is, None where it is none."""
-    region = _region(root)
+    region = region_of(root)
     if region is None:
         return None
     stages = to_stages(region.function).stages
@@ -114,88 +97,13 @@ def integer_contraction(root: Expr) -> IntegerContraction | None:
     finish = _epilogue(fold, last, region)
     if finish is None:
         return None
-    node = _joins(region, sums.data, sums.of_weight)
+    node = joins(region, sums.data, sums.of_weight)
     windows = sums.windows
     return IntegerContraction(
         sums.data, node, sums.weight, finish.bias, finish.shifts, finish.low, finish.high,
         tuple([each[0] for each in windows]), tuple([each[1] for each in windows]),
         tuple([each[2] for each in windows]), sums.groups,
     )  # fmt: skip
-
-
-def _tensor(of: Expr) -> TensorType | None:
-    kind = type_of(of)
-    return kind if isinstance(kind, TensorType) else None
-
-
-def _region(root: Expr) -> _Region | None:
-    """Operators on i32 below a value of i8, as a function of one value of i8 and of constants."""
-    kind = _tensor(root)
-    if not isinstance(root, Apply) or kind is None or kind.dtype is not i8:
-        return None
-    become: dict[Expr, Expr] = {}
-    leaves: dict[Name, Expr] = {}
-    order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if node in become:
-            continue
-        if leaving:
-            become[node] = with_operands(node, tuple([become[part] for part in operands(node)]))
-            order.append(node)
-            continue
-        of = _tensor(node)
-        if of is None or len(order) > MOST_OPERATORS:
-            return None
-        if isinstance(node, Const) or (of.dtype is i8 and node is not root):
-            name = Name("leaf", len(leaves))
-            become[node], leaves[name] = Var(name, of), node
-            continue
-        if not isinstance(node, Apply) or (node is not root and of.dtype is not i32):
-            return None
-        if reading(node) is None:
-            return None
-        stack.append((node, True))
-        stack += [(part, False) for part in reversed(operands(node))]
-    if sum(not isinstance(each, Const) for each in leaves.values()) != 1 or not _is_one(order):
-        return None
-    params = tuple([become[each] for each in leaves.values()])
-    assert all(isinstance(each, Var) for each in params)
-    function = Function((), (), params, kind, become[root])  # type: ignore[arg-type]  # as asserted
-    return _Region(function, leaves, tuple(order))
-
-
-def _is_one(order: Sequence[Expr]) -> bool:
-    """Whether there is one reduction, each element of which is all that is read of it after that.
-
-    No operator is needed at two places either.  So they are one layer, which can be fused.
-    """
-    after: set[Expr] = set()
-    uses: Counter[Expr] = Counter()
-    for node in order:
-        of = reading(node)
-        assert of is not None  # the region has no others
-        for part, places in zip(operands(node), of.places, strict=True):
-            uses[part] += len(places)
-        reads = [at for at, part in enumerate(operands(node)) if part in after]
-        if any(of.places[at] != (of.identity,) or of.inner[at] for at in reads):
-            return False
-        if reads or of.reduces:
-            if after and of.reduces:
-                return False
-            after.add(node)
-    return bool(after) and all(uses[node] <= 1 for node in order)
-
-
-def _joins(region: _Region, *leaves: Expr) -> Expr:
-    """The first operator that depends on all of some leaves."""
-    below: dict[Expr, set[Expr]] = {}
-    for node in region.order:
-        below[node] = {leaf for part in operands(node) for leaf in below.get(part, {part})}
-        if below[node].issuperset(leaves):
-            return node
-    return region.order[-1]
 
 
 @frozen(eq=False)
@@ -207,7 +115,7 @@ class _Sums:
     groups: int
 
 
-def _sums(fold: Each, region: _Region) -> _Sums | None:
+def _sums(fold: Each, region: Region) -> _Sums | None:
     """The sum of products of data and a constant weight, with a window for each axis after two."""
     body = fold.value
     sizes = [known(size) for size in fold.out.shape]
@@ -406,7 +314,7 @@ class _Finish:
     high: int
 
 
-def _epilogue(fold: Each, last: Each, region: _Region) -> _Finish | None:
+def _epilogue(fold: Each, last: Each, region: Region) -> _Finish | None:
     """What is done to a sum: a bias, a shift to the right, clips, and the cut to a byte."""
     value = last.value
     if not isinstance(value, Cast) or value.dtype is not i8:
@@ -461,7 +369,7 @@ def _in_order(places: Sequence[Scalar], axes: Sequence[ScalarVar], of: Buffer) -
     )
 
 
-def _numbers(of: Scalar, output: ScalarVar, region: _Region) -> tuple[int, ...] | None:
+def _numbers(of: Scalar, output: ScalarVar, region: Region) -> tuple[int, ...] | None:
     """A constant of i32: one number, or one for each output."""
     if isinstance(of, Lit):
         return (int(of.value),)
