@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from math import prod
+from typing import Final, Literal
 
 import attrs
+import numpy as np
 
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
 from plica.ir.dim import known
-from plica.ir.graph import Expr
+from plica.ir.graph import Expr, const
+from plica.ir.op.comparison import equal, logical_and, logical_or
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import full
-from plica.ir.op.elementwise import absolute, add, divide, power
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import absolute, add, divide, isnan, power
+from plica.ir.op.index import where
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, max_pool
 from plica.ir.op.reduction import sum_
+
+LARGEST_WINDOW: Final = 1024
+"""How many elements a window may have whose places are asked for."""
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -163,10 +171,10 @@ def _pool_window(node: Node, dilated: bool = True) -> Slide:
     return slide(node, kernel, dilated)
 
 
-def _max_pool(node: Node) -> Expr:
-    node.ignore("storage_order")  # it orders the indices, which are not supported
+def _max_pool(node: Node) -> list[Expr | None]:
+    by_columns = node.flag("storage_order")
     window = _pool_window(node)
-    return max_pool(
+    y = max_pool(
         node.x(),
         kernel=window.kernel,
         strides=window.strides,
@@ -174,6 +182,44 @@ def _max_pool(node: Node) -> Expr:
         dilation=window.dilation,
         ceil_mode=node.flag("ceil_mode"),
     )
+    if not any(node.proto.output[1:]):
+        return [y]
+    return [y, _max_places(node, y, window, by_columns)]
+
+
+def _max_places(node: Node, y: Expr, window: Slide, by_columns: bool) -> Expr:
+    """Where in the whole tensor the first greatest element of each window lies."""
+    x = node.x()
+    sizes, wanted = node.sizes(0), [known(size) or 0 for size in shape(y)[2:]]
+    if prod(window.kernel) > LARGEST_WINDOW:
+        found = str(prod(window.kernel))
+        node.unsupported("The places in a large window.", f"at most {LARGEST_WINDOW}", found)
+    spatial = sizes[2:]
+    order: Literal["F", "C"] = "F" if by_columns else "C"
+    places = np.arange(prod(spatial), dtype=np.int64).reshape(spatial, order=order)
+    border = []
+    for at, (before, _) in enumerate(window.padding):
+        end = (wanted[at] - 1) * window.strides[at] + window.reach(at)
+        border.append((before, max(0, end - before - spatial[at])))
+    places = np.pad(places, border, constant_values=-1)
+    padded = pad(x, ((0, 0), (0, 0), *border))
+    axes = tuple(range(2, len(sizes)))
+    found_at = const(np.zeros(wanted, np.int64))
+    # From the last place of a window to the first, which is the one that is kept.
+    for place in reversed(list(np.ndindex(*window.kernel))):
+        start = [i * by for i, by in zip(place, window.dilation, strict=True)]
+        stop = [i + (n - 1) * by + 1
+                for i, n, by in zip(start, wanted, window.strides, strict=True)]  # fmt: skip
+        steps = window.strides
+        here = places[tuple([slice(*each) for each in zip(start, stop, steps, strict=True)])]
+        element = slice_(padded, tuple(start), tuple(stop), steps, axes)
+        takes = equal(element, y)
+        if dtype(x).is_float:
+            takes = logical_or(takes, isnan(element))  # then the greatest is nan, too
+        takes = logical_and(takes, const(here >= 0))
+        found_at = where(takes, const(here), found_at)
+    planes = np.arange(sizes[0] * sizes[1], dtype=np.int64) * prod(spatial)
+    return add(found_at, const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial))))
 
 
 def _average_pool(node: Node) -> Expr:
