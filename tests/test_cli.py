@@ -108,7 +108,7 @@ def test_doctor_finds_a_working_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["version"] == plica.__version__
     assert report["machine"]["cpu"]
     targets = {target["name"]: target for target in report["targets"]}
-    assert set(targets) == {"cpu", "cuda", "accel"}
+    assert set(targets) == {"cpu", "cuda", "accel", "c"}
     assert targets["cpu"]["works"] is True
     assert all(target["reason"].endswith(".") for target in targets.values())
 

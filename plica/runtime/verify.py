@@ -5,8 +5,8 @@ no two values of the memory plan are in one place at one time, that the derivati
 the source to what was compiled, of rules it names and within its contract, that every kernel has
 the trace of its schedule, and that the code is for the machine it says, defines its entry and
 imports no name but those on a list: mathematics, memory (`mmap` too) and threads (which wait by
-`syscall`).  It looks at names, not at instructions, and runs no code of the artefact: that code does
-what its kernels say is not shown here.
+`syscall`).  It looks at names, not at instructions, and runs no code of the artefact: that code
+does what its kernels say is not shown here.
 """
 
 from __future__ import annotations

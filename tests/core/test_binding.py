@@ -78,10 +78,11 @@ def naive_substitute(term: Term, mapping: Mapping[Any, Term], supply: list[int])
     new: dict[Term, Term] = {}
     for own, _, variables in bound_by(term):
         hidden = {v for name, scope, vs in bound_by(term) if own in (name, *scope) for v in vs}
-        inner = {v: e for v, e in mapping.items() if v not in hidden} | new
         for variable in variables:
             if variable not in new:
                 supply[0] += 1
+                # A variable's own type may mention one that the same field binds before it.
+                inner = {v: e for v, e in mapping.items() if v not in hidden} | new
                 kids = tuple(naive_substitute(k, inner, supply) for k in children(variable))
                 moved = rebuild(variable, kids)
                 new[variable] = rename(moved, Name("naive", supply[0]))

@@ -75,7 +75,7 @@ def _machine(target: CTarget) -> Machine:
 
 BACKEND: Final = Backend(
     "c",
-    "Plain C99 for one thread, by the C compiler of the system: c",
+    "Plain C99 for one thread, by the C compiler of the system.",
     parse,
     {"default": PAGE, "fast": PAGE, "max": PAGE},
     build,

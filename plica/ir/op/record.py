@@ -24,6 +24,7 @@ from plica.ir.operator import Attribute, Flat, Gradient, Mismatch, Operator, Val
 from plica.ir.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType, TupleType
+from plica.runtime.late import late
 
 # Any: the result type is a TensorType where there is one output, a TupleType of them where several.
 Body: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, result type, *buffers)
@@ -226,6 +227,8 @@ def times(a: Scalar, b: Scalar | int) -> Scalar:
 def tensor_of(value: Expr) -> TensorType:
     """The type of a typed tensor expression."""
     found = local_type(value)
+    if found is None:  # a literal takes its dtype from its neighbours: that is inference
+        found = late("plica.ir.infer:type_of")(value)
     if not isinstance(found, TensorType):
         raise CompilerBug(f"A decomposition takes the shape of a {type(found).__name__}.")
     return found
