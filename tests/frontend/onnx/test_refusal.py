@@ -154,9 +154,8 @@ def test_sizes_for_dims_that_are_not_there_are_refused() -> None:
 
 
 def test_outputs_that_are_not_made_are_refused() -> None:
-    images = f32(1, 1, 4, 4)
-    made = one("MaxPool", [images], outputs=2, kernel_shape=[2, 2])
-    refused(made, UnsupportedError, "MaxPool", "y1")
+    made = one("BatchNormalization", [f32(1, 1, 4, 4), *[f32(1)] * 4], outputs=2)
+    refused(made, UnsupportedError, "BatchNormalization", "y1")
 
 
 def test_an_output_of_another_type_than_said_is_refused() -> None:
