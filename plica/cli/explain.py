@@ -170,8 +170,8 @@ def show(of: Study) -> None:
         )
     console.print(stages)
     show_rows(console, of.rows, SHOWN)
-    for why in of.passed_over:
-        console.print(f"passed over: {why}", markup=False)
+    for refusal in of.passed_over:
+        console.print(f"passed over: {refusal}", markup=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

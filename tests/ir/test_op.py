@@ -158,7 +158,6 @@ REFUSED: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]] = {
     "min of nothing": ("shape-conflict", "min", (f32(0, 2),), {"axis": 0}),
     "argmax of nothing": ("shape-conflict", "argmax", (f32(0, 2),), {"axis": 0}),
     "logsumexp of nothing": ("shape-conflict", "logsumexp", (f32(0),), {}),
-    "softmax of nothing": ("shape-conflict", "nn.softmax", (f32(2, 0),), {}),
     "reshape count": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4,)}),
     "reshape rest": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4, -1)}),
     "reshape of nothing": ("shape-conflict", "reshape", (f32(0),), {"shape": (0, -1)}),

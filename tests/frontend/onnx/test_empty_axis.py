@@ -23,7 +23,7 @@ def model(kind: str, shape: tuple[int, ...], of: int, **attributes: int) -> byte
 def test_softmax_of_nothing_is_nothing(kind: str) -> None:
     read = plica.from_onnx(model(kind, (3, 0, 2), onnx.TensorProto.FLOAT, axis=1))
     x = np.zeros((3, 0, 2), np.float32)
-    assert plica.compile(read, cache=False, threads=1)(x).shape == (3, 0, 2)
+    assert np.asarray(plica.compile(read, cache=False, threads=1)(x)).shape == (3, 0, 2)
     assert np.asarray(plica.interpret(read, x)).shape == (3, 0, 2)
 
 

@@ -171,7 +171,7 @@ def _pool_window(node: Node, dilated: bool = True) -> Slide:
     return slide(node, kernel, dilated)
 
 
-def _max_pool(node: Node) -> list[Expr | None]:
+def _max_pool(node: Node) -> list[Expr]:
     by_columns = node.flag("storage_order")
     window = _pool_window(node)
     y = max_pool(
@@ -204,7 +204,7 @@ def _max_places(node: Node, y: Expr, window: Slide, by_columns: bool) -> Expr:
     places = np.pad(places, border, constant_values=-1)
     padded = pad(x, ((0, 0), (0, 0), *border))
     axes = tuple(range(2, len(sizes)))
-    found_at = const(np.zeros(wanted, np.int64))
+    found_at: Expr = const(np.zeros(wanted, np.int64))
     # From the last place of a window to the first, which is the one that is kept.
     for place in reversed(list(np.ndindex(*window.kernel))):
         start = [i * by for i, by in zip(place, window.dilation, strict=True)]
