@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
 from plica.ir.graph import Expr, Function, Var
 from plica.ir.infer import infer
@@ -28,7 +29,7 @@ from plica.ir.interpret import interpret
 from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.type import tensor
-from plica.pipeline import build, find_target, lower
+from plica.pipeline import build, lower
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[], Any]

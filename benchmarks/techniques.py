@@ -26,7 +26,7 @@ from rich.table import Table
 import plica
 from plica.codegen.dot import dot_of
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.prepare import PASSES
+from plica.codegen.lower.prepare import GROUP
 from plica.core.name import Name
 from plica.frontend import zoo
 from plica.ir.graph import Apply, Expr, Function, Var, const
@@ -80,7 +80,7 @@ def lowered(of: Module, *, rules: bool = True, fusing: bool = True) -> Lowered:
     target = evolve(toolchain.host(), cores=1)
     start = infer(of)
     history = optimise(start) if rules else begun(start)
-    for each in PASSES:
+    for each in GROUP:
         if fusing or each.name != "fuse":
             history = history.through(each)
     return evolve(arranged(history, target, DEFAULT_CONTRACT), fused=True)

@@ -9,41 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from attrs import evolve
-
-from plica.codegen.accel.target import AccelTarget
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target
-from plica.frontend.specialised import Specialised, at_call
+from plica.codegen.backend import AnyTarget, backend_of
 from plica.ir.graph import Var
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.ir.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
+from plica.pipeline.specialised import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
-from plica.runtime.cuda import code
-from plica.runtime.cuda.driver import device
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import cores
 from plica.search.measure import Limits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database
-from plica.search.tune import USUAL, How, Tuned, tuned_kernel, tuned_module
+from plica.search.target import tuning_of
+from plica.search.tune import USUAL, How, Tuned, not_by_kernels, tuned_kernel, tuned_module
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-AnyTarget: TypeAlias = Target | GpuTarget | AccelTarget
-
-
 def tune(  # noqa: PLR0917  # the public surface says so
     mod: Module | Kernel | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target | GpuTarget | AccelTarget = "cpu",
+    target: str | AnyTarget = "cpu",
     trials: int = 64,
     database: Database | str | PathLike[str] = "tune.db",
     seed: int = 0,
@@ -65,12 +56,12 @@ def tune(  # noqa: PLR0917  # the public surface says so
     candidates are measured there.
     """
     asked = target_of(target)
-    if isinstance(asked, AccelTarget) and pool is None:
-        how = How(trials, seed, progress, policy, seconds)
-        return _layers(mod, asked, how, database)
-    machine = _machine(asked, trials, pool)
+    how = How(trials, seed, progress, policy, seconds)
+    if tuning_of(asked).whole is not None and pool is None:
+        return _whole(mod, asked, how, database)
+    _check(asked, trials, pool)
     if pool is None:
-        _check_here(machine)
+        backend_of(asked).check_here(asked)
     kept = contract_of(contract)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     chosen = packs_of(wanted, kept)
@@ -83,12 +74,10 @@ def tune(  # noqa: PLR0917  # the public surface says so
             Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
         )
     count = cores() if threads is None else threads
-    where = machine if isinstance(machine, GpuTarget) else evolve(machine, cores=count)
-    how = How(trials, seed, progress, policy, seconds)
+    where = backend_of(asked).with_threads(asked, count)
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
     there: AbstractContextManager[PoolMeasurer | None] = nullcontext()
     if pool is not None:
-        assert isinstance(where, Target)  # of those a pool has, that was checked
         there = PoolMeasurer(pool, where, Limits(threads=count))
     with opened as into, there as measurer:
         if subject is not None:
@@ -98,12 +87,12 @@ def tune(  # noqa: PLR0917  # the public surface says so
         return tuned_module(module, kept, chosen, where, into, how, measurer)
 
 
-def _layers(
-    mod: object, target: AccelTarget, how: How, database: Database | str | PathLike[str]
+def _whole(
+    mod: object, target: AnyTarget, how: How, database: Database | str | PathLike[str]
 ) -> Tuned:
-    """Tilings for the integer layers of a model, by the cycles of a simulator."""
-    from plica.search.accel.layers import tuned_layers  # as `plica.pipeline.on_accelerator`
-
+    """A model tuned as one, where its target says how: tilings of the layers of an accelerator."""
+    searched = tuning_of(target).whole
+    assert searched is not None  # that was asked
     for each in _too_few(how.trials):
         raise UnsupportedError(each)
     module = None if written_kernel(mod) is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
@@ -112,7 +101,7 @@ def _layers(
         raise UnsupportedError(Diagnostic("unsupported", message, None, "a model", repr(mod)[:80]))
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
     with opened as into:
-        return tuned_layers(module, target, into, how)
+        return searched(module, target, into, how)
 
 
 def written_kernel(of: object) -> tuple[str, Kernel] | None:
@@ -129,14 +118,6 @@ def written_kernel(of: object) -> tuple[str, Kernel] | None:
             return None
 
 
-def _check_here(machine: Target | GpuTarget) -> None:
-    """Refuse a machine on which nothing can be measured from here."""
-    if isinstance(machine, GpuTarget):
-        code.check(machine.architecture, device().architecture)
-    else:
-        toolchain.check_host(machine)
-
-
 def _too_few(trials: object) -> list[Diagnostic]:
     """What is wrong with a number of trials."""
     if type(trials) is int and trials >= 1:
@@ -145,18 +126,16 @@ def _too_few(trials: object) -> list[Diagnostic]:
     return [Diagnostic("unsupported", message, None, "1 or more", repr(trials))]
 
 
-def _machine(machine: AnyTarget, trials: int, pool: str | None) -> Target | GpuTarget:
-    """The machine, if schedules are searched for such, and so many trials."""
-    wrong = []
-    if not isinstance(machine, Target | GpuTarget):
-        message = "Schedules are searched for processors and for GPUs."
-        wrong.append(Diagnostic("unsupported", message, None, "cpu or cuda", str(machine)))
-    elif pool is not None and not isinstance(machine, Target):
+def _check(target: AnyTarget, trials: int, pool: str | None) -> None:
+    """Refuse what is not searched for kernel by kernel, or not on a pool, and too few trials."""
+    wrong: list[Diagnostic] = []
+    if tuning_of(target).space is None:
+        wrong += not_by_kernels(target).diagnostics
+    elif pool is not None and not tuning_of(target).pools:
         message = "The devices of a pool are processors."
         hint = "Tune on the machine with the GPU: leave the pool out."
-        wrong.append(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
+        found = target.describe()
+        wrong.append(Diagnostic("unsupported", message, None, "cpu", found, hint))
     wrong += _too_few(trials)
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])
-    assert isinstance(machine, Target | GpuTarget)
-    return machine

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.prepare import PASSES
+from plica.codegen.lower.prepare import GROUP
 from plica.codegen.target import Target
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
@@ -55,7 +55,7 @@ def test_compiled_is_interpreted(data: st.DataObject) -> None:
 
 
 def test_passes(golden: Golden) -> None:
-    golden(str(PASSES))
+    golden(str(GROUP))
 
 
 @pytest.mark.parametrize(

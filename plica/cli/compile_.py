@@ -16,45 +16,22 @@ from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
-    from plica.codegen.accel.target import AccelTarget
-    from plica.codegen.cuda.target import GpuTarget
-    from plica.codegen.target import Target
+    from plica.codegen.backend import AnyTarget, Backend
     from plica.ir.module import Module
     from plica.runtime.artefact import Artefact
 
 
-USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
-"""The features of machines that nobody builds without."""
-
-
-def find_machine(arguments: argparse.Namespace) -> str | Target:
+def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
     """The target that was asked for: a name, or a machine described in full."""
-    from attrs import evolve
-
-    from plica.codegen.llvm import toolchain
-    from plica.codegen.target import Target, parse
+    from plica.codegen.backend import OWN, backend_named
+    from plica.codegen.llvm.processor import described
 
     name: str = arguments.target
-    given_words = [each for each in ("cpu", "features") if getattr(arguments, each) is not None]
-    if name.partition(":")[0] == "cuda" and given_words:
-        raise _of_processors([f"--{each}" for each in given_words], name)
-    if "-" not in name or " " in name:
-        if arguments.cpu is None and arguments.features is None:
-            return name
-        machine = parse(name, toolchain.host())
-        added = tuple(each for each in (arguments.features or "").split(",") if each)
-        # Another processor has features of its own; of this one, all but those named are kept.
-        kept = machine.features if arguments.cpu is None else ()
-        names = {each[1:] for each in added}
-        return evolve(
-            machine,
-            cpu=arguments.cpu or machine.cpu,
-            features=(*[each for each in kept if each[1:] not in names], *added),
-        )
-    usual = USUAL.get(name.split("-", maxsplit=1)[0], "")
-    given = usual if arguments.features is None else arguments.features
-    features = tuple(each for each in given.split(",") if each)
-    return Target("cpu", name, arguments.cpu or "generic", features)
+    given = [each for each in ("cpu", "features") if getattr(arguments, each) is not None]
+    kind = name.partition(":")[0]
+    if given and kind in OWN and not backend_named(kind).threaded:
+        raise _of_processors([f"--{each}" for each in given], name)
+    return described(name, arguments.cpu, arguments.features)
 
 
 def _of_processors(options: list[str], target: str) -> UnsupportedError:
@@ -69,64 +46,30 @@ def _of_processors(options: list[str], target: str) -> UnsupportedError:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile, and write what was asked for."""
-    from attrs import evolve
-
-    from plica.codegen.accel.target import AccelTarget
-    from plica.codegen.cuda.target import GpuTarget
-    from plica.codegen.llvm import toolchain
-    from plica.codegen.target import Target
-    from plica.pipeline import (
-        assemble,
-        compile,
-        contract_of,
-        lower,
-        read_records,
-        target_of,
-    )
+    from plica.codegen.backend import backend_of
+    from plica.pipeline import target_of
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
-    from plica.runtime.host import cores, features, lacking
-    from plica.search.choice import table
-    from plica.tuning import tune
 
     archive.destination(arguments.output)  # before the work rather than after it
     module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
-    machine = target_of(find_machine(arguments))
-    count = cores() if arguments.threads is None else arguments.threads
-    database: Path | None = arguments.db
-    plain = arguments.tune is None and arguments.output.suffix != ".so"
-    if not (plain and isinstance(machine, Target) and machine.triple == toolchain.host().triple):
+    target = target_of(find_machine(arguments))
+    backend = backend_of(target)
+    library = arguments.output.suffix == ".so"
+    if arguments.tune is not None or library or not backend.opens(target):
         check_sizes(module)  # one code for every size is made for this machine only
-    if isinstance(machine, AccelTarget):
-        return for_accelerator(module, machine, arguments)
-    if isinstance(machine, GpuTarget):
-        artefact = for_gpu(module, machine, arguments)
-    elif machine.triple == toolchain.host().triple and not lacking(
-        machine.architecture, machine.features, features()
-    ):
-        if arguments.tune is not None:
-            database = database or Path("tune.db")
-            trials, contract = arguments.tune, arguments.contract
-            print(tune(module, machine, trials, database, threads=count, contract=contract))
-        made = compile(module, machine, count, database, contract=arguments.contract)
-        artefact = made.artefact
-        if database is not None:
-            print(made.tuning)
-    elif arguments.tune is not None:
-        message = "Schedules for another machine cannot be tried out on this one."
-        hint = "plica tune --pool measures on the devices of a pool."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(machine), hint))
-    else:
-        kept, where = contract_of(arguments.contract), machine
-        records = None
-        if database is not None:
-            where = evolve(machine, cores=count)
-            records = read_records(database, where)
-        lowered = lower(module, kept, (), where, records)
-        artefact = assemble(lowered, machine, count)
-        if records is not None:
-            print(table(lowered.tuning))
-    if arguments.output.suffix == ".so":
+    if library and backend.library:
+        hint = "Give a name that ends with .plica."
+        raise UnsupportedError(
+            Diagnostic("unsupported", backend.library, None, "cpu", str(target), hint)
+        )
+    if arguments.threads is not None and not backend.threaded:
+        raise _of_processors(["--threads"], str(target))
+    if backend.native:
+        return for_accelerator(module, target, arguments)
+    made = here if backend.here(target) else elsewhere
+    artefact = made(module, target, backend, arguments)
+    if library:
         from plica.runtime.export import export
 
         export(artefact, arguments.output)
@@ -137,47 +80,73 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def for_accelerator(module: Module, target: AccelTarget, arguments: argparse.Namespace) -> int:
-    """The artefact for an accelerator beside this processor; what runs where is shown."""
+def here(
+    module: Module, target: AnyTarget, backend: Backend, arguments: argparse.Namespace
+) -> Artefact:
+    """The artefact for this machine, tuned on it if that is asked for."""
     from plica.pipeline import compile
+    from plica.runtime.host import cores
+
+    count = cores() if arguments.threads is None else arguments.threads
+    database = tuned_first(module, target, arguments, count)
+    made = compile(module, target, count, database, contract=arguments.contract)
+    if database is not None:
+        print(made.tuning)
+    return made.artefact
+
+
+def elsewhere(
+    module: Module, target: AnyTarget, backend: Backend, arguments: argparse.Namespace
+) -> Artefact:
+    """The artefact for a machine that need not be here, unless schedules are searched for on it."""
+    from plica.codegen.choices import table
+    from plica.pipeline import assemble, contract_of, lower, read_records
+    from plica.runtime.host import cores
+    from plica.runtime.store import user_store
+
+    if arguments.tune is not None and backend.threaded:
+        message = "Schedules for another machine cannot be tried out on this one."
+        hint = "plica tune --pool measures on the devices of a pool."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target), hint))
+    count = cores() if arguments.threads is None else arguments.threads
+    database = tuned_first(module, target, arguments, count)
+    records = None
+    if database is not None:
+        target = backend.with_threads(target, count)
+        records = read_records(database, target)
+    lowered = lower(module, contract_of(arguments.contract), (), target, records)
+    if records is not None:
+        print(table(lowered.tuning))
+    made: Artefact = assemble(lowered, target, count if backend.threaded else 1, user_store())
+    return made
+
+
+def tuned_first(
+    module: Module, target: AnyTarget, arguments: argparse.Namespace, threads: int
+) -> Path | None:
+    """The database whose schedules are used, after a search where one is asked for."""
     from plica.tuning import tune
 
-    if arguments.output.suffix == ".so":
-        message = "For an accelerator an artefact is written: a library cannot hold the device."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "-o M.plica", "a library"))
-    database = arguments.db
-    if arguments.tune is not None:
-        database = database or Path("tune.db")
-        print(tune(module, target, arguments.tune, database))
+    database: Path | None = arguments.db
+    if arguments.tune is None:
+        return database
+    database = database or Path("tune.db")
+    contract = arguments.contract
+    print(tune(module, target, arguments.tune, database, threads=threads, contract=contract))
+    return database
+
+
+def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Namespace) -> int:
+    """The artefact for a machine beside this processor; what runs where is shown."""
+    from plica.pipeline import compile
+    from plica.runtime.host import cores
+
+    database = tuned_first(module, target, arguments, arguments.threads or cores())
     made = compile(module, target, arguments.threads, database, contract=arguments.contract)
     made.save(arguments.output)
     print(made.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
     return 0
-
-
-def for_gpu(module: Module, target: GpuTarget, arguments: argparse.Namespace) -> Artefact:
-    """The artefact for a GPU, which need not be here unless schedules are searched for on it."""
-    from plica.pipeline import assemble_for_gpu, contract_of, lower, read_records
-    from plica.runtime.store import user_store
-    from plica.search.choice import table
-    from plica.tuning import tune
-
-    if arguments.output.suffix == ".so":
-        message = "Libraries for C are made for processors."
-        hint = "Give a name that ends with .plica."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target), hint))
-    if arguments.threads is not None:
-        raise _of_processors(["--threads"], str(target))
-    database: Path | None = arguments.db
-    if arguments.tune is not None:
-        database = database or Path("tune.db")
-        print(tune(module, target, arguments.tune, database, contract=arguments.contract))
-    records = None if database is None else read_records(database, target)
-    lowered = lower(module, contract_of(arguments.contract), (), target, records)
-    if records is not None:
-        print(table(lowered.tuning))
-    return assemble_for_gpu(lowered, target, user_store())
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

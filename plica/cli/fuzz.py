@@ -213,10 +213,14 @@ def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
     """The stages of the pipeline, then every structural pass, then the packs it does not use."""
     from plica.ir.passes import Pass
     from plica.rewrite.graph import PASSES
-    from plica.rewrite.optimise import stages as optimising
+    from plica.rewrite.optimise import OPTIMISE
     from plica.rewrite.packs import OWN, find_pack
+    from plica.rewrite.rule_pass import Setting, packs_of
 
-    first = optimising(tuple(extra))
+    setting = Setting(contract, tuple(extra))
+    first: list[Stage] = []
+    for each in OPTIMISE:
+        first += packs_of(each, setting) if each.kind == "rules" else [each]
     used = {each.name for each in first}
     others = [find_pack(name) for name in sorted(OWN) if name not in used]
     found = [*first, *(each for each in PASSES if each.name not in used), *others, *extra]
@@ -254,18 +258,17 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
     None where there is none: a function among the outputs, a polymorphic one as a value, or an
     operator that has no meaning at these sizes, which the program never comes to.
     """
-    from plica.codegen.dynamic.build import build, lower
-    from plica.codegen.llvm.toolchain import host
     from plica.core.diagnostic import EvaluationError, IllTyped
-    from plica.ir.infer import infer
     from plica.ir.sized import sized, sizes_of
+    from plica.pipeline import build, lower, target_of
     from plica.rewrite.contract import exact
     from plica.runtime.error import UnsupportedError
 
     try:
         if module.main_function().dims:
             module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
-        made = build(lower(infer(module), exact, (), host()), host())
+        here = target_of("cpu")
+        made = build(lower(module, exact, (), here, objects=True), here, objects=True)
     except (UnsupportedError, IllTyped, EvaluationError):
         return None
     return _shaped(made(*inputs), module)

@@ -12,7 +12,7 @@ from plica.cli.option import add_dims, add_inputs, positive, read_arrays
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
-    from plica.codegen.target import Target
+    from plica.codegen.backend import AnyTarget
     from plica.frontend.onnx.origin import Reading
     from plica.ir.module import Module
     from plica.report.study import Compiled
@@ -134,11 +134,8 @@ def check_sizes(module: Module) -> None:
     )
 
 
-def here() -> Target:
+def here() -> AnyTarget:
     """This machine."""
-    from plica.codegen.target import Target
-    from plica.pipeline import find_target
+    from plica.pipeline import target_of
 
-    found = find_target("cpu")
-    assert isinstance(found, Target)
-    return found
+    return target_of("cpu")

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 def quantise(arguments: argparse.Namespace) -> int:
     """Calibrate on the samples, compile what comes out, and say what stayed in floats."""
     from plica.cli.model import check_sizes, read
-    from plica.codegen.accel.target import AccelTarget
+    from plica.codegen.backend import backend_of
     from plica.pipeline import compile, target_of
     from plica.quantising import quantised
     from plica.runtime import archive
 
     archive.destination(arguments.output)
     target = target_of(arguments.target)
-    shifts = arguments.power_of_two or isinstance(target, AccelTarget)  # all that it can do
+    backend = backend_of(target)
+    shifts = arguments.power_of_two or backend.shifts  # all that it can do
     module = read(arguments.model, arguments.dim, {}).module
     check_sizes(module)
     samples = None
@@ -44,7 +45,7 @@ def quantise(arguments: argparse.Namespace) -> int:
     made = compile(found.module, target, threads=arguments.threads)
     made.save(arguments.output)
     print(found.report)
-    if isinstance(target, AccelTarget):
+    if backend.native:
         print(made.source("placement"), end="")
     print(f"written to {arguments.output}")
     return 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.core.diagnostic import CompilerBug
 from plica.ir.module import Module
 from plica.pipeline import contract_of, lower, packs_of, record
@@ -33,7 +33,7 @@ class Rederived:
     rules: int
 
 
-def rederive(model: Module, recorded: Record, target: Target | None = None) -> Rederived:
+def rederive(model: Module, recorded: Record, target: AnyTarget | None = None) -> Rederived:
     """Take the recorded steps again, from the model; an ArtefactError says where they differ."""
     contract = contract_of(recorded.asked)
     lowered = lower(model, contract, packs_of(recorded.packs, contract), target)

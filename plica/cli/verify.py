@@ -70,13 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replayed(path: Path, model: Module) -> Rederived:
     """The derivation of an artefact, taken again from its model with the packs at hand."""
-    from plica.cli.model import here as this_machine
     from plica.cli.rederive import rederive
+    from plica.codegen.llvm.processor import find_target
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
 
     artefact = from_members(archive.read(path))
-    here = this_machine()
+    here = find_target("cpu")
     machine = artefact.machine
     same = (here.triple, here.cpu, here.features) == (
         machine.triple,

@@ -2,9 +2,10 @@
 
 >>> from plica.ir.dtype import f32
 >>> from plica.codegen.lower.nest import nest
+>>> from plica.ir.stages import stages_of
 >>> from plica.ir.tensor import buffer, compute
 >>> x = buffer("x", (3,), f32)
->>> double = nest(compute((x,), (3,), lambda i: x[i] * 2.0))
+>>> double = nest(stages_of(compute((x,), (3,), lambda i: x[i] * 2.0)))
 >>> run_native(double, [np.array([1, 2, 3], np.float32)])
 (array([2., 4., 6.], dtype=float32),)
 

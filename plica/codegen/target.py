@@ -20,8 +20,8 @@ Detecting this machine is an effect, and lives with the toolchain (`plica.codege
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
 from attrs import evolve, frozen
 
@@ -66,6 +66,8 @@ class Target:
     registers: int = 0
     caches: tuple[int, ...] = ()
     cores: int = 1
+
+    backend: ClassVar[str] = "cpu"
 
     def has(self, feature: str) -> bool:
         """Whether the processor has a feature, by LLVM's name of it."""
@@ -180,13 +182,13 @@ def _unreadable(message: str, key: str) -> UnsupportedError:
     )
 
 
-def unknown_target(given: object) -> UnsupportedError:
-    """The refusal of anything that is no target."""
+def unknown_target(given: object, kinds: Sequence[str] = KINDS) -> UnsupportedError:
+    """The refusal of anything that is no target, where there are such kinds of them."""
     message = f"There is no target {given!r}."
-    hint, expected = None, ", ".join(KINDS)
+    hint, expected = None, ", ".join(kinds)
     if isinstance(given, str):
         word = given.partition(":")[0].lower()
-        hint = f"Did you mean {word!r}?" if word in KINDS else did_you_mean(given, KINDS)
+        hint = f"Did you mean {word!r}?" if word in kinds else did_you_mean(given, kinds)
         hint = "GPUs are the target 'cuda'." if word in ("gpu", "nvidia") else hint
     if isinstance(given, str) and given.partition(":")[0] in KINDS[1:]:
         expected = " or ".join(NAMES)

@@ -5,9 +5,11 @@ numbers only.  Both sides of a choice count, so a kernel with many is said to do
 
 >>> from plica.ir.dtype import f32
 >>> from plica.codegen.lower.nest import nest
+>>> from plica.ir.stages import stages_of
 >>> from plica.ir.tensor import buffer, compute, reduce
 >>> a = buffer("a", (4, 8), f32)
->>> operations(nest(compute((a,), (4,), lambda i: reduce("sum", (8,), lambda k: a[i, k] * 2.0))))
+>>> sums = compute((a,), (4,), lambda i: reduce("sum", (8,), lambda k: a[i, k] * 2.0))
+>>> operations(nest(stages_of(sums)))
 64
 """
 

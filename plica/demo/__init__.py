@@ -18,12 +18,11 @@ from typing import Final
 
 from plica.bench.peer import PEERS, How, difference
 from plica.bench.sample import sample
-from plica.codegen.target import Target
 from plica.frontend.onnx.origin import Reading, read_onnx
 from plica.frontend.zoo import mobilenet, resnet
 from plica.ir.interpret import interpret
 from plica.ir.module import Module
-from plica.pipeline import find_target
+from plica.pipeline import target_of
 from plica.report.study import Study, compiled, examine
 from plica.runtime.port import Array
 
@@ -80,9 +79,7 @@ def show_network(
             save(to_onnx(read.module), path)
             read = read_onnx(path)
         progress("compiling")
-        here = find_target("cpu")
-        assert isinstance(here, Target)
-        made = compiled(name, read, here, threads=threads)
+        made = compiled(name, read, target_of("cpu"), threads=threads)
         arrays = sample(made.executable.inputs)
         progress("checking")
         peer = None

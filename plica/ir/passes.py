@@ -1,8 +1,8 @@
-"""Passes: named functions from modules to modules, and pipelines of them as data.
+"""Passes: one record for what is done at any level of the compiler, and pages of them as data.
 
-A pass says why it exists and which normal forms it takes and gives; a pipeline is a list that
-prints, compares, composes and is edited.  Running one is a fold; with `debug` every module on the
-way is checked and inferred again, and the pass that broke it is named.
+A pass says why it exists, at which level it works (its kind), and which normal forms it takes and
+gives.  A pipeline is a list of passes that prints, compares, composes and is edited; the page of a
+target is a pipeline that leads from a module to code.  Running one is `plica.ir.driver`.
 
 >>> from attrs import evolve
 >>> nothing = Pass("nothing", "An example.", lambda module: module)
@@ -10,29 +10,50 @@ way is checked and inferred again, and the pass that broke it is named.
 >>> print(twice)
 nothing  An example.
 again    An example.
+>>> twice.without("nothing").names
+('again',)
 
-Laws: `(a + b) + c == a + (b + c)`, and running them gives the same; instruments see modules and
-cannot change them.
+A library ships a pass under the entry-point group `plica.passes`; a name in `insert` or `replace`
+is looked for there, and among Plica's own passes that no page holds by default.
+
+Laws: `(a + b) + c == a + (b + c)`; `p.insert(x, after=n).without(x.name) == p`; editing leaves the
+order of all other passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Final, Protocol, TypeAlias
+from importlib import metadata
+from pkgutil import resolve_name
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import evolve, frozen
 
-from plica.core.diagnostic import CompilerBug, did_you_mean
+from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
-from plica.ir.check import check
 from plica.ir.graph import Call, Constructor, Function, Var
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.runtime.error import Diagnostic, PlicaError
 
-Run: TypeAlias = Callable[[Module], Module]
 Form: TypeAlias = Callable[[Module], bool]
+
+Kind: TypeAlias = Literal["graph", "rules", "stages", "forms", "schedule", "lower", "plan", "emit"]
+"""The levels of a page, in order; graph passes and rules may alternate."""
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+GROUP: Final = "plica.passes"
+"""The entry-point group under which a library ships a pass."""
+
+OWN: Final[dict[str, str]] = {
+    "saturate": "plica.rewrite.saturate.pass_:SATURATE",
+    "place-devices": "plica.rewrite.device:PLACE_DEVICES",
+    "inline-composites": "plica.rewrite.partition:INLINE_COMPOSITES",
+    "verify-kernels": "plica.codegen.lower.verify:VERIFY_KERNELS",
+}
+"""Where Plica's own passes are that no page holds by default."""
 
 
 class PassError(PlicaError):
@@ -54,31 +75,58 @@ def forms() -> tuple[str, ...]:
     return tuple(sorted(_forms))
 
 
+def has_form(name: str, module: Module) -> bool:
+    """Whether a module is in a normal form."""
+    return _forms[name](module)
+
+
 @frozen
 class Pass:
     """A transformation; `before` and `after` name the normal forms it takes and gives.
 
-    `requires` names passes that must come earlier in any pipeline that holds this one.
+    What `run` takes and gives follows from the kind:
+
+        graph     Module -> Module
+        rules     (History, setting) -> History (`plica.rewrite.rule_pass`)
+        stages    Module -> Module of staged functions
+        forms     the same, by rules within the contract
+        schedule  (Module, job) -> Program
+        lower     Kernel -> Kernel
+        plan      Program -> Plan
+        emit      (Lowered, job) -> Artefact
+
+    `requires` names passes that must come earlier in any pipeline that holds this one; with
+    `if_changed` it runs only where the pass of that name changed something.
     """
 
     name: str
     why: str
-    run: Run = field(eq=False)  # two passes are one if they say the same of themselves
+    run: Callable[..., Any]  # Any: as the kind says
     requires: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    kind: Kind = "graph"
+    if_changed: str = ""
 
     def __attrs_post_init__(self) -> None:
         for name in (*self.before, *self.after):
             if name not in _forms:
                 raise _unknown("normal form", name, forms())
+        if self.kind not in KINDS:
+            raise _unknown("kind of pass", self.kind, KINDS)
 
-    def __call__(self, module: Module) -> Module:
-        return self.run(module)
+    def __call__(self, of: Any) -> Any:  # as the kind says
+        return self.run(of)
 
 
 def function_pass(
-    name: str, why: str, rewrite: Callable[[Function], Function], **declared: tuple[str, ...]
+    name: str,
+    why: str,
+    rewrite: Callable[[Function], Function],
+    *,
+    requires: tuple[str, ...] = (),
+    before: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
 ) -> Pass:
     """A pass that treats every graph function by itself; the names keep their types."""
 
@@ -88,7 +136,7 @@ def function_pass(
         )
         return Module(module.names, values, module.main)
 
-    return Pass(name, why, over, **declared)
+    return Pass(name, why, over, requires, before, after)
 
 
 @frozen
@@ -122,6 +170,12 @@ class Pipeline:
     def names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.passes)
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of its passes, in the order of levels."""
+        here = {each.kind for each in self.passes}
+        return tuple(kind for kind in KINDS if kind in here)
+
     def find(self, name: str) -> Pass:
         """The pass of that name."""
         for each in self.passes:
@@ -141,8 +195,18 @@ class Pipeline:
             self.find(name)
         return Pipeline(tuple(each for each in self.passes if each.name in names))
 
-    def insert(self, new: Pass, *, before: str | None = None, after: str | None = None) -> Pipeline:
-        """The same pipeline with one more pass, at the end or beside another."""
+    def of(self, *kinds: Kind) -> Pipeline:
+        """The passes of some kinds."""
+        return Pipeline(tuple(each for each in self.passes if each.kind in kinds))
+
+    def insert(
+        self, new: Pass | str, *, before: str | None = None, after: str | None = None
+    ) -> Pipeline:
+        """The same pipeline with one more pass, at the end or beside another.
+
+        A name means an installed pass (`installed_pass`).
+        """
+        new = installed_pass(new) if isinstance(new, str) else new
         at = len(self.passes)
         if before is not None:
             at = self.names.index(self.find(before).name)
@@ -150,105 +214,15 @@ class Pipeline:
             at = self.names.index(self.find(after).name) + 1
         return Pipeline((*self.passes[:at], new, *self.passes[at:]))
 
-    def replace(self, name: str, new: Pass) -> Pipeline:
+    def replace(self, name: str, new: Pass | str) -> Pipeline:
         """The same pipeline with another pass in the place of one."""
         old = self.find(name)
+        new = installed_pass(new) if isinstance(new, str) else new
         return Pipeline(tuple(new if each is old else each for each in self.passes))
 
     def until(self, name: str) -> Pipeline:
         """The passes up to one, that one included."""
         return Pipeline(self.passes[: self.names.index(self.find(name).name) + 1])
-
-
-class Instrument(Protocol):
-    """Somebody who watches: told before and after each pass, asked nothing."""
-
-    def before(self, each: Pass, module: Module) -> None: ...
-
-    def after(self, each: Pass, module: Module) -> None: ...
-
-
-class Timing:
-    """How long each pass took, by a clock that is given: this room has none."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.seconds: list[tuple[str, float]] = []
-        self._began = 0.0
-
-    def before(self, each: Pass, module: Module) -> None:
-        self._began = self.clock()
-
-    def after(self, each: Pass, module: Module) -> None:
-        self.seconds.append((each.name, self.clock() - self._began))
-
-    @property
-    def total(self) -> float:
-        return sum(seconds for _, seconds in self.seconds)
-
-    def __str__(self) -> str:
-        lines = [f"{self.total:9.4f} s  pipeline"]
-        lines += [f"{seconds:9.4f} s    {name}" for name, seconds in self.seconds]
-        return "\n".join(lines)
-
-
-class PrintIR:
-    """The module after each pass that changed it, as text handed to `write`."""
-
-    def __init__(self, write: Callable[[str], object]) -> None:
-        self.write = write
-        self._was: Module | None = None
-
-    def before(self, each: Pass, module: Module) -> None:
-        self._was = module
-
-    def after(self, each: Pass, module: Module) -> None:
-        if module is self._was:
-            self.write(f"# {each.name}: nothing changed")
-        else:
-            self.write(f"# after {each.name}\n{module}")
-
-
-def run(
-    pipeline: Pipeline,
-    module: Module,
-    instruments: Sequence[Instrument] = (),
-    debug: bool = False,
-) -> Module:
-    """The module after all passes.
-
-    In debug mode each pass must keep the module well formed and well typed, and give the normal
-    forms it declares; otherwise a `CompilerBug` names it.
-    """
-    _check_requirements(pipeline)
-    for each in pipeline:
-        for name in each.before:
-            if debug and not _forms[name](module):
-                raise CompilerBug(f"Before {each.name}: the module is not in the form {name!r}.")
-        for watcher in instruments:
-            watcher.before(each, module)
-        module = each.run(module)
-        if not isinstance(module, Module):
-            raise CompilerBug(f"The pass {each.name} gave a {type(module).__name__}, not a module.")
-        for watcher in instruments:
-            watcher.after(each, module)
-        if debug:
-            module = _verified(each, module)
-    return module
-
-
-def _verified(each: Pass, module: Module) -> Module:
-    wrong = check(module)
-    if wrong:
-        raise CompilerBug(f"After {each.name}: the module is not well formed.\n{wrong[0]}")
-    try:
-        infer(module)
-    except PlicaError as error:
-        raise CompilerBug(f"After {each.name}: the module is not well typed.\n{error}") from error
-    for name in each.after:
-        if not _forms[name](module):
-            raise CompilerBug(f"After {each.name}: the module is not in the form {name!r}.")
-    return module
 
 
 def diff(old: Pipeline, new: Pipeline) -> str:
@@ -269,18 +243,27 @@ def _line(each: Pass, width: int) -> str:
     return f"{each.name:<{width}}  {each.why}"
 
 
-def _check_requirements(pipeline: Pipeline) -> None:
-    seen: set[str] = set()
-    missing: list[Diagnostic] = []
-    for each in pipeline:
-        for name in each.requires:
-            if name not in seen:
-                where = "comes after it" if name in pipeline.names else "is not in the pipeline"
-                message = f"The pass {each.name} requires {name}, which {where}."
-                missing.append(Diagnostic("missing-pass", message))
-        seen.add(each.name)
-    if missing:
-        raise PassError(*missing)
+def renamed(of: Pass, name: str, why: str = "", if_changed: str = "") -> Pass:
+    """The same pass once more, under another name, since a pipeline holds each name once."""
+    return evolve(of, name=name, why=why or of.why, if_changed=if_changed)
+
+
+def installed_passes() -> dict[str, str]:
+    """The passes that can be inserted by name, and where each is; none is imported by asking."""
+    points = metadata.entry_points(group=GROUP)
+    return {**{point.name: point.value for point in points}, **OWN}
+
+
+def installed_pass(name: str) -> Pass:
+    """The pass of that name, Plica's own or of an installed library."""
+    known = installed_passes()
+    if name not in known:
+        raise _unknown("installed pass", name, sorted(known))
+    found = resolve_name(known[name])
+    if not isinstance(found, Pass):
+        message = f"The entry point {name} of {GROUP} is no pass but {found!r}."
+        raise PassError(Diagnostic("unknown-pass", message))
+    return found
 
 
 def _unknown(what: str, name: str, known: Sequence[str]) -> PassError:

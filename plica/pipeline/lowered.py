@@ -1,119 +1,147 @@
-"""Lowered modules: everything known before code is made for a machine."""
+"""Parts of the road, for those who want to stop on it: lower, assemble, build."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
-
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.llvm.fold import AnyPlan
-from plica.codegen.lower.prepare import grouped, prepared
-from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.lower.sequence import sequence
-from plica.codegen.open_place import place_open
-from plica.codegen.place import place
-from plica.codegen.program import Program
-from plica.codegen.record import recorded
-from plica.codegen.target import Target
+from plica import __version__
+from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
+from plica.codegen.lower.scheduled import processor
+from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
+from plica.codegen.road import grouped as grouped_by
+from plica.ir.driver import Checks, Instrument
 from plica.ir.module import Module
-from plica.rewrite.contract import Contract, exact, fused, reassociates, signless_zero
-from plica.rewrite.derivation import Derivation
+from plica.ir.passes import Pipeline
+from plica.rewrite.contract import Contract, exact
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
-from plica.runtime.artefact import (
-    Record,
-)
-from plica.schedule.default import Machine as ScheduleMachine
-from plica.schedule.default.gpu import Gpu
-from plica.search.choice import Choices, Records, Row, choices
-from plica.search.task import tasks_of
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.store import Store
 
 if TYPE_CHECKING:
-    pass
+    from plica.search.choice import Records
+
+__all__ = [
+    "Lowered", "arranged", "assemble", "build", "job_for", "lower", "page_of", "record",
+    "sequenced",
+]  # fmt: skip
+
+USUAL = "cpu"
 
 
-@frozen
-class Lowered:
-    """Everything known before native code is made: a value, the same wherever it is computed."""
+def page_of(
+    target: AnyTarget | str | None = None, effort: str = "default", *, objects: bool = False
+) -> Pipeline:
+    """The page of a target, or of the target of that name; processors' where none is given.
 
-    module: Module
-    derivation: Derivation
-    program: Program
-    plan: AnyPlan
-    final: Module
-    """The module that was sequenced."""
-    fused: bool = False
-    """Whether `a * b + c` may be rounded once."""
-    signless: bool = False
-    """Whether a zero may have another sign."""
-    asked: str = ""
-    """The contract within which rules were used."""
-    packs: tuple[str, ...] = ()
-    """The names of the packs that were asked for."""
-    tuning: tuple[Row, ...] = ()
-    """Which kernels have a schedule of a tuning database, and why others have none."""
+    Programs with data and recursion have a page of their own: with `objects` it is that.
+
+    >>> page_of("cpu").names[-2:]
+    ('plan-memory', 'emit-llvm')
+    """
+    return _backend(target, objects).page(effort)
+
+
+def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
+    found = backend_of(find_target(USUAL if target is None else target))
+    if not objects:
+        return found
+    if found.objects is None:
+        message = f"The target {found.name!r} runs no programs with data and recursion."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, USUAL, found.name))
+    return found.objects
+
+
+def job_for(
+    target: AnyTarget | None,
+    contract: Contract = DEFAULT_CONTRACT,
+    packs: Sequence[Pack] = (),
+    records: Records | None = None,
+    **more: Any,  # Any: the other fields of a job
+) -> Job:
+    """What a page is run for; with records of tuning, they come before default schedules."""
+    machine = None if target is None else backend_of(target).machine(target)
+    schedules = processor if target is None else backend_of(target).schedules
+    choose = None
+    if records is not None and target is not None and machine is not None:
+        # Who asks for no tuned schedules need not wait for the room of search.
+        from plica.search.choice import chosen_for
+
+        choose = partial(chosen_for, records=records, target=target, contract=contract)
+    versions = (("plica", __version__),)
+    return Job(
+        contract, tuple(packs), target, machine, schedules,
+        choose=choose, versions=versions, **more,
+    )  # fmt: skip
 
 
 def lower(
     module: Module,
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
-    target: Target | GpuTarget | None = None,
+    target: AnyTarget | None = None,
     records: Records | None = None,
-) -> Lowered:
+    *,
+    page: Pipeline | None = None,
+    objects: bool = False,
+    instruments: Sequence[Instrument] = (),
+    checks: Checks | None = None,
+) -> Arranged[Any, Any]:  # Any: as the page makes it; a `Lowered` but for programs with objects
     """The program of a module and its memory plan; with a target, scheduled for it.
 
-    Where there are records of tuning, they come before rules of thumb.
+    Where there are records of tuning, they come before default schedules.
     """
-    machine = machine_of(target) if isinstance(target, Target) else None
-    history = grouped(prepared(module, contract, packs, machine))
-    return evolve(
-        arranged(history, target, contract, records),
-        fused=contract >= fused,
-        signless=contract >= signless_zero,
-        asked=str(contract),
-        packs=tuple([each.name for each in packs]),
-    )
+    job = job_for(target, contract, packs, records)
+    used = page or page_of(target, objects=objects)
+    return lowered(used, module, job, instruments, checks)
 
 
 def sequenced(
-    history: History, target: Target | GpuTarget | None = None, contract: Contract = exact
+    history: History, target: AnyTarget | None = None, contract: Contract = exact
 ) -> Lowered:
-    """The program of an inferred module, as it is, and its memory plan."""
-    return arranged(grouped(history), target, contract)
+    """The program of an inferred module, as it is but for the passes that every program needs."""
+    page = page_of(target)
+    needed = page.only("infer", "resolve", "decompose", "fuse")
+    job = job_for(target, contract)
+    return scheduled_from(page, grouped_by(needed, history, job), job)
 
 
 def arranged(
     history: History,
-    target: Target | GpuTarget | None,
+    target: AnyTarget | None,
     contract: Contract,
     records: Records | None = None,
 ) -> Lowered:
-    """The program of a module that went through all passes, and its memory plan."""
-    machine: ScheduleMachine | Gpu | None = None
-    if target is not None:
-        machine = target.gpu if isinstance(target, GpuTarget) else machine_of(target)
-    found = Choices({}, ())
-    if records is not None and machine is not None:
-        found = choices(tasks_of(history.module, machine, contract), records, machine)
-    program = sequence(
-        history.module,
-        machine,
-        reassociates=contract >= reassociates,
-        approximates=contract > reassociates,
-        chosen=found.chosen,
-    )
-    source = history.derivation.source
-    assert isinstance(source, Module)
-    plan = place_open(program) if program.dims else place(program)
-    whole = Lowered(source, history.derivation, program, plan, history.module)
-    return evolve(whole, tuning=found.rows)
+    """The program of a module whose operators are grouped already, and its memory plan."""
+    job = job_for(target, contract, (), records)
+    return scheduled_from(page_of(target), history, job)
 
 
-def record(lowered: Lowered) -> Record:
-    """Where the code of a lowered module comes from."""
-    of = lowered
-    return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
+def build(
+    of: Arranged[Any, Any],  # Any: as `lower` gives it
+    target: AnyTarget,
+    threads: int = 1,
+    store: Store | None = None,
+    *,
+    objects: bool = False,
+) -> Executable:
+    """Code for a lowered module, loaded into this process."""
+    backend = _backend(target, objects)
+    return backend.build(backend.page(), of, job_for(target, threads=threads, store=store))
+
+
+def assemble(
+    of: Arranged[Any, Any],  # Any: as the page of the target makes it
+    target: AnyTarget,
+    threads: int = 1,
+    store: Store | None = None,
+    *,
+    objects: bool = False,
+) -> Any:  # an artefact, as the page makes it
+    """All that will be loaded, here or elsewhere: the target need not be this machine."""
+    job = job_for(target, threads=threads, store=store)
+    return emitted(page_of(target, objects=objects), of, job)

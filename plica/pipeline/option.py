@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plica.codegen.accel.target import AccelTarget, parse_accel
-from plica.codegen.cuda.target import GpuTarget, parse_gpu
-from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.processor import known
-from plica.codegen.target import Target, parse, unknown_target
+from plica.codegen.backend import AnyTarget, backend_of, find_target
+from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
-from plica.runtime.cuda.driver import architecture_here
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.search.choice import Records, records_of
-from plica.search.record import Database
-from plica.search.record import fingerprint as machine_name
 
 if TYPE_CHECKING:
-    pass
+    from plica.search.choice import Records
+    from plica.search.record import Database
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -55,44 +50,60 @@ def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ..
     return chosen
 
 
-def target_of(of: str | Target | GpuTarget | AccelTarget) -> Target | GpuTarget | AccelTarget:
-    """The target meant: a processor, a GPU, or an accelerator beside a processor."""
-    if isinstance(of, GpuTarget | AccelTarget):
-        return of
-    accel = parse_accel(of) if isinstance(of, str) else None
-    if accel is not None:
-        return accel
-    gpu = parse_gpu(of, architecture_here) if isinstance(of, str) else None
-    return gpu or find_target(of)
+def target_of(of: str | AnyTarget) -> AnyTarget:
+    """The target meant: of the backend that its text begins with, or as it is given."""
+    found = find_target(of)
+    return found if isinstance(of, str) else backend_of(found).settled(found)
 
 
-def find_target(of: str | Target) -> Target:
-    """The processor meant: this one, one that differs from it as said, or one given in full."""
-    if not isinstance(of, str | Target):
-        raise unknown_target(of)
-    return known(of if isinstance(of, Target) else parse(of, toolchain.host()))
-
-
-def read_records(database: Database | str | PathLike[str], target: Target | GpuTarget) -> Records:
+def read_records(database: Database | str | PathLike[str], target: AnyTarget) -> Records:
     """What a tuning database knows of a machine."""
-    name = machine_name(target)
+    # Who has no database need not wait for the room of search.
+    from plica.search.choice import records_of
+    from plica.search.record import Database
+    from plica.search.target import tuning_of
+
+    name = tuning_of(target).fingerprint(target)
     if isinstance(database, Database):
         return records_of(database, name)
     with Database(database) as found:
         return records_of(found, name)
 
 
+@contextmanager
+def known_tilings(request: Request) -> Iterator[object]:
+    """What a database knows, for a backend that has its own way to say it; None for all others."""
+    database = request.database
+    if database is None or not request.backend.native:
+        yield None
+        return
+    from plica.search.record import Database  # as above
+    from plica.search.target import tuning_of
+
+    known = tuning_of(request.target).known
+    with nullcontext(database) if isinstance(database, Database) else Database(database) as opened:
+        yield known(opened, request.target)
+
+
 def check_options(threads: int | None, database: object) -> None:
+    """Refuse options that mean nothing, all at once."""
     wrong = []
     if threads is not None and (type(threads) is not int or threads < 1):
         message = "The number of threads must be a whole number, at least 1."
         wrong.append(Diagnostic("unsupported", message, None, "1 or more, or None", repr(threads)))
-    if isinstance(database, str | PathLike) and not Path(database).is_file():
-        message = "There is no tuning database at this path."
-        hint = "plica.tune makes one."
-        wrong.append(Diagnostic("no-source", message, Place(file=str(database)), None, None, hint))
-    elif not isinstance(database, Database | str | PathLike | None):
+    if isinstance(database, str | PathLike):
+        if not Path(database).is_file():
+            message, hint = "There is no tuning database at this path.", "plica.tune makes one."
+            place = Place(file=str(database))
+            wrong.append(Diagnostic("no-source", message, place, None, None, hint))
+    elif database is not None and not _is_database(database):
         message, expected = "This is no tuning database.", "a path, or a Database"
         wrong.append(Diagnostic("unsupported", message, None, expected, repr(database)))
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])
+
+
+def _is_database(of: object) -> bool:
+    from plica.search.record import Database  # as above
+
+    return isinstance(of, Database)

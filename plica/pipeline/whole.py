@@ -1,8 +1,8 @@
 """The pipeline: from a module to something one can call.
 
-First the graph is optimised, with the rules a user asks for, and its operators are grouped into
-kernels (`plica.codegen.lower.prepare`).  Each kernel takes its schedule from a tuning database or
-from rules of thumb.  Then come the memory plan, the fold into LLVM, the toolchain.
+The page of the target says what happens on the way (`plica.codegen.llvm.page`): the graph is
+optimised, with the rules a user asks for, its operators are grouped into kernels, each kernel takes
+its schedule from a tuning database or by default; then come lowering, the memory plan, emission.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -27,47 +27,46 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from plica.codegen.accel.target import AccelTarget
-from plica.codegen.cuda.target import GpuTarget
+from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
-from plica.codegen.target import Target
-from plica.frontend.specialised import Specialised, at_call
 from plica.ir.module import Module
+from plica.ir.passes import Pipeline
 from plica.ir.script import Scripted
+from plica.pipeline.compiled import compiled
+from plica.pipeline.option import check_options, contract_of, packs_of, target_of
+from plica.pipeline.request import Request, chosen_page
+from plica.pipeline.specialised import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
-from plica.runtime.error import UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
-from plica.runtime.link import can_link
 from plica.runtime.open_executable import OpenExecutable
-from plica.search.record import Database
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
-from plica.pipeline.accel import on_accelerator
-from plica.pipeline.cpu import compiled_for_cpu, compiled_with_objects
-from plica.pipeline.gpu import compiled_for_gpu
-from plica.pipeline.kept import COMPILED
-from plica.pipeline.option import check_options, contract_of, packs_of, read_records, target_of
+    from plica.search.record import Database
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
-    target: str | Target | GpuTarget | AccelTarget = "cpu",
+    target: str | AnyTarget = "cpu",
     threads: int | None = None,
     database: Database | str | PathLike[str] | None = None,
     cache: bool = True,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
+    *,
+    passes: Pipeline | None = None,
+    disabled: str | Sequence[str] = (),
+    effort: str = "default",
 ) -> Executable:
     """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
 
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     shape depends on the values of inputs, the code is made when it is called, once for each choice
-    of them, and kept (`plica.frontend.specialised`).
+    of them, and kept (`plica.pipeline.specialised`).
     The code runs on so many `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
@@ -75,49 +74,52 @@ def compile(  # noqa: PLR0917  # the public surface says so
     `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
     are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
     takes the best schedule that was found for this machine; `exe.tuning` says which and why.
+
+    The `effort` chooses the page of passes that leads to the code (`plica explain --passes`):
+    `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
+    page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
+    by name, are left out of either.
     """
     check_options(threads, database)
     machine = target_of(target)
+    backend = backend_of(machine)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     kept = contract_of(contract)
-    chosen = packs_of(wanted, kept)
-    later_on = partial(
-        compile,
-        target=machine,
-        threads=threads,
-        database=database,
-        cache=cache,
-        packs=packs,
-        contract=contract,
-    )
-    module = at_call(mod, later_on)
-    if isinstance(module, Specialised):
-        whole = module.whole
-        if whole is None or not isinstance(machine, Target) or not can_link():
-            return module
-        count = cores() if threads is None else threads
-        try:
-            opened = compiled_for_cpu(whole, machine, count, kept, chosen, wanted, database, cache)
-        except UnsupportedError:
-            return module  # some operator of it must know its sizes
-        assert isinstance(opened, OpenExecutable)
-        return opened.beside(module)
-    if isinstance(machine, AccelTarget):
-        key = (module, machine, kept, chosen, threads)
-        shared = cache and database is None  # what a database holds changes
-        same = COMPILED.get(key) if shared else None
-        if same is None:
-            same = on_accelerator(module, machine, partial(later_on, target="cpu"), database)
-            if shared:
-                COMPILED[key] = same
-        return same
-    if isinstance(machine, GpuTarget):
-        known_ = None if database is None else read_records(database, machine)
-        return compiled_for_gpu(module, machine, kept, chosen, wanted, known_, cache)
+    page = chosen_page(backend, passes, disabled, effort)
     count = cores() if threads is None else threads
-    machine_ = evolve(machine, cores=count)
+    request = Request(
+        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page
+    )
+    again = partial(
+        compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
+        contract=contract, passes=passes, disabled=disabled, effort=effort,
+    )  # fmt: skip
+    module = at_call(mod, again)
+    if isinstance(module, Specialised):
+        return _opened(module, request)
+    if backend.native:
+        native = partial(compile, threads=threads, database=database, cache=cache, packs=packs,
+                         contract=contract)  # fmt: skip
+        return compiled(module, request, native)
+    if backend.objects is None:
+        return compiled(module, request)
     static = static_form(module)
-    if static is None:
-        return compiled_with_objects(module, machine_, kept, chosen, database, cache)
-    module = static
-    return compiled_for_cpu(module, machine, count, kept, chosen, wanted, database, cache)
+    if static is not None:
+        return compiled(static, request)
+    if database is not None:
+        message = "Schedules are tuned for programs without data and recursion only."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
+    page = chosen_page(backend.objects, passes, disabled, effort)
+    return compiled(module, evolve(request, backend=backend.objects, page=page))
+
+
+def _opened(module: Specialised, request: Request) -> Executable:
+    """One code for every size, where it can be made, beside what is compiled at a call."""
+    if module.whole is None or not request.backend.opens(request.target):
+        return module
+    try:
+        opened = compiled(module.whole, request)
+    except UnsupportedError:
+        return module  # some operator of it must know its sizes
+    assert isinstance(opened, OpenExecutable)
+    return opened.beside(module)

@@ -19,9 +19,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.bench.peer import difference
+from plica.codegen.backend import AnyTarget
 from plica.codegen.llvm.fold import launches
 from plica.codegen.program import Launch
-from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
@@ -37,7 +37,7 @@ from plica.rewrite.history import History
 from plica.runtime.port import Array
 
 Run = Callable[..., Any]
-Build = Callable[[Lowered, Target], Run]
+Build = Callable[[Lowered, AnyTarget], Run]
 
 
 @frozen(eq=False)
@@ -84,7 +84,7 @@ class Comparison:
         return self.step is None and self.kernel is None and self.output <= self.tolerance
 
 
-def built(lowered: Lowered, target: Target) -> Run:
+def built(lowered: Lowered, target: AnyTarget) -> Run:
     """The native code of what was lowered, on one thread."""
     return build(lowered, target)
 

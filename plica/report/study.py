@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, frozen
 
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
+from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.place import Plan
-from plica.codegen.target import Target
 from plica.codegen.work import operations
 from plica.frontend.onnx.origin import Reading
 from plica.ir.graph import Apply, Expr
@@ -99,7 +99,7 @@ class Compiled:
     name: str
     lowered: Lowered
     executable: Executable
-    target: Target
+    target: AnyTarget
     threads: int
     contract: Contract
     lowering: float
@@ -110,7 +110,7 @@ class Compiled:
 def compiled(
     name: str,
     read: Reading,
-    target: Target,
+    target: AnyTarget,
     *,
     threads: int = 1,
     contract: Contract = DEFAULT_CONTRACT,
@@ -118,7 +118,8 @@ def compiled(
 ) -> Compiled:
     """A model made ready, and how long each part of that took."""
     start = perf_counter()
-    lowered = lower(read.module, contract, packs, evolve(target, cores=threads))
+    seen = backend_of(target).with_threads(target, threads)
+    lowered = lower(read.module, contract, packs, seen)
     middle = perf_counter()
     executable = build(lowered, target, threads)
     end = perf_counter()

@@ -27,6 +27,7 @@ from plica.rewrite.pattern import (
 )
 from plica.rewrite.rule import Rule
 from plica.rewrite.strategy import (
+    Driving,
     Strategy,
     all_,
     at,
@@ -35,10 +36,13 @@ from plica.rewrite.strategy import (
     choice,
     fail,
     identity,
+    innermost,
     one,
     repeat,
     seq,
     some,
+    swept_down,
+    swept_up,
     top_down,
     use,
     where,
@@ -47,6 +51,7 @@ from plica.rewrite.strategy import (
 __all__ = [
     "Contract",
     "Derivation",
+    "Driving",
     "Match",
     "Pack",
     "Rest",
@@ -74,6 +79,7 @@ __all__ = [
     "identity",
     "index_constants",
     "index_holes",
+    "innermost",
     "join",
     "match",
     "one",
@@ -88,6 +94,8 @@ __all__ = [
     "seq",
     "signless_zero",
     "some",
+    "swept_down",
+    "swept_up",
     "top_down",
     "use",
     "where",

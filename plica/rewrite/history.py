@@ -21,10 +21,11 @@ from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.ir.passes import Pass
 from plica.rewrite.contract import Contract, exact
-from plica.rewrite.derivation import Derivation, Step
-from plica.rewrite.pack import Pack, rewrite_under
+from plica.rewrite.derivation import Derivation, Rewritten, Step
+from plica.rewrite.pack import Pack
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
+from plica.rewrite.strategy import Driving, innermost
 
 INFER = Pass("infer", "What rules made has types.", infer)
 
@@ -38,17 +39,25 @@ class History:
 
     def through(self, each: Pass, contract: Contract = exact) -> History:
         """The history after a pass, which changes floats by `contract` at most."""
-        after = each(self.module)
+        return self.made(each, each(self.module), contract)
+
+    def made(self, by: Pass, after: Module, contract: Contract = exact) -> History:
+        """The history after a pass that made another module of this one."""
         if after is self.module:
             return self
-        step = Step(rule_of(each, contract), self.module, after)
+        step = Step(rule_of(by, contract), self.module, after)
         return History(after, self.derivation.then((step,)))
 
-    def under(self, pack: Pack, contract: Contract | None = None) -> History:
-        """The history after rewriting to a normal form under the rules within a contract."""
+    def under(
+        self, pack: Pack, contract: Contract | None = None, by: Driving = innermost
+    ) -> History:
+        """The history after rewriting under the rules within a contract, by a strategy."""
         used = pack if contract is None else pack.within(contract)
-        done = rewrite_under(self.module, used)
-        if not done.steps:
+        return self.rewritten(by(used)(self.module))
+
+    def rewritten(self, done: Rewritten | None) -> History:
+        """The history after what a strategy has done."""
+        if done is None or not done.steps:
             return self
         assert isinstance(done.term, Module)  # no rule speaks of modules
         return History(done.term, self.derivation.then(done.steps)).through(INFER)

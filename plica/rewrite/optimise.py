@@ -1,12 +1,9 @@
-"""Optimising graphs: the passes and packs a module goes through, in order, as data.
+"""Optimising graphs: the part of every page that knows no machine, as data.
 
-    to-dataflow   lets become sharing, so that rules see whole expressions
-    the user's packs, then inference, simplify, scale, transposed, padding: within the contract
-    fold-constants between them: what rules moved together is computed once
-    merge-common, remove-dead: what is left over goes
-
->>> [each.name for each in stages()][:2]
-['to-dataflow', 'inference']
+>>> print(*OPTIMISE.names[:4])
+to-dataflow packs inference simplify
+>>> print(OPTIMISE.find("packs").why)
+The rules that a user asks for come first.
 
 The result is a `History`: the module, and one derivation of all that was done.
 """
@@ -14,58 +11,42 @@ The result is a `History`: the module, and one derivation of all that was done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from plica.ir.module import Module
-from plica.ir.passes import Pass
-from plica.rewrite.contract import Contract, approx
+from plica.ir.passes import Pipeline, renamed
+from plica.rewrite.contract import Contract
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs import find_pack
+from plica.rewrite.rule_pass import DEFAULT_CONTRACT, Setting, asked_for, rules, through
 
-Stage: TypeAlias = Pass | Pack
+__all__ = ["DEFAULT_CONTRACT", "OPTIMISE", "optimise"]
 
-DEFAULT_CONTRACT: Final = approx(1e-4)
+_FOLD: Final = find_pass("fold-constants")
 
-ORDER: Final[tuple[str, ...]] = (
-    "pass to-dataflow",
-    "packs",
-    "pack inference",
-    "pack simplify",
-    "pass fold-constants",
-    "pack scale",
-    "pass fold-constants",
-    "pack transposed",
-    "pack padding",
-    "pack simplify",
-    "pass fold-constants",
-    "pass merge-common",
-    "pass remove-dead",
-)
-"""What is done, by name; `packs` is where those that a user asks for come."""
-
-
-def stages(packs: Sequence[Pack] = ()) -> tuple[Stage, ...]:
-    """The passes and packs in order, with a user's own."""
-    found: list[Stage] = []
-    for line in ORDER:
-        kind, _, name = line.partition(" ")
-        if kind == "packs":
-            found.extend(packs)
-        else:
-            found.append(find_pass(name) if kind == "pass" else find_pack(name))
-    return tuple(found)
+# fmt: off
+OPTIMISE: Final = Pipeline((
+    find_pass("to-dataflow"),
+    rules("packs",          "The rules that a user asks for come first.",              asked_for),
+    rules("inference",      "What only training needs is folded into weights.", "inference"),
+    rules("simplify",       "Operators that do nothing go, others become cheaper.",    "simplify"),
+    _FOLD,
+    rules("scale",          "Scales and shifts move into weights and biases.",         "scale"),
+    renamed(_FOLD, "fold-scales",  "Weights that were scaled are constants again."),
+    rules("transposed",     "Products take transposed operands as they lie.",         "transposed"),
+    rules("padding",        "Padding becomes part of the operator that reads it.",     "padding"),
+    rules("simplify-again", "What other rules brought together is simplified.",        "simplify"),
+    renamed(_FOLD, "fold-again",   "Constants that rules moved together are computed."),
+    find_pass("merge-common"),
+    find_pass("remove-dead"),
+))
+# fmt: on
+"""What is done to every graph, by passes and by rules within the contract."""
 
 
 def optimise(
     module: Module, contract: Contract = DEFAULT_CONTRACT, packs: Sequence[Pack] = ()
 ) -> History:
-    """An inferred module after all stages, using only rules within the contract."""
-    history = begun(module)
-    for stage in stages(packs):
-        if isinstance(stage, Pack):
-            history = history.under(stage, contract)
-        else:
-            history = history.through(stage)
-    return history
+    """An inferred module after all of it."""
+    return through(OPTIMISE, begun(module), Setting(contract, tuple(packs)))

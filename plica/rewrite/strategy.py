@@ -4,10 +4,11 @@
 
 The vocabulary: `seq choice attempt repeat one all_ some top_down bottom_up at where`; a rule is
 made a strategy by `use`.  Steps carry the path to the place they changed, so a derivation comes
-for free.
+for free.  On the pages of targets a pack is driven by a `Driving`, which makes a strategy of its
+rules: `innermost` to a normal form, `swept_up` and `swept_down` in one sweep.
 
 Laws: `attempt(s)` always applies; `seq(identity, s)` is `s`; `choice(fail, s)` is `s`;
-`repeat(s)` ends where `s` does not apply.
+`repeat(s)` ends where `s` does not apply; `innermost(p)` does not apply to what it gives.
 """
 
 from __future__ import annotations
@@ -22,10 +23,34 @@ from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep, rebuild_top_down
 from plica.rewrite.derivation import at as state_at
+from plica.rewrite.pack import Pack, rewrite_under
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
 Strategy: TypeAlias = Callable[[Term], "Rewritten | None"]
+
+Driving: TypeAlias = Callable[[Pack], Strategy]
+"""Where and when the rules of a pack are used."""
+
+
+def innermost(pack: Pack) -> Strategy:
+    """The rules of a pack everywhere, children first, until none applies: the engine's strategy."""
+
+    def run(term: Term) -> Rewritten | None:
+        done = rewrite_under(term, pack)
+        return done if done.steps else None
+
+    return run
+
+
+def swept_up(pack: Pack) -> Strategy:
+    """The rules of a pack once at each distinct term, children first."""
+    return bottom_up(choice(*pack))
+
+
+def swept_down(pack: Pack) -> Strategy:
+    """The rules of a pack once at each distinct term, parents first."""
+    return top_down(choice(*pack))
 
 
 def use(rule: Rule) -> Strategy:

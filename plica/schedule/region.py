@@ -133,7 +133,10 @@ def relaxed(
     for start, extent, size in triples:
         ends = None
         if start is not None:
-            ends = ends_of(_substituted(start, values), sizes)
+            place = _substituted(start, values)
+            ends = ends_of(place, sizes)
+            if ends is None or not ends.exact:  # a digit may be that of some loops alone
+                ends = ends_of(simple(place, _within(context, sizes)), sizes) or ends
         wide = _substituted(extent, values)
         if ends is None or not free_vars(wide).isdisjoint(sizes):
             starts.append(ZERO)
@@ -144,6 +147,12 @@ def relaxed(
         extents.append(simple(ends.high - ends.low + wide, context))
         exact = exact and ends.exact
     return Box(access.buffer, tuple(starts), tuple(extents), exact)
+
+
+def _within(context: Context, sizes: Mapping[ScalarVar, Scalar]) -> Context:
+    for var, size in sizes.items():
+        context = context.loop(var, size)
+    return context
 
 
 def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:

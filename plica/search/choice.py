@@ -5,7 +5,7 @@ schedule of the work is chosen; a record that no longer applies says why, and th
 tried.  What was never tuned keeps its default schedule.
 
     records_of(database, target)       the best few records of all work, on one machine
-    choices(tasks, records, machine)   schedules by the key of the work, and a table
+    choices(tasks, records, target)    schedules by the key of the work, and a table
 
 Everything but `records_of` is a pure function.
 """
@@ -15,22 +15,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from attrs import frozen
 
+from plica.codegen.backend import AnyTarget
+from plica.codegen.choices import Choices, Row
 from plica.codegen.lower.scheduled import Chosen
 from plica.core.diagnostic import Malformed
-from plica.schedule.default import Machine
-from plica.schedule.default.gpu import Gpu
+from plica.ir.module import Module
+from plica.rewrite.contract import Contract
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.record import Database, Record
 from plica.search.record.order import in_order
-from plica.search.sketch.gpu import gpu_form_named
-from plica.search.space_of import asked_of, form_named
-from plica.search.task import Task
+from plica.search.target import tuning_of
+from plica.search.task import Task, tasks_of
 
 KEPT: Final = 4
 """How many records of one work are kept: the next best is tried where one does not apply."""
@@ -67,32 +68,14 @@ def records_of(database: Database, target: str) -> Records:
     return Records(target, best, frozenset(elsewhere - best.keys()))
 
 
-@frozen
-class Row:
-    """What was chosen for one kernel, and why."""
-
-    name: str
-    weight: int
-    status: Literal["tuned", "default"]
-    why: str
-
-
-@frozen(eq=False)
-class Choices:
-    """Schedules by the key of the work, and what there is to say about each kernel."""
-
-    chosen: Mapping[str, Chosen]
-    rows: tuple[Row, ...]
-
-
-def choices(tasks: Sequence[Task], records: Records, machine: Machine | Gpu) -> Choices:
+def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choices:
     """What is chosen for the kernels of a model."""
     chosen: dict[str, Chosen] = {}
     rows: list[Row] = []
     for task in tasks:
         reasons: list[str] = []
         for each in records.best.get(task.key, ()):
-            found = applied(each, task, machine)
+            found = applied(each, task, target)
             if isinstance(found, Chosen):
                 chosen[task.key] = found
                 rows.append(Row(task.name, task.weight, "tuned", _said(each)))
@@ -109,12 +92,17 @@ def choices(tasks: Sequence[Task], records: Records, machine: Machine | Gpu) -> 
     return Choices(chosen, tuple(rows))
 
 
-def applied(record: Record, task: Task, machine: Machine | Gpu) -> Chosen | str:
+def chosen_for(
+    module: Module, *, records: Records, target: AnyTarget, contract: Contract
+) -> Choices:
+    """What is chosen for the kernels of a module whose operators are grouped already."""
+    return choices(tasks_of(module, target, contract), records, target)
+
+
+def applied(record: Record, task: Task, target: AnyTarget) -> Chosen | str:
     """The schedule of a record, or why it no longer is one."""
-    if isinstance(machine, Gpu):
-        form = gpu_form_named(record.form, asked_of(task), machine)
-    else:
-        form = form_named(record.form, task, machine)
+    named = tuning_of(target).form
+    form = None if named is None else named(record.form, task, target)
     if form is None:
         return f"Its record begins with {record.form!r}, which is there no longer."
     try:
@@ -131,17 +119,3 @@ def applied(record: Record, task: Task, machine: Machine | Gpu) -> Chosen | str:
 def _said(of: Record) -> str:
     micro = 1e6 * (of.cost or 0.0)
     return f"{micro:.4g} us as {of.form}"
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The choices as a text, one line a kernel.
-
-    >>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/blocked/default"),)))
-    kernel         times  schedule  why
-    matmul + relu      3  tuned     12.5 us as thumb/blocked/default
-    """
-    wide = max([6, *[len(each.name) for each in rows]])
-    lines = [f"{'kernel':{wide}}  times  schedule  why"]
-    for each in rows:
-        lines.append(f"{each.name:{wide}}  {each.weight:5}  {each.status:8}  {each.why}")
-    return "\n".join(lines)

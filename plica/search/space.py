@@ -38,7 +38,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.loop import Kernel
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Stages
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import begin, taken
@@ -56,7 +56,7 @@ class Sketch:
     steps: tuple[int, ...]
     """The numbers of the steps whose decisions are open."""
     supports: tuple[Support, ...]
-    form: Formed | None = None
+    form: Stages | None = None
     """What the kernel wants packed, and its scratch memory."""
 
     @property
@@ -77,7 +77,7 @@ class Sketch:
         return found
 
 
-def sketch(name: str, kernel: Kernel, trace: Trace, form: Formed | None = None) -> Sketch:
+def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) -> Sketch:
     """The sketch of a trace; a step with one possible decision, or a support that cannot be
     listed, stays as it is.  Raises `ScheduleRefused` where the trace itself is illegal."""
     state = begin(kernel)

@@ -21,22 +21,21 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.codegen.cuda.target import GpuTarget
+from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.fused import alone, fused
-from plica.codegen.lower.prepare import grouped, prepared
-from plica.codegen.lower.scheduled import facts, machine_of
 from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import workload
-from plica.codegen.target import Target
+from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
-from plica.ir.graph import Call, Const, Expr, Function, If
+from plica.ir.graph import Call, Expr, Function, If
+from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract, reassociates
+from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
-from plica.schedule.default.gpu import Gpu
-from plica.schedule.default.machine import Machine
+from plica.search.target import tuning_of
 
 __all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_of"]
 
@@ -88,38 +87,34 @@ class KernelTask:
 
 
 def tasks(
-    module: Module, contract: Contract, packs: Sequence[Pack], target: Target | GpuTarget
+    module: Module, contract: Contract, packs: Sequence[Pack], target: AnyTarget
 ) -> tuple[Task, ...]:
     """The tasks of a module as it would be compiled, those of most weight as they come."""
-    if isinstance(target, GpuTarget):
-        history = grouped(prepared(module, contract, packs, None))
-        return tasks_of(history.module, target.gpu, contract)
-    machine = machine_of(target)
-    history = grouped(prepared(module, contract, packs, machine))
-    return tasks_of(history.module, machine, contract)
+    backend = backend_of(target)
+    job = Job(contract, tuple(packs), target, backend.machine(target))
+    history = grouped(backend.page(), begun(infer(module)), job)
+    return tasks_of(history.module, target, contract)
 
 
-def tasks_of(module: Module, machine: Machine | Gpu, contract: Contract) -> tuple[Task, ...]:
+def tasks_of(module: Module, target: AnyTarget, contract: Contract) -> tuple[Task, ...]:
     """The tasks of a module whose operators are grouped already."""
     found: dict[str, Task] = {}
     for step in steps_below(module.main_function().body):
         if isinstance(step, If):
             continue
-        one = task_of(step, machine, contract)
+        one = task_of(step, target, contract)
         known = found.get(one.key)
         found[one.key] = one if known is None else evolve(known, weight=known.weight + 1)
     return tuple(found.values())
 
 
-def task_of(step: Expr, machine: Machine | Gpu, contract: Contract) -> Task:
+def task_of(step: Expr, target: AnyTarget, contract: Contract) -> Task:
     """The task of one step of a program: an operator, or a group of them."""
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
     whole = fused(function)
     reads = [args[each] for each in whole.reads]
-    constant, bytes_ = tuple([isinstance(each, Const) for each in reads]), tuple[int, ...]()
-    if isinstance(machine, Machine):
-        constant, bytes_ = facts(reads, machine)
+    constant, bytes_ = tuning_of(target).facts(reads, target)
     free, loose = contract >= reassociates, contract > reassociates
     return Task(function, constant, free, 1, whole.source, bytes_, loose)
 

@@ -14,25 +14,20 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace
-from plica.search.gpu.measurer import gpu_measurer, gpu_policy
-from plica.search.measure import Limits, LocalMeasurer, Measurer
+from plica.search.measure import Limits, Measurer
 from plica.search.policy.fold import Policy
-from plica.search.policy.named import TRANSFER, policy_named
-from plica.search.policy.taught import lessons_of, taught
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
 from plica.search.report import page
-from plica.search.sketch.gpu import gpu_space_of, gpu_space_of_kernel
 from plica.search.space import Point
-from plica.search.space_of import asked_of, space_of, space_of_kernel
+from plica.search.target import tuning_of
 from plica.search.task import KernelTask, tasks
 from plica.search.tune_loop import Course, Run, Subject, tuned
 
@@ -100,19 +95,19 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     module: Module,
     contract: Contract,
     packs: Sequence[Pack],
-    target: Target | GpuTarget,
+    target: AnyTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
+    of = tuning_of(target).space
+    if of is None:
+        raise not_by_kernels(target)
     subjects: list[Subject] = []
     fixed: list[str] = []
     for task in tasks(module, contract, packs, target):
-        if isinstance(target, GpuTarget):
-            space = gpu_space_of(asked_of(task), target.gpu)
-        else:
-            space = space_of(task, machine_of(target))
+        space = of(task, target)
         if space.sketches and space.size > 1:
             subjects.append(Subject(task, space))
         else:
@@ -120,29 +115,29 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     return searched(subjects, tuple(fixed), target, database, how, measurer)
 
 
-def tuned_kernel(  # noqa: PLR0917  # as above
+def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     kernel: Kernel,
     name: str,
-    target: Target | GpuTarget,
+    target: AnyTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of a kernel that somebody wrote."""
-    if isinstance(target, GpuTarget):
-        space = gpu_space_of_kernel(kernel, target.gpu)
-    else:
-        space = space_of_kernel(kernel, machine_of(target))
+    of = tuning_of(target).space_of_kernel
+    if of is None:
+        raise not_by_kernels(target)
+    space = of(kernel, target)
     subject = Subject(KernelTask(kernel, name), space)
     many = space.size > 1
     return searched([subject] if many else [], () if many else (name,), target, database, how,
                     measurer)  # fmt: skip
 
 
-def searched(  # noqa: PLR0917  # as above
+def searched(  # noqa: PLR0917  # as `tuned_module`
     subjects: Sequence[Subject],
     fixed: tuple[str, ...],
-    target: Target | GpuTarget,
+    target: AnyTarget,
     database: Database,
     how: How,
     measurer: Measurer | None = None,
@@ -150,33 +145,28 @@ def searched(  # noqa: PLR0917  # as above
     """Search for some pieces of work; candidates are measured in processes of this machine."""
     if not subjects:
         return Tuned((), fixed)
-    policy = _policy(how, subjects, target, database)
+    tuning = tuning_of(target)
+    if tuning.policy is None or tuning.measurer is None:
+        raise not_by_kernels(target)
+    policy = tuning.policy(how.policy, subjects, target, database)
     if measurer is not None:
         return Tuned(_run(subjects, policy, measurer, target, database, how), fixed)
-    if isinstance(target, GpuTarget):
-        with gpu_measurer(target, how.limits) as on_gpu:
-            return Tuned(_run(subjects, policy, on_gpu, target, database, how), fixed)
-    limits = how.limits or Limits(threads=target.cores)
-    with LocalMeasurer(target, limits) as local:
+    with tuning.measurer(target, how.limits) as local:
         return Tuned(_run(subjects, policy, local, target, database, how), fixed)
 
 
-def _policy(
-    how: How, subjects: Sequence[Subject], target: Target | GpuTarget, database: Database
-) -> Policy[Any]:  # what an explorer remembers is its own
-    if isinstance(target, GpuTarget):
-        return gpu_policy(how.policy)
-    machine = machine_of(target)
-    if how.policy != TRANSFER:
-        return policy_named(how.policy, machine)
-    return taught(machine, lessons_of(subjects, database.all(target=fingerprint(target))))
+def not_by_kernels(target: AnyTarget) -> UnsupportedError:
+    """The refusal of a target whose kernels have no schedules to search for."""
+    message = "Schedules are searched for processors and for GPUs."
+    found = target.describe()
+    return UnsupportedError(Diagnostic("unsupported", message, None, "cpu or cuda", found))
 
 
-def _run(  # noqa: PLR0917  # as above
+def _run(  # noqa: PLR0917  # as `tuned_module`
     subjects: Sequence[Subject],
-    policy: Policy[Any],  # as above
+    policy: Policy[Any],  # what an explorer remembers is its own
     measurer: Measurer,
-    target: Target | GpuTarget,
+    target: AnyTarget,
     database: Database,
     how: How,
 ) -> tuple[Course, ...]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.lower.nest import nest
 from plica.codegen.place import place
 from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target
@@ -20,6 +19,7 @@ from plica.ir.dtype import dtype
 from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer
 from plica.ir.tensor import Compute
+from tests.codegen.nests import nest
 
 Array = np.ndarray[Any, Any]
 

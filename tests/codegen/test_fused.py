@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.nest import ROW
 from plica.codegen.place import place
@@ -20,7 +21,7 @@ from plica.ir.loop import Alloc, Store
 from plica.ir.scalar import Load, Reduce
 from plica.ir.show import show_kernel
 from plica.ir.type import tensor
-from plica.pipeline import build, find_target, lower, sequenced
+from plica.pipeline import build, lower, sequenced
 from plica.rewrite.fuse import fuse
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.history import begun

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.kernel import emit
-from plica.codegen.lower.nest import nest
 from plica.codegen.target import Target
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
@@ -61,6 +60,7 @@ from tests.codegen.native import (
     native_kernel,
     shape_of,
 )
+from tests.codegen.nests import nest
 from tests.strategies import arrays, computes, kernels
 
 Array = np.ndarray[Any, Any]

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.nest import nest
-from plica.codegen.lower.walk import exposed
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import bool_, f16, f32, i64
@@ -18,8 +16,10 @@ from plica.ir.evaluate import evaluate
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Cast, Lit, Lt, Scalar, Select
 from plica.ir.show import show_kernel
+from plica.ir.stages import exposed
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from tests.codegen.native import assert_close, shape_of
+from tests.codegen.nests import nest
 from tests.conftest import Golden
 from tests.strategies import arrays, computes
 

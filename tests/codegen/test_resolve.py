@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plica.codegen.lower.resolve
-from plica.codegen.lower.prepare import PASSES
+from plica.codegen.lower.prepare import GROUP
 from plica.codegen.lower.resolve import is_resolved, resolve
 from plica.core.fold import post_order
 from plica.core.name import Name
+from plica.ir.driver import run
 from plica.ir.graph import Apply, Call, Expr, Function, If, Let, Tuple, Var
 from plica.ir.infer import infer
 from plica.ir.interpret import interpret
 from plica.ir.module import Module, module
-from plica.ir.passes import run
 from plica.ir.script import from_text
 from plica.ir.type import tensor
 from plica.runtime.error import UnsupportedError
@@ -52,7 +52,7 @@ def test_meaning_is_kept_and_every_pass_is_sound(data: st.DataObject) -> None:
         leaves(interpret(resolved, *args)), leaves(interpret(of, *args)), strict=True
     ):
         assert_close(ours, meant)
-    run(PASSES, of, debug=True)
+    run(GROUP, of, debug=True)
 
 
 def test_text(golden: Golden) -> None:

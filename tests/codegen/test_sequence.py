@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.fold import fold
+from plica.codegen.llvm.processor import find_target
 from plica.codegen.place import Plan, overwritable, place
 from plica.codegen.program import Choose, Copy, Force, Launch, Program
 from plica.codegen.target import Target
@@ -18,7 +19,7 @@ from plica.ir.interpret import interpret
 from plica.ir.module import module
 from plica.ir.op import find
 from plica.ir.type import tensor
-from plica.pipeline import build, compile, find_target, lower, sequenced
+from plica.pipeline import build, compile, lower, sequenced
 from plica.rewrite.history import begun
 from plica.rewrite.plan import check_plan, least, most
 from plica.runtime.error import UnsupportedError

@@ -7,7 +7,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.lower.nest import nest
 from plica.codegen.lower.shared import shared
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -22,6 +21,7 @@ from plica.ir.tensor import buffer, compute, reduce
 from plica.ir.type import tensor
 from plica.op import nn
 from tests.codegen.native import assert_close, shape_of
+from tests.codegen.nests import nest
 from tests.strategies import arrays, computes
 
 

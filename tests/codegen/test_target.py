@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.processor import find_target
 from plica.codegen.target import CACHES, Target, parse, unknown_target
 from plica.core.diagnostic import CompilerBug
-from plica.pipeline import find_target
 from plica.runtime.error import UnsupportedError
 
 TEXT = "define i64 @plica_main(ptr %table) {\n  ret i64 7\n}\n"

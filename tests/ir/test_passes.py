@@ -13,6 +13,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.driver import PrintIR, Timing, run
 from plica.ir.dtype import f32
 from plica.ir.graph import Apply, Const, Expr, Function, Tuple, Var, const
 from plica.ir.infer import infer
@@ -21,13 +22,10 @@ from plica.ir.passes import (
     Pass,
     PassError,
     Pipeline,
-    PrintIR,
-    Timing,
     diff,
     form,
     forms,
     function_pass,
-    run,
 )
 from plica.ir.type import tensor
 

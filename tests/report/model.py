@@ -7,9 +7,9 @@ from pathlib import Path
 
 import onnx
 
+from plica.codegen.llvm.processor import find_target
 from plica.frontend.onnx.origin import Reading, read_onnx
 from plica.frontend.zoo.export import to_onnx
-from plica.pipeline import find_target
 from plica.report import Compiled, Study, compiled, examine
 from tests.frontend.zoo.small import SMALL
 

@@ -17,8 +17,8 @@ from plica.ir.module import Module
 from plica.pipeline import lower
 from plica.rewrite import became, exact, first_bad, holes, pack, rewrite, rule, why
 from plica.rewrite.derivation import Derivation, at, provenance
-from plica.rewrite.optimise import optimise, stages
-from plica.rewrite.pack import Pack
+from plica.rewrite.optimise import OPTIMISE, optimise
+from plica.rewrite.rule_pass import Setting, packs_of
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +127,14 @@ def bytes_of(roots: list[Term]) -> int:
     return sum(200 + (len(node.data) if isinstance(node, Const) else 0) for node in seen)
 
 
-def test_stages_are_data() -> None:
+def test_the_packs_of_a_user_come_first() -> None:
     (x,) = holes("x")
     mine = pack("mine", rule("mine", x + x, x * 2), version="1")
-    assert [each.name for each in stages((mine,))][:2] == ["to-dataflow", "mine"]
-    assert all(isinstance(each, Pack) or each.why for each in stages())
+    assert OPTIMISE.names[:2] == ("to-dataflow", "packs")
+    assert packs_of(OPTIMISE.find("packs"), Setting(packs=(mine,))) == (mine,)
+    assert all(each.why for each in OPTIMISE)
 
 
 def test_rules_beyond_the_contract_are_left_out(network: Module) -> None:
-    _, derivation = rewrite(network, next(s for s in stages() if s.name == "scale"), exact)  # type: ignore[arg-type]
+    _, derivation = rewrite(network, *packs_of(OPTIMISE.find("scale"), Setting(exact)))
     assert not derivation.steps

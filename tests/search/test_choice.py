@@ -7,10 +7,11 @@ import pytest
 from attrs import evolve
 
 import plica
+from plica.codegen.choices import Row, table
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import machine_of
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.search.choice import Records, Row, choices, records_of, table
+from plica.search.choice import Records, choices, records_of
 from plica.search.record import Database, Record, fingerprint, record
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
@@ -59,7 +60,7 @@ def rows_of(*records: Record) -> tuple[Row, ...]:
         database.put_all(records)
         found = records_of(database, HERE)
     task, _ = subject()
-    return choices((task,), found, machine_of(TARGET)).rows
+    return choices((task,), found, TARGET).rows
 
 
 def test_what_is_not_there_has_its_default() -> None:

@@ -11,7 +11,7 @@ The device is the simulator of the runtime; its cycles are those of the cycle si
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from attrs import frozen
 
@@ -32,10 +32,16 @@ class AccelTarget:
 
     name: str = DEFAULT
 
+    backend: ClassVar[str] = "accel"
+
     @property
     def machine(self) -> Machine:
         """Its declaration."""
         return MACHINES[self.name]()
+
+    def describe(self) -> str:
+        """A line that `parse_accel` reads."""
+        return str(self)
 
     def __str__(self) -> str:
         return f"accel:{self.name}"

@@ -127,13 +127,13 @@ def case(seed: int, number: int, length: int = 6) -> Case | str:
             drawn = _product(random)
     if isinstance(drawn, str):
         return drawn
-    of, made = drawn  # what rules of thumb made is lowered already
+    of, made = drawn
     try:
         expected = meaning(of.kernel, of.arrays)
     except EvaluationError as error:
         return f"the kernel has no value: {error.code}"
     try:
-        code = fold(made if kind == "thumb" else lower(made, "gpu"), "fuzzed")
+        code = fold(lower(made, "gpu"), "fuzzed")
     except PlicaError as error:  # the trace asks for what no pass can make
         return f"lowering refuses it: {error.code}"
     return Case(

@@ -42,6 +42,13 @@ _TEXTS: Final[dict[str, str]] = {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
 }}
 """,
+    "p_copy_async_or_zero": f"""\
+{_HEAD} void p_copy_async_or_zero(void* to, const void* from, bool inside) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(to), size = inside ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(at), "l"(from), "r"(size) : "memory");
+}}
+""",
     "p_copies_begun": f"""\
 {_HEAD} void p_copies_begun() {{
   asm volatile("cp.async.commit_group;" ::: "memory");

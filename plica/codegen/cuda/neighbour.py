@@ -19,7 +19,7 @@ from plica.codegen.cuda.word import Names, in_memory, literal
 from plica.core.term import Term
 from plica.ir.loop import For, Seq, Store, statements
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, dtype_of
+from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar, Select, dtype_of
 
 
 class Neighbours:
@@ -40,7 +40,10 @@ class Neighbours:
                 return False
         var = loop.var
         for each in stores:
-            loads = list(certain(each.value))
+            value = each.value  # what is read behind a guard of all lanes is read by all or none
+            if isinstance(value, Select) and not mentions([value.condition], var):
+                value = value.then
+            loads = list(certain(value))
             places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
             if not any(lanes_of(*place, var, count) for place in places):
                 return False
@@ -67,18 +70,30 @@ class Neighbours:
             self.lines.do(f"{values.place(store.buffer, store.indices)} = {word}[{lane}];")
 
     def _copied(self, store: Store, var: ScalarVar, count: int) -> bool:
-        """Write a store that only moves neighbours of memory; False where it does more."""
-        value, buffer = store.value, store.buffer
+        """Write a store that only moves neighbours of memory; False where it does more.
+
+        Behind a guard that holds for all of them or for none, they are 0 elsewhere.
+        """
+        value, buffer, condition = store.value, store.buffer, None
+        if isinstance(value, Select) and _is_zero(value.orelse):
+            value, condition = value.then, value.condition
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return False
         places = [(buffer, store.indices), (value.buffer, value.indices)]
         if not all(lanes_of(*place, var, count) for place in places):
             return False
+        outside = scope(value.buffer.scope).reach == "all"
+        later = outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE
+        if condition is not None and (not later or mentions([condition], var)):
+            return False
         values = self.values
         values.vars[var] = literal(0, dtype_of(var))
         to, source = (values.place(*place) for place in places)
-        outside = scope(value.buffer.scope).reach == "all"
-        if outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE:
+        if condition is not None:
+            inside = values.of(condition)
+            copy = values.help("p_copy_async_or_zero")
+            self.lines.do(f"{copy}(&{to}, &{source}, {inside});")
+        elif later:
             self.lines.do(f"{values.help('p_copy_async')}(&{to}, &{source});")
         else:
             self._move(to, source, buffer, count)
@@ -119,3 +134,7 @@ class Neighbours:
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
+
+
+def _is_zero(of: Scalar) -> bool:
+    return isinstance(of, Lit) and of.value == 0

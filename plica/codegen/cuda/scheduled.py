@@ -1,97 +1,97 @@
-"""Scheduled: the kernel of a primitive function for threads.
+"""Scheduled for threads: the kernel of a primitive function on a GPU.
 
-By rule of thumb where there is one for it; else each element has its thread; and what has no
-tensor expression at all is done by one thread, as a processor would.
+    Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel --> lowered
+
+Of what could be done the first that can be lowered is taken, and why others were passed over is
+kept.  What nothing fits is done by one thread, as a processor would.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Apply, Var
+>>> from plica.ir.type import tensor
+>>> x, w = Var(Name("x"), tensor((70, 32), "f16")), Var(Name("w"), tensor((32, 90), "f16"))
+>>> function = Function((), (), (x, w), tensor((70, 90), "f16"), Apply("matmul", (x, w)))
+>>> made = for_threads(function, Facts((False, True), (), reassociates), Gpu())
+>>> [str(each.name) for each in made.kernel.params], made.reads[0], made.passed_over
+(['x', 'right', 'out'], 0, ())
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from math import prod
 
-from attrs import frozen
+from attrs import evolve
 
 from plica.codegen.cuda.fold import fold
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import Chosen, work_of
-from plica.codegen.program import Origin
-from plica.core.digest import digest
-from plica.ir.dim import known
+from plica.codegen.cuda.limit import check
+from plica.codegen.lower.passes import LOWERING, lowered
+from plica.codegen.lower.scheduled import (
+    NOTHING,
+    Chosen,
+    Scheduled,
+    Scheduler,
+    from_form,
+    plain,
+)
+from plica.codegen.lower.statement import LoweringRefused
 from plica.ir.graph import Function
-from plica.ir.loop import Alloc, Kernel, statements
-from plica.ir.staged import kernel_of
-from plica.runtime.error import UnsupportedError
-from plica.schedule.default import Packing
-from plica.schedule.default.gpu import Gpu, contracted, gpu_schedule
+from plica.ir.loop import Kernel
+from plica.rewrite.contract import Contract, reassociates
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.default.gpu import Gpu, candidates
+from plica.schedule.default.gpu.thread import (
+    elementwise_schedule,
+    plain_threads,
+    row_schedule,
+    shared_sums,
+)
+from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 
+__all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 
-@frozen(eq=False)
-class ForThreads:
-    """A lowered kernel, its digest, which parameters of the function it reads, and its origin."""
 
-    kernel: Kernel
-    digest: str
-    reads: tuple[int, ...]
-    origin: Origin | None
-    packings: tuple[Packing, ...] = ()
+def threads(gpu: Gpu, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING) -> Scheduler:
+    """Kernels for a GPU."""
+
+    def schedule(function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled:
+        return for_threads(function, facts, gpu, chosen)
+
+    return Scheduler(schedule, contract, tuned)
 
 
 @lru_cache(maxsize=1024)
 def for_threads(
-    function: Function, constant: tuple[bool, ...], gpu: Gpu, chosen: Chosen | None = None
-) -> ForThreads:
-    """The kernel of a primitive function; `constant` says which of its parameters are known.
-
-    What was `chosen` by tuning takes the place of what rules of thumb would give.
-    """
-    plain = fused(function)
+    function: Function, facts: Facts, gpu: Gpu, chosen: Chosen | None = None
+) -> Scheduled:
+    """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
-        kernel = lower(chosen.kernel, "gpu")
-        origin = Origin(chosen.form.kernel, chosen.trace)
-        return ForThreads(kernel, digest(kernel), plain.reads, origin, chosen.form.packings)
-    if not plain.stages:
-        told = tuple([constant[each] for each in plain.reads])
-        tiled = contracted(work_of(plain), told, gpu)
-        if tiled is not None:
-            kernel = lower(tiled.kernel, "gpu")
-            origin = Origin(tiled.form.kernel, tiled.trace)
-            return ForThreads(kernel, digest(kernel), plain.reads, origin, tiled.form.packings)
+        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+    passed: list[str] = []
+    for each in candidates(to_stages(function).stages, facts, gpu):
+        why_not = refused(each.kernel, gpu)
+        if not why_not:
+            made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
+            return evolve(made, passed_over=tuple(passed))
+        passed.append(f"{each.form.form}: {why_not}")
+    return evolve(plain(function), passed_over=tuple(passed))
+
+
+def refused(kernel: Kernel, gpu: Gpu) -> str:
+    """Why a scheduled kernel cannot be emitted for a GPU; nothing where it can be."""
     try:
-        whole = kernel_of(function)
-    except UnsupportedError:
-        whole = None
-    made = None if whole is None else threaded(whole, gpu)
-    if whole is None or made is None:
-        return ForThreads(plain.kernel, plain.digest, plain.reads, None)
-    trace, kernel = made
-    reads = tuple(range(len(function.params)))
-    return ForThreads(kernel, digest(kernel), reads, Origin(whole, trace))
+        made = lowered(kernel, LOWERING["gpu"].passes)
+        check(fold(made, "kernel").launches, gpu, "kernel")
+    except LoweringRefused as refusal:
+        first, *_ = refusal.diagnostics
+        return f"{first.message} expected: {first.expected}; found: {first.found}"
+    return ""
 
 
 def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of a kernel by rule of thumb, and what it is lowered to.
-
-    How much memory threads share is known when that is compacted: where it is more than there is,
-    nothing is kept there.
-    """
-    found = gpu_schedule(kernel, gpu)
-    if found is None:
-        return None
-    made = lower(found[1], "gpu")
-    if _shared_at_most(made) > gpu.shared:
-        most = max([each.shared for each in fold(made, "k").launches], default=0)
-        other = gpu_schedule(kernel, gpu, rows=False) if most > gpu.shared else None
-        if other is not None:
-            return other[0], lower(other[1], "gpu")
-    return found[0], made
-
-
-def _shared_at_most(kernel: Kernel) -> int:
-    """Bytes of all buffers that threads share, some of which may lie in one place."""
-    return sum(
-        each.buffer.dtype.bytes * prod(known(size) or 1 for size in each.buffer.shape)
-        for each in statements(kernel.body)
-        if isinstance(each, Alloc) and each.buffer.scope == "shared"
-    )
+    """The default schedule of a kernel that somebody wrote, and the kernel it makes."""
+    for template in (elementwise_schedule, row_schedule, shared_sums, plain_threads):
+        found = template(kernel, gpu)
+        if found is not None and not refused(found[1], gpu):
+            return found
+    return None

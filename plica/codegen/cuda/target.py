@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from attrs import frozen
 
@@ -37,6 +37,8 @@ class GpuTarget:
     """An architecture of NVIDIA's GPUs."""
 
     architecture: str = DEFAULT
+
+    backend: ClassVar[str] = "cuda"
 
     @property
     def gpu(self) -> Gpu:

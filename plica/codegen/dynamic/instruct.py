@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
-from plica.codegen.dynamic.kernel import Choice, choose, viewed
+from plica.codegen.dynamic.kernel import choose, viewed
 from plica.codegen.dynamic.layout import fields, span, width
 from plica.codegen.dynamic.program import (
     Build,
@@ -39,6 +39,7 @@ from plica.codegen.dynamic.program import (
     Yield,
 )
 from plica.codegen.dynamic.tree import Place, Row, Test, tree
+from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import Origin
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -69,7 +70,7 @@ from plica.ir.scalar import index
 from plica.ir.type import DataType, Type
 
 
-def instruct(module: Module, kernels: Mapping[Var, Function], by: Choice) -> Program:
+def instruct(module: Module, kernels: Mapping[Var, Function], by: Scheduler) -> Program:
     """The program of a module in A-normal form, whose calls of `kernels` are operators."""
     whole = _Whole(module, kernels, by)
     assert module.main is not None
@@ -105,7 +106,7 @@ class _Whole:
 
     module: Module
     named: Mapping[Var, Function]
-    by: Choice
+    by: Scheduler
     numbers: dict[Var, int] = field(factory=dict)
     routines: dict[int, Routine] = field(factory=dict)
     todo: list[_Body] = field(factory=list)

@@ -2,12 +2,12 @@
 
 What is a function becomes data (`plica.rewrite.graph.defunctionalize`), operators are grouped into
 kernels as in static programs, and each kernel becomes a definition of its own, which functions
-call as they call each other.  `PASSES` is data: what is done, in order.
+call as they call each other.
 
->>> print(*[each.name for each in PASSES][:5])
-settle defunctionalize settle-again inline remove-dead
->>> print(*[each.name for each in PASSES][5:])
-place-known to-dataflow decompose fuse name-kernels to-anf
+>>> print(*FIRST_ORDER.names)
+settle defunctionalize settle-again refuse-open inline drop-unused place-known
+>>> print(*NAMED_KERNELS.names)
+join-lets decompose fuse name-kernels to-anf
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ import attrs
 from plica.codegen.dynamic.known import place_known
 from plica.codegen.dynamic.settle import settle
 from plica.codegen.lower.decompose import instance, written_out
-from plica.codegen.lower.fused import alone
 from plica.ir.graph import Apply, Call, Expr, Function, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Defined, Definition, Module
 from plica.ir.module import module as module_of
 from plica.ir.op import find
-from plica.ir.passes import Pass, Pipeline
+from plica.ir.passes import Pass, Pipeline, renamed
 from plica.ir.type import FuncType, TupleType
 from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.decide import inside
 from plica.rewrite.fuse.group import PRIMITIVE
 from plica.rewrite.fuse.reading import parts
+from plica.rewrite.fuse.to_stages import alone
 from plica.rewrite.graph import find_pass
+from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.walk import Supply, map_expressions, map_functions, with_operands
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 _Named: TypeAlias = Callable[[Function], Var]
 
@@ -110,24 +112,51 @@ def _calling(function: Function, named: _Named) -> Function:
     return attrs.evolve(function, body=memo[function.body])
 
 
-PASSES: Final = Pipeline(
-    (
-        Pass("settle", "Sizes are numbers wherever main says what they are.", settle),
-        find_pass("defunctionalize"),
-        Pass("settle-again", "Functions that were values are called with sizes, too.", settle),
-        find_pass("inline"),
-        find_pass("remove-dead"),
-        Pass("place-known", "Constants that functions hand on can be packed.", place_known),
-        find_pass("to-dataflow"),
-        Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),
-        Pass("fuse", "What can be computed together costs one kernel.", fuse),
-        Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
-        find_pass("to-anf"),
-    )
-)
-"""What is done to a module, in order."""
+def anf_around_kernels(module: Module) -> Module:
+    """The module in A-normal form, but for its kernels, which stay whole."""
+    kernels: dict[Defined, Definition] = {**kernels_of(module)}
+    made = to_anf(module)
+    return module_of({name: kernels.get(name, value) for name, value in made.items()}, made.main)
+
+
+def refuse_open(module: Module) -> Module:
+    """Refuse functions that would work for open sizes: no routine is made for these."""
+    wrong = []
+    for name, function in module.functions():
+        if function.dims:
+            dims = ", ".join([str(each.name) for each in function.dims])
+            message = f"{name.name} works for open sizes: {dims}."
+            hint = "Give numbers for the dims."
+            wrong.append(Diagnostic("unsupported", message, suggestion=hint))
+    if wrong:
+        raise UnsupportedError(wrong[0], *wrong[1:])
+    return module
 
 
 def kernels_of(module: Module) -> dict[Var, Function]:
     """The definitions of a module that are kernels."""
     return {name: value for name, value in module.functions() if is_primitive(value)}
+
+
+# fmt: off
+FIRST_ORDER: Final = Pipeline((
+    Pass("settle",       "Sizes are numbers wherever main says what they are.", settle),
+    find_pass("defunctionalize"),
+    Pass("settle-again", "Functions that were values are called with sizes, too.", settle),
+    Pass("refuse-open",  "What is left must be functions of known sizes.", refuse_open),
+    find_pass("inline"),
+    renamed(find_pass("remove-dead"), "drop-unused"),
+    Pass("place-known",  "Constants that functions hand on can be packed.", place_known),
+))
+"""From the whole language to functions that call each other by name."""
+
+NAMED_KERNELS: Final = Pipeline((
+    renamed(find_pass("to-dataflow"), "join-lets"),
+    Pass("decompose",    "Only operators with a tensor definition become kernels.", write_out),
+    Pass("fuse",         "What can be computed together costs one kernel.", fuse),
+    Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
+    Pass("to-anf",       "Name every value outside of kernels, in the lowest scope that needs it.",
+         anf_around_kernels),
+))
+# fmt: on
+"""From those functions to steps that call kernels."""

@@ -23,13 +23,17 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target
+from plica.codegen.target import Target, parse, unknown_target
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import NAMES
 
 _FEATURE: Final = re.compile(r"[+-][\w.-]+", re.ASCII)
 _CPU: Final = re.compile(r"[\w.+-]+", re.ASCII)
 _UNKNOWN: Final = re.compile(r"^'(.+)' is not a recognized (processor|feature)", re.MULTILINE)
+
+
+USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
+"""The features of machines that nobody builds without."""
 
 
 def known(target: Target) -> Target:
@@ -43,6 +47,34 @@ def known(target: Target) -> Target:
     ):
         return target
     return evolve(target, features=_features(target.triple, target.cpu, target.features))
+
+
+def find_target(of: str | Target) -> Target:
+    """The processor meant: this one, one that differs from it as said, or one given in full."""
+    given: object = of
+    if not isinstance(given, str | Target):
+        raise unknown_target(given)
+    return known(given if isinstance(given, Target) else parse(given, toolchain.host()))
+
+
+def described(name: str, cpu: str | None, features: str | None) -> str | Target:
+    """The processor of a triple, or one as named with another processor or other features."""
+    if "-" not in name or " " in name:
+        if cpu is None and features is None:
+            return name
+        machine = parse(name, toolchain.host())
+        added = tuple(each for each in (features or "").split(",") if each)
+        # Another processor has features of its own; of this one, all but those named are kept.
+        kept = machine.features if cpu is None else ()
+        names = {each[1:] for each in added}
+        return evolve(
+            machine,
+            cpu=cpu or machine.cpu,
+            features=(*[each for each in kept if each[1:] not in names], *added),
+        )
+    usual = USUAL.get(name.split("-", maxsplit=1)[0], "")
+    given = usual if features is None else features
+    return Target("cpu", name, cpu or "generic", tuple(e for e in given.split(",") if e))
 
 
 @lru_cache(maxsize=64)

@@ -103,12 +103,12 @@ def build(text: str, target: Target) -> Native:
     return Native(engine.get_function_address(ENTRY), engine)
 
 
-def emit(text: str, target: Target) -> bytes:
-    """The object file of LLVM text: the same text gives the same bytes."""
+def emit(text: str, target: Target, level: int = 2) -> bytes:
+    """The object file of LLVM text: the same text and level give the same bytes."""
     if target.triple != host().triple:
         return cross(text, target)
-    machine = _machine(target)
-    made: bytes = machine.emit_object(_optimised(text, machine))
+    machine = _machine(target, level=level)
+    made: bytes = machine.emit_object(_optimised(text, machine, level))
     return made
 
 
@@ -174,19 +174,19 @@ def assembly(text: str, target: Target) -> str:
     return found
 
 
-def _optimised(text: str, machine: Any) -> Any:
+def _optimised(text: str, machine: Any, level: int = 2) -> Any:
     try:
         module = binding.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
-    _improve(module, machine, PLAIN in text)
+    _improve(module, machine, PLAIN in text, level)
     return module
 
 
-def _improve(module: Any, machine: Any, plain: bool) -> None:
+def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
-    options = binding.create_pipeline_tuning_options(speed_level=2)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = plain
     builder = binding.create_pass_builder(machine, options)
     if plain:
@@ -203,7 +203,7 @@ def _improve(module: Any, machine: Any, plain: bool) -> None:
 
 
 @lru_cache(maxsize=16)
-def _machine(target: Target, jit: bool = False) -> Any:
+def _machine(target: Target, jit: bool = False, level: int = 2) -> Any:
     """LLVM's machine; code that is linked lies together, code of the engine anywhere."""
     _prepare()
     if target.triple != binding.get_process_triple():
@@ -211,7 +211,7 @@ def _machine(target: Target, jit: bool = False) -> Any:
     return binding.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
         features=",".join(target.features),
-        opt=2,
+        opt=level,
         reloc="pic",
         codemodel="jitdefault" if jit else "small",
         jit=jit,

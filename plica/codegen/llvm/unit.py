@@ -54,8 +54,9 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     contract: bool = False,
     store: Store | None = None,
     signless: bool = False,
+    level: int = 2,
 ) -> Units:
-    """The objects of a program, from the store where it has them.
+    """The objects of a program, from the store where it has them; LLVM improves them by `level`.
 
     For another machine all is one object: each is made in a process of its own.
     """
@@ -69,7 +70,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     with _beside() as later:
         for variant in variants(program, plan):
             number, over = variant
-            options = f"{over} {contract and target.has_fma} {signless}"
+            options = f"{over} {contract and target.has_fma} {signless} {level}"
             key = key_of("kernel", digest(program.kernels[number]), options, *facts_of(target))
             name = f"k.{key[:24]}"
             entry = store.get(key) if store is not None else None
@@ -77,7 +78,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
                 compiled.append(program.names[number])
                 text = kernel_text(program, variant, name, target, contract, signless)
                 flags = FAILS * text.can_fail | SHARES * text.shares
-                objects[name] = later(partial(_kept, key, flags, text, name, target, store))
+                objects[name] = later(partial(_kept, key, flags, text, name, target, store, level))
             else:
                 flags = entry[0]
                 objects[name] = partial(bytes, entry[1:])
@@ -110,10 +111,10 @@ def _beside() -> Iterator[Later]:
 
 
 def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
-    key: str, flags: int, text: Text, name: str, target: Target, store: Store | None
+    key: str, flags: int, text: Text, name: str, target: Target, store: Store | None, level: int
 ) -> bytes:
     """The object of a kernel, which is put into the store."""
-    found = toolchain.emit(alone(text, name, target), target)
+    found = toolchain.emit(alone(text, name, target), target, level)
     if store is not None:
         store.put(key, bytes([flags]) + found)
     return found

@@ -27,7 +27,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.fused import fused
+from plica.codegen.lower.scheduled import plain
 from plica.codegen.work import operations
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
@@ -70,7 +70,7 @@ def rows_of(function: Function) -> Rows | None:
 
     Sizes of the first axes are dims, each of which stands nowhere else.
     """
-    kernel = fused(function).kernel
+    kernel = plain(function).kernel
     out = kernel.params[-1]
     dims = []
     for size in out.shape:
@@ -171,7 +171,7 @@ def chunk(function: Function, rows: Rows, size: int) -> Function:
 
 def sizes_of(function: Function, rows: Rows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
-    of = fused(chunk(function, rows, 1)).kernel
+    of = plain(chunk(function, rows, 1)).kernel
     pairs = zip(of.params, rows.rowed, strict=True)
     shared = sum(prod([known(n) or 0 for n in each.shape]) for each, rowed in pairs if not rowed)
     each = operations(of)

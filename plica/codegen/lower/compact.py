@@ -26,7 +26,18 @@ from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.dim import Polynomial, from_polynomial, known
-from plica.ir.loop import Alloc, Bind, Block, For, Kernel, Region, Stmt, Store, substatements
+from plica.ir.loop import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    substatements,
+)
 from plica.ir.memory import scope
 from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
 from plica.rewrite.index import Context, can_prove
@@ -129,8 +140,13 @@ class _Place:
     context: Context
 
 
-def _places(root: Stmt, buffer: Buffer, start: Context) -> list[_Place] | None:
-    """All places of a buffer in a statement; None where one is not understood."""
+def _places(
+    root: Stmt, buffer: Buffer, start: Context, *, guards: bool = True
+) -> list[_Place] | None:
+    """All places of a buffer in a statement; None where one is not understood.
+
+    Without `guards` what those say is not known.
+    """
     found: list[_Place] = []
     seen: set[tuple[Stmt, Context]] = set()
     stack: list[tuple[Stmt, Context]] = [(root, start)]
@@ -154,7 +170,10 @@ def _places(root: Stmt, buffer: Buffer, start: Context) -> list[_Place] | None:
                     pass
         if isinstance(stmt, Store) and stmt.buffer is buffer:
             found.append(_Place(stmt.indices, stmt.indices, context))
-        stack.extend(zip(inside, contexts(stmt, context), strict=True))
+        known_inside = contexts(stmt, context)
+        if isinstance(stmt, Branch) and not guards:
+            known_inside = (context,) * len(inside)
+        stack.extend(zip(inside, known_inside, strict=True))
     return found
 
 
@@ -165,12 +184,20 @@ def _spans(
     if not places:
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, For | Bind)]
-    inner = lanes.union(loops)
+    inner, plain = lanes.union(loops), context
     context = context.without(lanes)
     spans: list[Span | None] = []
+    # Behind a guard a place may be a number that is a variable elsewhere.
+    alike = places
+    if scope(buffer.scope).reach == "thread":
+        alike = _places(body, buffer, plain, guards=False) or places
     for at, size in enumerate(buffer.shape):
-        along = dict.fromkeys([(p.first[at], p.last[at], p.context) for p in places])
-        spans.append(_span(list(along), inner, size, context))
+        for every in (places, alike):
+            along = dict.fromkeys([(p.first[at], p.last[at], p.context) for p in every])
+            span = _span(list(along), inner, size, context)
+            if span is not None:
+                break
+        spans.append(span)
     return spans
 
 

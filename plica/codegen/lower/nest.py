@@ -13,20 +13,20 @@ The last axis goes inside the reduction where neighbours along it are neighbours
 then the innermost loop is one a vector unit can run.  Elsewhere a few neighbours go inside, since
 then several sums are under way at once.  A reduction that is evaluated only under a guard, or
 inside another reduction, stays a scalar term.  What is to be done with a reduced element (the
-finish) is done as soon as its sum is complete, while it is at hand.
+epilogue) is done as soon as its sum is complete, while it is at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.walk import VECTOR, Walk, exposed, is_row, strips
+from plica.codegen.lower.walk import VECTOR, Walk, is_row, strips
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_top_down, post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.combiner import MEANING
@@ -40,8 +40,11 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
     dtype_of,
+    index,
 )
-from plica.ir.tensor import Compute
+from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages, exposed, kernel_of, loads, pairs
+from plica.schedule.default.row import rows_of
 
 ROW: Final = 16 * 1024
 """Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""
@@ -54,25 +57,89 @@ SHORT: Final = 16
 
 
 @frozen
-class Finish:
+class Stored:
     """What is stored once an element is reduced: `value` at `indices`, where it reads the element
-    from `reduced` at the axes of the reduction's tensor."""
+    from `reduced` at the axes of the reduction."""
 
     reduced: Buffer
-    shape: tuple[Scalar, ...]
     indices: tuple[Scalar, ...]
     value: Scalar
 
 
-def nest(of: Compute, finish: Finish | None = None) -> Kernel:
-    """The loop nest of a tensor expression; its last parameter is the result."""
-    shape, dtype = of.shape, of.dtype
-    if finish is not None:
-        shape, dtype = finish.shape, dtype_of(finish.value)
-    out = Buffer(fresh(Name("out"), {each.name for each in of.inputs}), shape, dtype)
-    body = elements(of, out, finish)
-    params = (*of.inputs, out)
+def stored(fold: Each, epilogue: Each | None) -> Stored | None:
+    """An epilogue over the axes of its reduction."""
+    if epilogue is None:
+        return None
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    places: dict[Term, Scalar] = {
+        place: axis
+        for place, axis in zip(read.indices, fold.axes, strict=True)
+        if isinstance(place, ScalarVar)
+    }
+    for axis in epilogue.axes:
+        places.setdefault(axis, index(0))  # it has length 1
+    value = substitute(epilogue.value, places)
+    assert isinstance(value, Scalar)
+    return Stored(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
+
+
+def nest(of: Stages) -> Kernel:
+    """The plain loops of some stages: these fit everything."""
+    if not all(isinstance(each, Each) for each in of.stages):
+        return kernel_of(of)
+    every = pairs(of)
+    if len(every) == 1:
+        ((fold, epilogue),) = every
+        body = elements(fold, of.result, stored(fold, epilogue))
+    else:
+        body = _by_row(of, every, rows_of(of) or 0)
+    params = (*of.inputs, *of.outputs)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
+
+
+def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) -> Stmt:
+    """Stages one after another, in one loop over the rows that they share.
+
+    What a stage makes is kept for one row only, but for what is memory of the launch.
+    """
+    names = Names(of)
+    row = tuple([names.var("row") for _ in range(rows)])
+    kept: dict[Buffer, Buffer] = {}
+    steps: list[Stmt] = []
+    for fold, epilogue in every:
+        one = _of_row(fold, row, kept)
+        made, after = fold, Stored(one.out, one.axes, Load(one.out, one.axes))
+        if epilogue is not None:
+            made = epilogue
+            found = stored(one, _of_row(epilogue, row, {**kept, fold.out: one.out}))
+            assert found is not None
+            after = found
+        if made.out in of.outputs:
+            target = made.out
+            after = Stored(after.reduced, (*row, *after.indices), after.value)
+        else:
+            target = Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
+            kept[made.out] = target
+        steps.append(elements(one, target, after))
+    body: Stmt = Seq(tuple(steps))
+    for target in reversed(kept.values()):
+        body = Alloc(target, body)
+    return loops_around(tuple(zip(row, of.result.shape[:rows], strict=True)), body)
+
+
+def _of_row(of: Each, row: tuple[ScalarVar, ...], kept: Mapping[Buffer, Buffer]) -> Each:
+    """A stage for one row: the axes after those of the rows are left."""
+    rows = len(row)
+    here: dict[Term, Term] = dict(zip(of.axes[:rows], row, strict=True))
+
+    def new(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer in kept:
+            return Load(kept[node.buffer], node.indices[rows:])
+        return node
+
+    value = map_bottom_up(new, substitute(of.value, here))
+    out = Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
+    return Each(out, of.axes[rows:], value)  # type: ignore[arg-type]  # scalars give scalars
 
 
 def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
@@ -83,34 +150,34 @@ def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
     return tuple([var for var in found if isinstance(var, ScalarVar)] + more)
 
 
-def elements(of: Compute, out: Buffer, finish: Finish | None) -> Stmt:
-    """The loops that fill a buffer with the elements of a tensor."""
-    places, after = (of.axes, []) if finish is None else (finish.indices, [finish.value])
-    found = strips(of, places, after)
+def elements(of: Each, out: Buffer, after: Stored | None) -> Stmt:
+    """The loops that fill a buffer with the elements of a stage."""
+    places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
+    found = strips(of, places, terms)
     if found is not None:
-        return Seq(tuple([_walked(of, out, finish, each) for each in found]))
-    return _walked(of, out, finish, _walk(of, finish))
+        return Seq(tuple([_walked(of, out, after, each) for each in found]))
+    return _walked(of, out, after, _walk(of, after))
 
 
-def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: Walk) -> Stmt:
+def _walked(of: Each, out: Buffer, after: Stored | None, walk: Walk) -> Stmt:
     """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
-        last = walk.where(_last(walk.body, walk, out, finish))
+        last = walk.where(_last(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
-    used = {out.name, *(each.name for each in of.inputs)}
+    names = Names(of, out)
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
-        if each is walk.body and walk.indices == of.axes and _in_place(of, each, out, finish):
+        if each is walk.body and walk.indices == of.axes and _in_place(of, each, out, after):
             cell = _Cell(out, walk.indices)
         else:
-            name = fresh(Name("acc"), used)
-            used.add(name)
             shape = tuple([extent for _, extent in inner])
-            cell = _Cell(Buffer(name, shape, dtype_of(each)), tuple([axis for axis, _ in inner]))
+            cell = _Cell(
+                Buffer(names.name("acc"), shape, dtype_of(each)), tuple([axis for axis, _ in inner])
+            )
         cells.append(cell)
         start, join = MEANING[each.combiner]
         first = Store(cell.buffer, cell.indices, start(dtype_of(each)))
@@ -120,13 +187,13 @@ def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: Walk) -> Stmt
             loops_around(inner, first, walk.kind, walk.unrolled),
             loops_around((*around, *inner), walk.where(again), walk.kind, walk.unrolled),
         ]
-    if cells[0].buffer is not out or finish is not None:
+    if cells[0].buffer is not out or after is not None:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
         value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
         assert isinstance(value, Scalar)
-        last = walk.where(_last(value, walk, out, finish))
+        last = walk.where(_last(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
     stmt: Stmt = Seq(tuple(steps))
     for cell in reversed(cells):
@@ -135,65 +202,65 @@ def _walked(of: Compute, out: Buffer, finish: Finish | None, walk: Walk) -> Stmt
     return loops_around(outer, stmt)
 
 
-def _in_place(of: Compute, reduction: Reduce, out: Buffer, finish: Finish | None) -> bool:
+def _in_place(of: Each, reduction: Reduce, out: Buffer, after: Stored | None) -> bool:
     """Whether a reduction is accumulated where its element ends: if nothing follows it, or if the
     row is too long to be kept elsewhere."""
-    if finish is None:
+    if after is None:
         return True
-    same = finish.indices == of.axes and dtype_of(reduction) is out.dtype
+    same = after.indices == of.axes and dtype_of(reduction) is out.dtype
     return same and _row_bytes(of, [reduction]) > ROW
 
 
-def _last(value: Scalar, walk: Walk, out: Buffer, finish: Finish | None) -> Stmt:
+def _last(value: Scalar, walk: Walk, out: Buffer, after: Stored | None) -> Stmt:
     """The store of an element whose reduction is done."""
-    if finish is None:
+    if after is None:
         return Store(out, walk.indices, value)
-    terms: list[Scalar] = [finish.value, *finish.indices]
+    terms: list[Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
         terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
 
     def filled(node: Term) -> Term:
-        return value if isinstance(node, Load) and node.buffer is finish.reduced else node
+        return value if isinstance(node, Load) and node.buffer is after.reduced else node
 
     whole = map_top_down(filled, terms[0])
     assert isinstance(whole, Scalar)
     return Store(out, tuple(terms[1:]), whole)
 
 
-def _walk(of: Compute, finish: Finish | None) -> Walk:
+def _walk(of: Each, after: Stored | None) -> Walk:
     """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
-    loops = tuple(zip(of.axes, of.shape, strict=True))
-    reductions = exposed(of.body)
+    loops = tuple(zip(of.axes, of.out.shape, strict=True))
+    reductions = exposed(of.value)
     if any(axis in of.axes for each in reductions for axis in each.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
     if not reductions:
-        return Walk(loops, of.axes, of.body, 0, kind=_kind(of, [of.body], finish))
-    if _row_fits(of, reductions, finish):
-        kind = _kind(of, [each.body for each in reductions], finish)
-        return Walk(loops, of.axes, of.body, 1, kind=kind)
-    long = [place for place, size in enumerate(of.shape) if (known(size) or 0) > 1]
+        return Walk(loops, of.axes, of.value, 0, kind=_kind(of, [of.value], after))
+    if _row_fits(of, reductions, after):
+        kind = _kind(of, [each.body for each in reductions], after)
+        return Walk(loops, of.axes, of.value, 1, kind=kind)
+    long = [place for place, size in enumerate(of.out.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
-        return Walk(loops, of.axes, of.body, 0)
+        return Walk(loops, of.axes, of.value, 0)
     place = long[-1]
-    axis, size = of.axes[place], known(of.shape[place])
+    axis, size = of.axes[place], known(of.out.shape[place])
     assert size is not None
     tile = max((count for count in range(1, TILE + 1) if size % count == 0), default=1)
     if tile == 1:
-        return Walk(loops, of.axes, of.body, 0)
+        return Walk(loops, of.axes, of.value, 0)
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one = ScalarVar(fresh(Name("tile"), taken), axis.dtype)
     lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
-    index = one * tile + lane
-    body = substitute(of.body, {axis: index})
+    there = one * tile + lane
+    body = substitute(of.value, {axis: there})
     assert isinstance(body, Scalar)
     tiled = (one, Lit(size // tile, axis.dtype))
     return Walk(
         (*loops[:place], tiled, *loops[place + 1 :], (lane, Lit(tile, axis.dtype))),
-        (*of.axes[:place], index, *of.axes[place + 1 :]),
+        (*of.axes[:place], there, *of.axes[place + 1 :]),
         body,
         1,
-        ((axis, index),),
+        ((axis, there),),
     )
 
 
@@ -220,34 +287,34 @@ class _Cell:
         return Load(self.buffer, self.indices)
 
 
-def _kind(of: Compute, bodies: Sequence[Scalar], finish: Finish | None) -> LoopKind:
+def _kind(of: Each, bodies: Sequence[Scalar], after: Stored | None) -> LoopKind:
     """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
-    if not of.axes or (known(of.shape[-1]) or 0) < VECTOR:
+    if not of.axes or (known(of.out.shape[-1]) or 0) < VECTOR:
         return "serial"
     axis = of.axes[-1]
-    if finish is not None and finish.indices[-1:] != (axis,):
+    if after is not None and after.indices[-1:] != (axis,):
         return "serial"
-    after = [] if finish is None else [finish.value]
-    return "vectorized" if all(is_row(each, axis) for each in (*bodies, *after)) else "serial"
+    rest = [] if after is None else [after.value]
+    return "vectorized" if all(is_row(each, axis) for each in (*bodies, *rest)) else "serial"
 
 
-def _row_bytes(of: Compute, reductions: Sequence[Reduce]) -> int:
+def _row_bytes(of: Each, reductions: Sequence[Reduce]) -> int:
     """What an accumulator for a row takes."""
-    length = known(of.shape[-1]) if of.shape else 1
+    length = known(of.out.shape[-1]) if of.out.shape else 1
     return max(dtype_of(each).bytes for each in reductions) * (length or 0)
 
 
-def _row_fits(of: Compute, reductions: Sequence[Reduce], finish: Finish | None) -> bool:
+def _row_fits(of: Each, reductions: Sequence[Reduce], after: Stored | None) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
     if not of.axes:
         return False
     axis = of.axes[-1]
-    extent = known(of.shape[-1])
+    extent = known(of.out.shape[-1])
     if extent is None or extent < 2:
         return False
-    alone = list(reductions) == [of.body]
-    if alone and finish is not None:
-        alone = finish.indices == of.axes and dtype_of(of.body) is dtype_of(finish.value)
+    alone = list(reductions) == [of.value]
+    if alone and after is not None:
+        alone = after.indices == of.axes and dtype_of(of.value) is dtype_of(after.value)
     if _row_bytes(of, reductions) > ROW and not alone:
         return False
     return all(_contiguous(each, axis) for each in reductions)

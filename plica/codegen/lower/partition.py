@@ -14,6 +14,7 @@ so the inner ones of the middle part have nothing left to cut.  A loop with the 
 `cut_choices` is cut at the conditions of choices between values as well.
 
 Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
+Nor are loops that choose among registers of a thread: those are written out, with their guards.
 """
 
 from __future__ import annotations
@@ -37,13 +38,28 @@ from plica.codegen.lower.statement import (
 from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.dim import from_polynomial, known, polynomial
 from plica.ir.dtype import i64
-from plica.ir.loop import Bind, Branch, For, Kernel, Seq, Stmt, Store, annotated, substatements
+from plica.ir.loop import (
+    THREADS,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    annotated,
+    statements,
+    substatements,
+)
+from plica.ir.memory import scope
 from plica.ir.scalar import (
     And,
     Eq,
     Le,
+    Load,
     Lt,
     Max,
     Min,
@@ -68,9 +84,12 @@ def partition(kernel: Kernel) -> Kernel:
     """The kernel with its loops cut at their guards."""
     kernel = distinct(kernel)
     pieces: set[Stmt] = set()  # those are not cut again
+    registers = _chosen(kernel)
 
     def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
-        if isinstance(stmt, For) and stmt.kind in KINDS and stmt not in pieces:
+        if isinstance(stmt, For) and stmt.kind in KINDS and not (
+            stmt in pieces or stmt.var in registers
+        ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
             if cut is not None:
                 parts = _parts(stmt, cut)
@@ -82,6 +101,24 @@ def partition(kernel: Kernel) -> Kernel:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+def _chosen(kernel: Kernel) -> frozenset[Term]:
+    """The variables that say which register of a thread is meant; on processors nothing does."""
+    every = [*statements(kernel.body)]
+    if not any(isinstance(each, For) and each.kind in THREADS for each in every):
+        return frozenset()
+    found: set[Term] = set()
+    for stmt in every:
+        own: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
+        touched = [(node.buffer, node.indices) for node in post_order(*own)
+                   if isinstance(node, Load)]  # fmt: skip
+        if isinstance(stmt, Store):
+            touched.append((stmt.buffer, stmt.indices))
+        for buffer, indices in touched:
+            if scope(buffer.scope).reach == "thread":
+                found |= {var for each in indices for var in free_vars(each)}
+    return frozenset(found)
 
 
 @frozen(eq=False)

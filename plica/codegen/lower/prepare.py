@@ -1,11 +1,9 @@
-"""Prepare: from a module to one whose operators are grouped into kernels.
+"""Prepare: the part of a page from an optimised graph to operators that are grouped into kernels.
 
-First the graph is optimised (`plica.rewrite.optimise`), then rules are used that pay on the machine
-the code is for; `PASSES` is data: what is done then, in order, before the module is sequenced into
-a program.
+>>> GROUP.names
+('infer', 'resolve', 'decompose', 'fuse')
 
->>> [each.name for each in PASSES]
-['infer', 'resolve', 'decompose', 'fuse']
+Before it come the rules that pay on a machine: `WINOGRAD` asks the job for its vectors and caches.
 """
 
 from __future__ import annotations
@@ -15,20 +13,38 @@ from typing import Final
 
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.resolve import resolve
+from plica.codegen.road import Job
 from plica.ir.dtype import f32
 from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.ir.passes import Pass, Pipeline
-from plica.rewrite.contract import Contract
+from plica.ir.passes import Pass, Pipeline, renamed
 from plica.rewrite.fuse import fuse
 from plica.rewrite.graph import find_pass
-from plica.rewrite.history import History
-from plica.rewrite.optimise import optimise
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.winograd import Costs, winograd_for
+from plica.rewrite.rule_pass import Setting, rules
 from plica.schedule.default.machine import Machine
 
-PASSES: Final = Pipeline(
+
+def winograd_on(setting: Setting) -> Sequence[Pack]:
+    """Convolutions by Winograd, where they pay on the processor that the job is for."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    if not isinstance(machine, Machine):
+        return ()
+    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2))),)
+
+
+WINOGRAD: Final = Pipeline((
+    rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
+    renamed(
+        find_pass("fold-constants"),
+        "fold-winograd",
+        "Weights of such convolutions are transformed now.",
+        if_changed="winograd",
+    ),
+))  # fmt: skip
+"""Rules that pay on a machine, and what they leave to compute."""
+
+GROUP: Final = Pipeline(
     (
         Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
         Pass(
@@ -56,26 +72,4 @@ PASSES: Final = Pipeline(
         ),
     )
 )
-"""What is done to a module, in order."""
-
-
-def prepared(
-    module: Module, contract: Contract, packs: Sequence[Pack], machine: Machine | None
-) -> History:
-    """The history of a module before any pass; with a machine, after rules that pay there."""
-    history = optimise(infer(module), contract, packs)
-    return history if machine is None else faster(history, machine, contract)
-
-
-def faster(history: History, machine: Machine, contract: Contract) -> History:
-    """The history after rules that pay on a machine; what they made of constants is computed."""
-    costs = Costs(machine.lanes(f32), machine.cache(2))
-    after = history.under(winograd_for(costs), contract)
-    return history if after is history else after.through(find_pass("fold-constants"))
-
-
-def grouped(history: History) -> History:
-    """The history through all passes."""
-    for each in PASSES:
-        history = history.through(each)
-    return history
+"""From any static module to one of primitive functions."""

@@ -1,138 +1,128 @@
-"""Scheduled: the kernel of a primitive function by rules of thumb, if there is one for it.
+"""Scheduled: a primitive function as one kernel, by whatever schedule is chosen for it.
 
-Such a kernel may want some of its inputs packed, which is done once if they are constants, and may
-need scratch memory.  Where no rule applies there is none, and the plain nest of `fused` is used.
+    Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel
+
+A kernel reads inputs of the function, and what is made of constant ones beforehand.  Where no form
+helps, plain loops fit.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph import Apply, Var
 >>> from plica.ir.type import tensor
 >>> x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
 >>> function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
->>> scheduled(function, (False, True), Machine(512, 32), False).packings
-(Packing(input=1, axis=1, lanes=16, order=(1, 0, 2)),)
+>>> made = on_processor(function, Facts((False, True)), Machine(512, 32))
+>>> [str(each.name) for each in made.kernel.params], made.reads[0]
+(['x', 'packed', 'out'], 0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Final, Protocol
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from plica.codegen.dot import dot_of
-from plica.codegen.lower.fused import Fused, fused
-from plica.codegen.lower.nest import Finish
-from plica.codegen.lower.passes import lower
+from plica.codegen.lower.nest import nest
+from plica.codegen.lower.shared import shared
+from plica.codegen.lower.step import shown
+from plica.codegen.lower.workload import workload
 from plica.codegen.program import Origin
 from plica.codegen.target import Target
+from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
+from plica.ir.arithmetic import Array
 from plica.ir.dtype import i8, i32
 from plica.ir.graph import Const, Expr, Function, const
 from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer
-from plica.ir.tensor import Compute
-from plica.schedule.default import Formed, Machine, Packing, Work, default_schedule, formed
-from plica.schedule.default.constant import Derived
-from plica.schedule.default.row import Chain, chain_form
+from plica.ir.stages import Stages, kernel_of
+from plica.rewrite.contract import Contract, exact
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.form import Facts
+from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
 
 
 @frozen(eq=False)
 class Scheduled:
-    """A lowered kernel, the digest of it, which inputs it wants packed, its scratch memory, and
-    what it was before.
+    """A scheduled kernel, the digest of it, what it reads, its scratch memory, and what it was.
+
+    `reads` says for each input of the kernel which parameter of the function it is, or which buffer
+    of what is made of constants before.
     """
 
     kernel: Kernel
     digest: str
-    packings: tuple[Packing, ...]
-    scratch: tuple[Buffer, ...]
-    origin: Origin
-    derived: tuple[Derived, ...] = ()
+    reads: tuple[int | Buffer, ...]
+    source: str
+    origin: Origin | None = None
+    hoisted: Hoisted | None = None
+    params: tuple[int, ...] = ()
+    """Which parameter of the function each input of the whole is, for what is made before."""
+    passed_over: tuple[str, ...] = ()
+    """Forms that promised more but could not be lowered, and why."""
 
-
-def machine_of(target: Target) -> Machine:
-    """What rules of thumb ask of a target."""
-    caches = tuple([target.cache(level) for level in (1, 2)])
-    dot = dot_of(target)
-    return Machine(target.vector_bits, target.vector_registers, caches, target.cores, dot)
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """Memory of the launch, besides the result."""
+        return self.kernel.params[self.kernel.inputs : -1]
 
 
 @frozen(eq=False)
 class Chosen:
-    """A schedule that was found elsewhere, by tuning: the form it begins with, and what it makes
-    of that."""
+    """A schedule that was found elsewhere, by tuning: the stages it begins with, and what it makes
+    of those."""
 
-    form: Formed
+    form: Stages
     trace: Trace
     kernel: Kernel
 
 
-@lru_cache(maxsize=1024)
-def scheduled(  # noqa: PLR0917  # what is known of where it runs
-    function: Function,
-    constant: tuple[bool, ...],
-    machine: Machine,
-    reassociates: bool,
-    bytes_: tuple[int, ...] = (),
-    approximates: bool = False,
-    chosen: Chosen | None = None,
-) -> Scheduled | None:
-    """The kernel of a primitive function; `constant` says which of what it reads is known now.
+class Schedule(Protocol):
+    """How a target schedules a function whose inputs are known so far."""
 
-    `bytes_` are those of i32 that hold nothing but numbers of 8 bits.  What was `chosen` takes the
-    place of what rules of thumb would give.
-    """
-    if chosen is not None:
-        kernel, form = lower(chosen.kernel, "cpu"), chosen.form
-        origin = Origin(form.kernel, chosen.trace)
-        return Scheduled(kernel, digest(kernel), form.packings, form.scratch, origin, form.derived)
-    whole = fused(function)
-    if whole.stages:
-        chain = chain_of(whole)
-        found = chain_form(chain, machine, approximates=approximates) if reassociates else None
-    else:
-        found = formed(work_of(whole), constant, machine, reassociates=reassociates, bytes_=bytes_)
-    made = None if found is None else default_schedule(found.kernel, machine)
-    if found is None or made is None:
-        return None
-    kernel = lower(made[1], "cpu")
-    origin = Origin(found.kernel, made[0])
-    whole_digest = digest(kernel)
-    return Scheduled(kernel, whole_digest, found.packings, found.scratch, origin, found.derived)
+    def __call__(self, function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled: ...
 
 
-def work_of(of: Fused) -> Work:
-    """What a fused kernel does, as schedules begin with it."""
-    return _work(of.compute, of.finish)
+NOTHING: Final[Mapping[str, Chosen]] = {}
+"""No schedules that were found by tuning."""
 
 
-def chain_of(of: Fused) -> Chain:
-    """The stages of a fused kernel that has several."""
-    stages = [(_work(each.compute, each.finish), each.result) for each in of.stages]
-    return Chain(tuple(stages), of.rows, of.kernel.params[: of.kernel.inputs])
+@frozen(eq=False)
+class Scheduler:
+    """What kernels are chosen by: a target, what the contract allows, and tuned schedules."""
+
+    schedule: Schedule
+    contract: Contract = exact
+    tuned: Mapping[str, Chosen] = field(factory=lambda: NOTHING)
+    looks_at_bytes: bool = False
+    """Whether it matters which constants hold numbers of 8 bits."""
+    chunks: bool = False
+    """Whether rows of open number go in chunks of known ones."""
+
+    def facts(self, function: Function, args: Sequence[Expr]) -> Facts:
+        """What is known of what the stages of a function read."""
+        reads = [args[read] for read in to_stages(function).reads]
+        return facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
+
+    def __call__(self, function: Function, args: Sequence[Expr]) -> Scheduled:
+        """The kernel of a function on some arguments."""
+        facts = self.facts(function, args)
+        chosen = self.tuned.get(workload(function, facts)) if self.tuned else None
+        return self.schedule(function, facts, chosen)
 
 
-def _work(compute: Compute, end: Finish | None) -> Work:
-    if end is None:
-        return Work(compute)
-    return Work(compute, end.reduced, end.shape, end.indices, end.value)
-
-
-def packed(of: Const, packing: Packing) -> Const:
-    """A constant as a kernel wants it."""
-    return const(packing.apply(of.numpy()), of.dtype)
-
-
-def facts(reads: Sequence[Expr], machine: Machine) -> tuple[tuple[bool, ...], tuple[int, ...]]:
-    """What is known of what a kernel reads: which are constants, and which of these hold numbers
-    of 8 bits, where that matters."""
+def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
+    """What is known of what stages read: which are constants, and which of these hold bytes."""
     # A view of a constant has another shape than the kernel would be told.
     constant = tuple([isinstance(each, Const) for each in reads])
-    if machine.dot is None:
-        return constant, ()
-    small = [n for n, e in enumerate(reads) if isinstance(e, Const) and holds_bytes(e)]
-    return constant, tuple(small)
+    small: tuple[int, ...] = ()
+    if looks_at_bytes:
+        small = tuple([n for n, e in enumerate(reads) if isinstance(e, Const) and holds_bytes(e)])
+    return Facts(constant, small, contract)
 
 
 def holds_bytes(of: Const) -> bool:
@@ -144,6 +134,82 @@ def holds_bytes(of: Const) -> bool:
     return bool(found.size and low <= found.min() and found.max() <= high)
 
 
-def derived(of: Const, how: Derived) -> Const:
-    """What a kernel reads that is made of a constant."""
-    return const(how.apply(of.numpy()), how.dtype)
+def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
+    """What a kernel reads, given the arguments of its function; packing is done now."""
+    arrays: Mapping[Buffer, Array] = {}
+    if made.hoisted is not None and made.hoisted.before:
+        told = [shown(args[param]) for param in made.params]
+        known_now = {n: e.numpy() for n, e in enumerate(told) if isinstance(e, Const)}
+        arrays = constants(made.hoisted, known_now)
+    found: list[Expr] = []
+    for read in made.reads:
+        if isinstance(read, int):
+            found.append(args[read])
+        elif read not in arrays:
+            raise CompilerBug("A schedule packs what is not known before the program runs.")
+        else:
+            found.append(const(arrays[read], read.dtype))
+    return found
+
+
+# --- processors -----------------------------------------------------------------------------------
+
+
+def machine_of(target: Target) -> Machine:
+    """What default schedules ask of a target."""
+    caches = tuple([target.cache(level) for level in (1, 2)])
+    dot = dot_of(target)
+    return Machine(target.vector_bits, target.vector_registers, caches, target.cores, dot)
+
+
+def processor(
+    machine: Machine | None, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING
+) -> Scheduler:
+    """Kernels for a machine; plain loops where none is given."""
+
+    def schedule(function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled:
+        return (
+            plain(function) if machine is None else on_processor(function, facts, machine, chosen)
+        )
+
+    looks = machine is not None and machine.dot is not None
+    return Scheduler(schedule, contract, tuned, looks, chunks=machine is not None)
+
+
+@lru_cache(maxsize=1024)
+def plain(function: Function) -> Scheduled:
+    """The plain loops of a function."""
+    whole = to_stages(function)
+    kernel = nest(whole.stages)
+    return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
+
+
+@lru_cache(maxsize=1024)
+def on_processor(
+    function: Function, facts: Facts, machine: Machine, chosen: Chosen | None = None
+) -> Scheduled:
+    """The kernel of a function; what was `chosen` takes the place of what the default would be."""
+    if chosen is not None:
+        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+    whole = to_stages(function)
+    found = formed(whole.stages, facts, machine)
+    if found is not None:
+        begun = kernel_of(hoist(found.stages, facts.constant).rest)
+        made = default_schedule(begun, machine)
+        if made is not None:
+            trace, kernel = made
+            return from_form(function, facts, found.stages, trace, kernel)
+    bare = plain(function)
+    kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
+    return bare if kernel is bare.kernel else evolve(bare, kernel=kernel, digest=digest(kernel))
+
+
+def from_form(
+    function: Function, facts: Facts, form: Stages, trace: Trace, kernel: Kernel
+) -> Scheduled:
+    """A scheduled kernel, with what its form wants to be made of constants."""
+    whole = to_stages(function)
+    apart = hoist(form, facts.constant)
+    reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
+    origin = Origin(kernel_of(apart.rest), trace)
+    return Scheduled(kernel, digest(kernel), reads, whole.source, origin, apart, whole.reads)

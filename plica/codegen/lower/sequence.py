@@ -8,20 +8,16 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.chunk import SIZES, Rows, chunk, row_bytes, rows_of, sizes_of
-from plica.codegen.lower.fused import alone, fused
 from plica.codegen.lower.region import Tree
-from plica.codegen.lower.scheduled import Chosen, Scheduled, derived, facts, packed, scheduled
-from plica.codegen.lower.shared import shared
+from plica.codegen.lower.scheduled import Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
-from plica.codegen.lower.workload import workload
 from plica.codegen.program import (
     Choose,
     Chunks,
@@ -36,7 +32,6 @@ from plica.codegen.program import (
     Step,
 )
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
-from plica.core.digest import digest
 from plica.ir.dim import known
 from plica.ir.graph import Call, Const, Expr, Function, If, Project, Tuple, Var
 from plica.ir.infer import type_of
@@ -45,31 +40,23 @@ from plica.ir.module import Module
 from plica.ir.scalar import Buffer, Scalar
 from plica.ir.sized import open_dims
 from plica.ir.type import TensorType, static_shape
+from plica.rewrite.contract import exact
+from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError
-from plica.schedule.default import Machine
-from plica.schedule.default.constant import Cut, Derived
-from plica.schedule.default.gpu import Gpu
 
-NOTHING: Final[Mapping[str, Chosen]] = {}
-"""No schedules that were found by tuning."""
+PLAIN: Final = processor(None, exact)
+"""Plain loops for every kernel."""
 
 
 def sequence(
-    of: Module,
-    machine: Machine | Gpu | None = None,
-    *,
-    reassociates: bool = False,
-    approximates: bool = False,
-    chosen: Mapping[str, Chosen] = NOTHING,
+    of: Module, schedule: Scheduler = PLAIN, built: Callable[[str], object] | None = None
 ) -> Program:
-    """The program of a resolved and decomposed module.
+    """The program of a resolved and decomposed module, each kernel of which is scheduled.
 
-    With a machine, kernels for which there are rules of thumb are scheduled for it, some of which
-    reassociate sums, or divide by multiplying; for a GPU all are kernels for threads.  Schedules
-    that were `chosen` by tuning, by the key of the workload, come before rules of thumb.
+    `built` is told of every kernel that is made on the way, by its digest.
     """
     function = of.main_function()
-    maker = _Maker(machine, reassociates, approximates, chosen)
+    maker = _Maker(schedule, built)
     return evolve(maker.program(function.params, function.body), dims=open_dims(of))
 
 
@@ -116,15 +103,8 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(
-        self,
-        machine: Machine | Gpu | None,
-        reassociates: bool,
-        approximates: bool,
-        chosen: Mapping[str, Chosen],
-    ) -> None:
-        self.machine, self.chosen = machine, chosen
-        self.reassociates, self.approximates = reassociates, approximates
+    def __init__(self, schedule: Scheduler, built: Callable[[str], object] | None) -> None:
+        self.schedule, self.built = schedule, built
         self.tree = Tree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -197,8 +177,10 @@ class _Maker:
         function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
         assert isinstance(function, Function)
         target = self.result((step, 0), region, step)
-        rows = rows_of(function) if fused(function).kernel.dims else None
-        if rows is None or not self.has_rule(chunk(function, rows, SIZES[0]), args):
+        rows = None
+        if self.schedule.chunks and to_stages(function).stages.dims:
+            rows = rows_of(function)
+        if rows is None or not self.has_form(chunk(function, rows, SIZES[0]), args):
             launch = self.made_of(function, args, target, step)
         else:
             launch = self.chunks(function, args, target, step, rows)
@@ -206,23 +188,27 @@ class _Maker:
             self.need(read, region)
         self.steps[region].append((index, launch))
 
-    def has_rule(self, function: Function, args: Sequence[Expr]) -> bool:
-        """Whether there are rules of thumb for a function."""
-        return self.scheduled(function, [args[read] for read in fused(function).reads]) is not None
+    def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
+        """Whether a function is more than plain loops."""
+        return self.schedule(function, args).origin is not None
 
     def chunks(  # as a launch
         self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: Rows
     ) -> _Chunks:
         """A launch for every size of a chunk."""
         pieces: list[tuple[int, _Launch, tuple[int, ...]]] = []
-        bytes_ = [
+        whole = plain(function)
+        *given, result = [
             row_bytes(buffer, rows) if rowed else 0
-            for buffer, rowed in zip(fused(function).kernel.params, rows.rowed, strict=True)
+            for buffer, rowed in zip(whole.kernel.params, rows.rowed, strict=True)
         ]
+        apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
         for size in sizes_of(function, rows):
-            made = self.made_of(chunk(function, rows, size), args, target, step)
-            more = len(made.reads) + len(made.targets) - len(bytes_)
-            pieces.append((size, made, (*bytes_[:-1], *[0] * more, bytes_[-1])))
+            part = chunk(function, rows, size)
+            made = self.schedule(part, args)
+            steps = [apart.get(read, 0) for read in made.reads]
+            launch = self.made_of(part, args, target, step)
+            pieces.append((size, launch, (*steps, *[0] * len(made.scratch), result)))
         first = pieces[0][1]
         reads = tuple([read for _, each, _ in pieces for read in each.reads])
         targets = dict.fromkeys(slot for _, each, _ in pieces for slot in each.targets)
@@ -233,64 +219,14 @@ class _Maker:
 
     def made_of(self, function: Function, args: Sequence[Expr], target: int, step: Expr) -> _Launch:
         """The launch of the kernel of a function."""
-        found = fused(function)
-        reads = [args[read] for read in found.reads]
-        kernel, key = found.kernel, found.digest
-        targets = [target]
-        made = None
-        if isinstance(self.machine, Gpu):
-            known_now = tuple([isinstance(each, Const) for each in args])
-            told = tuple([known_now[read] for read in found.reads])
-            free, loose = self.reassociates, self.approximates
-            tuned: Chosen | None = None
-            if self.chosen:
-                tuned = self.chosen.get(workload(function, told, free, (), loose))
-            threads = for_threads(function, known_now, self.machine, tuned)
-            kernel, key = threads.kernel, threads.digest
-            reads = [args[read] for read in threads.reads]
-            for each in threads.packings:
-                of = reads[each.input]
-                assert isinstance(of, Const)
-                reads[each.input] = packed(of, each)
-            if threads.origin is not None:
-                self.origins.setdefault(key, threads.origin)
-        else:
-            made = self.scheduled(function, reads)
-            if made is None and isinstance(self.machine, Machine) and self.machine.cores > 1:
-                plain, kernel = kernel, shared(kernel)
-                key = key if kernel is plain else digest(kernel)
-        if made is not None:
-            kernel, key = made.kernel, made.digest
-            self.origins.setdefault(key, made.origin)
-            for each in made.packings:
-                of = shown(reads[each.input])
-                assert isinstance(of, Const)
-                reads[each.input] = packed(of, each)
-            more = [self.derived(reads[each.input], each) for each in made.derived]
-            for how, new in zip(made.derived, more, strict=True):
-                if isinstance(how, Cut):
-                    reads[how.input] = new
-                else:
-                    reads.append(new)
-            targets = [*[self.scratch(each) for each in made.scratch], target]
-        return _Launch(kernel, key, tuple(reads), tuple(targets), found.source, step)
-
-    def scheduled(self, function: Function, reads: Sequence[Expr]) -> Scheduled | None:
-        """The kernel by rules of thumb, if there is a machine to make one for."""
-        if not isinstance(self.machine, Machine):
-            return None
-        constant, small = facts(reads, self.machine)
-        free, loose = self.reassociates, self.approximates
-        tuned: Chosen | None = None
-        if self.chosen:
-            tuned = self.chosen.get(workload(function, constant, free, small, loose))
-        return scheduled(function, constant, self.machine, free, small, loose, tuned)
-
-    def derived(self, of: Expr, how: Derived) -> Const:
-        """What a kernel reads that is made of a constant."""
-        whole = shown(of)
-        assert isinstance(whole, Const)
-        return derived(whole, how)
+        made = self.schedule(function, args)
+        if self.built is not None:
+            self.built(made.digest)
+        if made.origin is not None:
+            self.origins.setdefault(made.digest, made.origin)
+        reads = tuple(read_by(made, args))
+        targets = (*[self.scratch(each) for each in made.scratch], target)
+        return _Launch(made.kernel, made.digest, reads, targets, made.source, step)
 
     def scratch(self, of: Buffer) -> int:
         """A slot for what a kernel keeps to itself."""

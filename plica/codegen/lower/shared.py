@@ -6,11 +6,13 @@ Only where each iteration stores, and reads of what is stored, in a row of its o
 is enough to do.  Kernels with a schedule say themselves what cores share.
 
 >>> from plica.codegen.lower.nest import nest
+>>> from plica.ir.stages import stages_of
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.tensor import buffer, compute
 >>> x = buffer("x", (512, 300), f32)
->>> halves = nest(compute((x,), (512, 600), lambda i, j: x[i, j // 2]))
->>> shared(halves).body.kind, shared(nest(compute((x,), (4, 3), lambda i, j: x[i, j]))).body.kind
+>>> halves = nest(stages_of(compute((x,), (512, 600), lambda i, j: x[i, j // 2])))
+>>> few = nest(stages_of(compute((x,), (4, 3), lambda i, j: x[i, j])))
+>>> shared(halves).body.kind, shared(few).body.kind
 ('parallel', 'serial')
 """
 

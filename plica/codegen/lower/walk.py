@@ -22,20 +22,18 @@ from plica.core.term import Term
 from plica.ir.dim import known, polynomial
 from plica.ir.loop import NOTHING, Branch, LoopKind, Stmt
 from plica.ir.scalar import (
-    And,
     FloorDiv,
     FloorMod,
     Lit,
     Load,
     Lt,
-    Or,
     Pow,
     Reduce,
     Scalar,
     ScalarVar,
-    Select,
 )
-from plica.ir.tensor import Compute
+from plica.ir.stage import Each
+from plica.ir.stages import exposed
 
 VECTOR: Final = 16
 """A row of fewer elements is not worth vectors."""
@@ -76,18 +74,16 @@ class Walk:
         return stmt if self.guard is None else Branch(self.guard, stmt, NOTHING)
 
 
-def strips(
-    of: Compute, indices: Sequence[Scalar], after: Sequence[Scalar]
-) -> tuple[Walk, ...] | None:
+def strips(of: Each, indices: Sequence[Scalar], after: Sequence[Scalar]) -> tuple[Walk, ...] | None:
     """Rows of open length that are contiguous: whole strips of lanes, then what is left.
 
     Elements are stored at `indices`, and terms read what comes `after` the tensor, too.
     """
-    if not of.axes or known(of.shape[-1]) is not None:
+    if not of.axes or known(of.out.shape[-1]) is not None:
         return None
-    reductions = exposed(of.body)
-    bodies = [each.body for each in reductions] or [of.body]
-    axis, size = of.axes[-1], of.shape[-1]
+    reductions = exposed(of.value)
+    bodies = [each.body for each in reductions] or [of.value]
+    axis, size = of.axes[-1], of.out.shape[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
     if not all(is_row(each, axis) for each in (*bodies, *after)):
@@ -101,7 +97,7 @@ def strips(
         (one * STRIP + lane, size // STRIP, STRIP, None),
         (done + one * VECTOR + lane, (size - done + (VECTOR - 1)) // VECTOR, VECTOR, size),
     ]
-    around = list(zip(of.axes, of.shape, strict=True))[:-1]
+    around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
     rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
     if reductions and around:  # rows go together: what is read of columns serves all of them
         row, count = around.pop()
@@ -118,7 +114,7 @@ def strips(
                 loops.append((few, many))
                 if together > 1:
                     inside.insert(0, (near, Lit(together, axis.dtype)))
-            body = substitute(of.body, {**here})
+            body = substitute(of.value, {**here})
             assert isinstance(body, Scalar)
             found.append(
                 Walk(
@@ -133,28 +129,6 @@ def strips(
                 )
             )
     return tuple(found)
-
-
-def exposed(body: Scalar) -> list[Reduce]:
-    """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
-    found: dict[Reduce, None] = {}
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
-            continue
-        seen.add(node)
-        match node:
-            case Reduce():
-                found[node] = None
-            case Select(condition, _, _):
-                stack.append(condition)
-            case And(left, _) | Or(left, _):
-                stack.append(left)
-            case _:
-                stack.extend(reversed(node._children))
-    return list(found)
 
 
 def is_row(body: Scalar, axis: ScalarVar) -> bool:

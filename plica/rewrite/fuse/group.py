@@ -34,7 +34,7 @@ from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type import Type
 from plica.rewrite.fuse.decide import USUAL, Decisions, Group, Limits, decide, inside
-from plica.rewrite.fuse.reading import operator, with_parts
+from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
@@ -101,9 +101,12 @@ def called(group: Group) -> tuple[Function, tuple[Expr, ...]]:
                 params[part] = labelled(node, number, labels, type_of(part))
             args.append(body.get(part) or params.get(part) or part)
         body[node] = with_parts(node, tuple(args))
-    inner = Function(
-        (), (), tuple(params.values()), type_of(group.sink), body[group.sink], PRIMITIVE
-    )
+    whole = body[group.sink]
+    attrs = PRIMITIVE
+    if group.stages:  # which values are stages of a row was decided here, once and for all
+        place = {value: number for number, value in enumerate(values_below(whole))}
+        attrs = (*attrs, ("stages", tuple([place[body[each.sink]] for each in group.stages])))
+    inner = Function((), (), tuple(params.values()), type_of(group.sink), whole, attrs)
     return inner, tuple(params)
 
 

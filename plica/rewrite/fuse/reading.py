@@ -16,6 +16,7 @@ result of an operator that has several.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 from math import prod
 from typing import Final, TypeAlias
@@ -100,6 +101,24 @@ def parts(value: Expr) -> tuple[Expr, ...] | None:
     """The arguments of a value; None for anything else."""
     call = _call(value)
     return None if call is None else call.args
+
+
+def values_below(root: Expr, held: Container[Expr] = ()) -> list[Expr]:
+    """The values of an expression of operators, arguments first, up to what is held already."""
+    order: list[Expr] = []
+    done: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done and (node is root or node not in held):
+            done.add(node)
+            inside = parts(node)
+            if inside is not None:
+                stack.append((node, True))
+                stack += [(part, False) for part in reversed(inside)]
+    return order
 
 
 def with_parts(value: Expr, new: tuple[Expr, ...]) -> Expr:

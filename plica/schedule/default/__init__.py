@@ -1,8 +1,6 @@
-"""Default schedules: ordinary traces whose decisions come from rules of thumb."""
+"""Default schedules: form rules, and ordinary traces whose decisions are analytical."""
 
-from plica.schedule.default.choose import default_schedule, default_trace, formed
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed, Packing
+from plica.schedule.default.choose import FORMS, default_schedule, default_trace, formed
 from plica.schedule.default.machine import Machine
 
-__all__ = ["Formed", "Machine", "Packing", "Work", "default_schedule", "default_trace", "formed"]
+__all__ = ["FORMS", "Machine", "default_schedule", "default_trace", "formed"]

@@ -1,36 +1,45 @@
-"""Choose: the form and the schedule of some work by rules of thumb.
+"""The default schedule on a processor: form rules, then a trace whose decisions are analytical.
 
-`formed` says which kernel to begin with, `default_trace` how to schedule it: an ordinary trace,
-whose decisions come from what is known of the machine.  Both give None where no rule applies.
+`FORMS` says which stages to begin with, `TEMPLATES` how to schedule them; both are tables.  The
+decisions come from what is known of the machine.
 
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
->>> dense = compute((x, w), (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> machine = Machine(vector=512, registers=32)
->>> form = formed(Work(dense), (False, True), machine)
->>> "reverse_compute_at" in default_trace(form.kernel, machine).to_python()
+>>> made = formed(stages((x, w), (dense,)), Facts((False, True)), machine)
+>>> made.form
+'lanes-over-n'
+>>> kernel = kernel_of(hoist(made.stages, (False, True)).rest)
+>>> "reverse_compute_at" in default_trace(kernel, machine).to_python()
 True
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from math import prod
+from typing import Final
 
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import DType, f32, f64
+from plica.ir.dtype import f32, f64
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import Load, Select
 from plica.ir.stage import Each
-from plica.schedule.default.contraction import Contraction, Work, bared, contraction, merged
+from plica.ir.stages import Stages, kernel_of
+from plica.rewrite.contract import exact, reassociates
+from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
 from plica.schedule.default.dot_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
-from plica.schedule.default.estimate import Choice, over_outputs, over_rows, panels
-from plica.schedule.default.form import Formed, blocked, rowed
+from plica.schedule.default.estimate import fewest_lanes, over_outputs, over_rows, panels
+from plica.schedule.default.form import register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
@@ -45,91 +54,140 @@ from plica.schedule.default.register_tile import (
     shared,
     tile_of,
 )
+from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import Tile
 from plica.schedule.default.transpose import turned
-from plica.schedule.default.winograd import is_tiled, tiled
+from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
+from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, reach
+from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.site import map_of
 from plica.schedule.trace import Trace
 
+__all__ = ["FORMS", "default_schedule", "default_trace", "formed", "hoist", "kernel_of"]
+
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
 
 
-def formed(
-    of: Work,
-    constant: tuple[bool, ...],
-    machine: Machine,
-    *,
-    reassociates: bool = False,
-    bytes_: tuple[int, ...] = (),
-    form: str | None = None,
-) -> Formed | None:
-    """The kernel to schedule for some work; `constant` says which inputs are known now.
+def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) -> Formed | None:
+    """What to begin with, None where no form helps.
 
-    Terms of sums are joined in the order in which they come, unless it `reassociates`.  `bytes_`
-    are the inputs that are constants of i32 between -128 and 127.  Of contractions, a `form` that
-    is given is the only one.
+    With `only` a name that form alone is tried, for each group where there are groups.
     """
-    of = bared(of)
-    by_element = turned(of, machine) or joined_form(of, machine) or elementwise_form(of, machine)
-    if by_element is not None:
-        return by_element
-    by_tiles = tiled(of, constant, machine)
-    if by_tiles is not None:
-        return by_tiles
-    in_fours = dot_form(of, constant, bytes_, machine)
-    if in_fours is not None:
-        return in_fours
-    apart = by_group(of)
+    apart = None if only is None else by_group(of)
     if apart is not None:
-        of_one = formed(apart.work, constant, machine, reassociates=reassociates, form=form)
-        return None if of_one is None else apart.seen(of_one)
+        return formed(apart, facts, machine, only)
+    found = reach((*FORMS, *installed()), of, facts, machine, only)
+    return found[0] if found else None
+
+
+def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
+    """A form that makes one thing or nothing."""
+
+    def apply(of: Stages, facts: Facts, machine: Machine) -> list[Stages]:
+        made = make(of, facts, machine)
+        return [] if made is None else [made]
+
+    return apply
+
+
+def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
+    """Each group is a contraction of its own."""
+    apart = by_group(of)
+    found = None if apart is None else formed(apart, facts, machine)
+    return [] if found is None else [(found.cycles, found.make)]
+
+
+def _contraction(of: Stages, machine: Machine) -> Contraction | None:
+    """The contraction some stages are, if it is worth a tile of registers."""
     found = contraction(of)
-    along_rows = row_form(of, machine) if reassociates else None
-    if found is None or (found.weight is None and along_rows is not None):
-        return along_rows
-    if found.reduced.dtype not in (f32, f64):
+    if found is None or found.reduced.dtype not in (f32, f64):
         return None
-    whole = 1
-    for size in found.sizes.values():
-        whole *= size
-    if whole < FEWEST:
-        return None
-    if is_window(found, machine):
-        return windowed(found, machine)
+    return None if prod(found.sizes.values()) < FEWEST else found
+
+
+def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    found = _contraction(of, machine)
+    return windowed(found, machine) if found is not None and is_window(found, machine) else None
+
+
+def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    """A reduction of rows that has no weight is one of rows before it is a window."""
+    found = contraction(of)
+    return row_form(of, machine) if found is None or found.weight is None else None
+
+
+def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, machine)
+    if found is not None:
+        whole = merged(found) or found
+        for each in over_outputs(whole, machine):
+            yield (
+                each.cycles,
+                partial(register_tile, whole, whole.lanes[-1], each.lanes, masked=machine.masks),
+            )
+
+
+def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, machine)
+    if found is not None:
+        whole = merged(found) or found
+        for each in over_rows(whole, machine):
+            yield (
+                each.cycles,
+                partial(register_tile, whole, whole.axes[-1], each.lanes, masked=machine.masks),
+            )
+
+
+def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, machine)
+    if found is None:
+        return
     flat = merged(found)
-    before: tuple[Each, ...] = ()
     thin = None if flat is not None else sampled(found)
-    if thin is not None:
-        before, columns = (thin[0],), thin[1]
-    else:
-        columns = flat or found
-    choices = [
-        *_shapes(flat or found, machine),
-        *[(each, columns) for each in panels(columns, machine, sampled=bool(before))],
-    ]
-    choices = [each for each in choices if form in (None, each[0].form)]
-    if not choices:
-        return along_rows if form is None else None  # outputs too few for lanes: sums of products
-    best, chosen = min(choices, key=lambda each: each[0].cycles)
-    weight = chosen.weight
-    known_weight = weight is not None and constant[chosen.inputs.index(weight.buffer)]
-    match best.form:
-        case "paneled":
-            return paneled(chosen, Panel(best.tile, best.lanes), known_weight, before)
-        case "blocked":
-            return blocked(chosen, best.lanes, best.tile.steps, known_weight)
-        case "rowed":
-            return rowed(chosen, best.lanes)
+    before: tuple[Each, ...] = () if thin is None else (thin[0],)
+    columns = (flat or found) if thin is None else thin[1]
+    for each in panels(columns, machine, sampled=bool(before)):
+        panel = Panel(each.tile, each.lanes)
+        yield each.cycles, partial(paneled, columns, panel, before)
 
 
-def _shapes(of: Contraction, machine: Machine) -> list[tuple[Choice, Contraction]]:
-    return [(each, of) for each in (*over_outputs(of, machine), *over_rows(of, machine))]
+def _sum_of_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    return row_form(of, machine)
+
+
+def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return chain_form(of, machine, approximates=facts.approximates)
+
+
+# fmt: off
+FORMS: Final[tuple[Form, ...]] = (
+    Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
+         _one(lambda of, _, machine: turned(of, machine)), 0),
+    Form("split-concat", "Each part of a concatenation has loops of its own.", exact,
+         _one(lambda of, _, machine: joined_form(of)), 1),
+    Form("share-rows", "Cores share the rows of elementwise work.", exact,
+         _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
+    Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
+         _one(tiled), 3),
+    Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
+    Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
+    Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
+    Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7),
+    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, 8),
+    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, 8),
+    Form("column-panels", "Columns of the data are copied to where they are read.", exact,
+         _panels, 8),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _one(_sum_of_rows), 9),
+    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 10),
+)
+# fmt: on
+"""What stages may be made into, those of the lowest rank first."""
 
 
 @lru_cache(maxsize=1024)
@@ -142,7 +200,7 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
 @lru_cache(maxsize=1024)
 def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] | None:
     """The trace, and the kernel it makes."""
-    if is_tiled(kernel):
+    if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
     along_rows = row_schedule(kernel, machine) or elementwise_schedule(kernel)
     if along_rows is not None:
@@ -159,8 +217,7 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     found = roles(kernel)
     if found is None:
         return None
-    whole_lane = found.extents[found.lane]
-    lanes = whole_lane if found.blocked else _row_lanes(whole_lane, found.dtype, machine)
+    lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     tile = tile_of(found, machine, lanes)
     blocks = map_of(kernel).blocks
     near = Name("pad") in blocks and all(str(each.name) != "pad" for each in kernel.params)
@@ -168,9 +225,7 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
     more = beside(found, tile, machine)
-    weights = found.dtype.bytes * prod(
-        [found.extents[at] for at in (found.vectors, found.lane, *found.terms) if at is not None]
-    )
+    weights = found.dtype.bytes * prod([found.extents[at] for at in (found.lane, *found.terms)])
 
     @do
     def whole() -> Body:
@@ -222,14 +277,6 @@ def _is_guarded(of: Block) -> bool:
     return isinstance(of.body, Store) and isinstance(of.body.value, Select)
 
 
-def _row_lanes(extent: int, dtype: DType, machine: Machine) -> int:
-    """As many lanes as a vector has, or as divide a row."""
-    lanes = machine.lanes(dtype)
-    while extent % lanes:
-        lanes //= 2
-    return lanes
-
-
 def _together(of: Roles, tile: Tile, machine: Machine) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
@@ -237,8 +284,8 @@ def _together(of: Roles, tile: Tile, machine: Machine) -> int:
     row = of.dtype.bytes * tile.steps
     for at in of.terms:
         row *= of.extents[at]
-    tiles = of.extents[of.steps] // tile.steps
+    tiles = -(-of.extents[of.steps] // tile.steps)
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:
         return 0
-    return max(each for each in range(1, most + 1) if tiles % each == 0)
+    return -(-tiles // -(-tiles // most))

@@ -7,10 +7,12 @@ weight alone (`lanes`), in the data alone (`pixels`), or in both (`shared`): wha
 along it follows from that.  Pools have no weight: axes along which windows slide are their pixels.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (6, 8), f32)
->>> dense = compute((x, w), (4, 6), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[n, k]))
->>> found = contraction(Work(dense))
+>>> dense = stage("y", (4, 6), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[n, k]))
+>>> found = contraction(stages((x, w), (dense,)))
 >>> [str(each.name) for each in (*found.lanes, *found.pixels)]
 ['i_1', 'i']
 """
@@ -18,13 +20,13 @@ along it follows from that.  Pools have no weight: axes along which windows slid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known, polynomial
@@ -43,26 +45,12 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.tensor import Compute
+from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages, loads, pairs, with_element
 from plica.rewrite.index.context import conjuncts
 from plica.schedule.around import simple
 
 Index: TypeAlias = tuple[Scalar, ...]
-
-
-@frozen(eq=False)
-class Work:
-    """What a kernel is to do: a tensor, and what is stored for each of its elements.
-
-    `value` reads the element from `reduced` at the axes of the tensor and is stored at `indices` of
-    a result of the given shape; without `reduced` the tensor is the result.
-    """
-
-    compute: Compute
-    reduced: Buffer | None = None
-    shape: Index = ()
-    indices: Index = ()
-    value: Scalar | None = None
 
 
 @frozen(eq=False, slots=False)
@@ -121,91 +109,105 @@ class Contraction:
         return [node for node in found if node.buffer is not self.reduced]
 
 
-def bared(of: Work) -> Work:
-    """The same work with a reduction as the tensor, and what is done to it in the value.
+@lru_cache(maxsize=1024)
+def contraction(of: Stages) -> Contraction | None:
+    """The contraction some stages are, None where they are none that schedules know.
 
-    out[i] = (sum over k of x[i, k]) / 3  -->  reduced[i] = sum over k of x[i, k]
-                                               out[i] = reduced[i] / 3
+    Its axes are in the order of the result: in which order a sum is made of its terms does not
+    depend on the order of sums.
     """
-    compute = of.compute
-    found = [node for node in post_order(compute.body) if isinstance(node, Reduce)]
-    if len(found) != 1 or found[0] is compute.body:
-        return of
-    taken = {each.name for each in compute.inputs}
-    if of.reduced is not None:
-        taken.add(of.reduced.name)
-    held = Buffer(fresh(Name("held"), taken), compute.shape, dtype_of(found[0]))
-    read = Load(held, compute.axes)
-    body = map_top_down(lambda node: read if node is found[0] else node, compute.body)
-    assert isinstance(body, Scalar)
-    bare = Compute(compute.inputs, compute.axes, compute.shape, found[0])
-    if of.value is None:
-        return Work(bare, held, compute.shape, compute.axes, body)
-    old = of.reduced
-    value = map_top_down(
-        lambda node: body if isinstance(node, Load) and node.buffer is old else node, of.value
-    )
-    assert isinstance(value, Scalar)
-    return Work(bare, held, of.shape, of.indices, value)
-
-
-def contraction(of: Work) -> Contraction | None:
-    """The contraction some work is, None where it is none that rules of thumb know."""
-    compute, body = of.compute, of.compute.body
+    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    if len(every) != 1:
+        return None
+    ((fold, epilogue),) = every
+    body = fold.value
     if not isinstance(body, Reduce) or body.combiner not in ("sum", "max", "min"):
         return None
-    pairs = [*zip(compute.axes, compute.shape, strict=True)]
-    pairs += zip(body.axes, body.extents, strict=True)
+    last = _epilogue(fold, epilogue)
     sizes: dict[ScalarVar, int] = {}
-    for var, size in pairs:
+    for var, size in (
+        *zip(fold.axes, fold.out.shape, strict=True),
+        *zip(last.axes, last.shape, strict=True),
+        *zip(body.axes, body.extents, strict=True),
+    ):
         count = known(size)
         if not count:
             return None
         sizes[var] = count
-    left, weight = body.body, None
-    if isinstance(body.body, Mul) and body.combiner == "sum":
-        left, right = body.body.left, body.body.right
-        if not isinstance(right, Load) or not _is_plain(right, sizes):
-            return None
-        weight = right
-    data, guards, fill = _guarded(left)
-    if data is None or (weight is not None and data.buffer is weight.buffer):
+    product = _product(body, sizes)
+    if product is None:
+        return None
+    data, guards, fill, weight = product
+    if weight is not None and data.buffer is weight.buffer:
         return None
     if not all(_says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
         return None
     if weight is not None and fill.value != 0:
         return None
-    reduced, value = of.reduced, of.value
-    if reduced is None or value is None:
-        taken = {each.name for each in compute.inputs}
-        reduced = Buffer(fresh(Name("reduced"), taken), compute.shape, compute.dtype)
-        value = Load(reduced, compute.axes)
-    elif not stored_in_place(of):
-        return None
-    for node in post_order(value):
-        if isinstance(node, Reduce):
-            return None
-        if isinstance(node, Load) and node.buffer is data.buffer:
-            return None
-        if isinstance(node, Load) and weight is not None and node.buffer is weight.buffer:
-            return None
-        if isinstance(node, Load) and node.buffer is reduced and node.indices != compute.axes:
+    for load in loads(last.value):
+        if load.buffer is data.buffer or (weight is not None and load.buffer is weight.buffer):
             return None
     single = [each for each in body.axes if sizes[each] == 1]
     single = single[len(single) == len(body.axes) :]
+    gone = [*single, *[axis for axis in fold.axes if axis not in last.axes]]
     return Contraction(
-        inputs=compute.inputs,
-        axes=compute.axes,
+        inputs=of.inputs,
+        axes=last.axes,
         terms=tuple([each for each in body.axes if each not in single]),
-        sizes={var: size for var, size in sizes.items() if var not in single},
-        data=_without(data, single),
-        weight=None if weight is None else _without(weight, single),
+        sizes={var: size for var, size in sizes.items() if var not in gone},
+        data=_without(data, gone),
+        weight=None if weight is None else _without(weight, gone),
         combiner=body.combiner,
         guarded=bool(guards),
         fill=fill,
-        reduced=reduced,
-        value=value,
+        reduced=last.reduced,
+        value=last.value,
     )
+
+
+@frozen(eq=False)
+class _Last:
+    """What is stored for each element of a reduction, which is read from `reduced` at `axes`."""
+
+    reduced: Buffer
+    axes: tuple[ScalarVar, ...]
+    shape: Index
+    value: Scalar
+
+
+def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
+    """The epilogue of a reduction over the axes of that, in its own order."""
+    if epilogue is None:
+        whole = Buffer(Names(fold).name("reduced"), fold.out.shape, fold.out.dtype)
+        return _Last(whole, fold.axes, fold.out.shape, Load(whole, fold.axes))
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    back: dict[Term, Term] = {
+        place: axis
+        for place, axis in zip(read.indices, fold.axes, strict=True)
+        if isinstance(place, ScalarVar)
+    }
+    axes = tuple([back.get(axis, axis) for axis in epilogue.axes])
+    reduced = Buffer(fold.out.name, epilogue.out.shape, fold.out.dtype)
+    value = substitute(with_element(epilogue.value, fold.out, Load(reduced, epilogue.axes)), back)
+    return _Last(reduced, axes, epilogue.out.shape, value)  # type: ignore[arg-type]  # variables and scalars stay such
+
+
+def _product(
+    of: Reduce, sizes: Mapping[ScalarVar, int]
+) -> tuple[Load, tuple[Scalar, ...], Lit, Load | None] | None:
+    """What is reduced: the data with its guards and what stands elsewhere, and the weight.
+
+    The weight is read as a whole, at axes of its own; a product has its sides in either order.
+    """
+    if not isinstance(of.body, Mul) or of.combiner != "sum":
+        data, guards, fill = _guarded(of.body)
+        return None if data is None else (data, guards, fill, None)
+    for left, right in ((of.body.left, of.body.right), (of.body.right, of.body.left)):
+        if isinstance(right, Load) and _is_plain(right, sizes):
+            data, guards, fill = _guarded(left)
+            if data is not None:
+                return data, guards, fill, right
+    return None
 
 
 def _without(of: Load, single: list[ScalarVar]) -> Load:
@@ -261,15 +263,15 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     )
 
 
-def stored_in_place(of: Work) -> bool:
-    """Whether each element is stored where it was reduced."""
-    axes, shape = of.compute.axes, of.compute.shape
-    if len(of.indices) != len(axes) or of.shape != shape:
-        return False
-    return all(
-        place is axis or known(size) == 1
-        for place, axis, size in zip(of.indices, axes, shape, strict=True)
-    )
+def stride(of: Load, along: ScalarVar) -> int:
+    """How many bytes apart the elements are that neighbours along an axis read."""
+    found, apart = 0, of.buffer.dtype.bytes
+    for place, size in zip(reversed(of.indices), reversed(of.buffer.shape), strict=True):
+        for atoms, factor in polynomial(place).values():
+            if atoms == (along,):
+                found += factor * apart
+        apart *= known(size) or 1
+    return found
 
 
 # --- other shapes of the same memory --------------------------------------------------------------

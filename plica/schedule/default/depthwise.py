@@ -14,12 +14,12 @@ rows above and below are known when the code is made, as the first and the last 
                 out[tile] = f(window[tile])
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.scalar import Select
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (8, 20, 20), f32), buffer("w", (8, 3, 3), f32)
->>> conv = compute((x, w), (8, 18, 18), lambda c, i, j: reduce(
+>>> conv = stage("y", (8, 18, 18), lambda c, i, j: reduce(
 ...     "sum", (3, 3), lambda k, l: x[c, i + k, j + l] * w[c, k, l]))
->>> found = contraction(Work(conv))
+>>> found = contraction(stages((x, w), (conv,)))
 >>> is_window(found, Machine(512, 32)), window_tile(9, 18, 18, Machine(512, 32), 16)
 (True, (4, 16))
 >>> windowed(found, Machine(512, 32)).scratch
@@ -28,22 +28,17 @@ rows above and below are known when the code is made, as the first and the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.define import define
 from plica.ir.dim import known, polynomial
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import (
-    And,
     Buffer,
-    Le,
     Load,
-    Lt,
     Mul,
     Reduce,
     Scalar,
@@ -53,8 +48,9 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
-from plica.schedule.default.contraction import Contraction, Work, contraction
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Stages, stages
+from plica.schedule.default.contraction import Contraction, contraction
+from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -75,10 +71,7 @@ from plica.schedule.primitive import (
 )
 from plica.schedule.site import map_of
 
-__all__ = ["Work", "contraction", "is_window", "window_schedule", "window_tile", "windowed"]
-
-MASKED = 256
-"""Vectors of so many bits, and longer ones, can be read and written in part."""
+__all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 
 TAPS = 49
 """A window whose places are all written out has at most so many."""
@@ -101,7 +94,7 @@ SHARED = 1 << 18
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    if machine.vector < MASKED or of.lanes or not of.axes or of.depth > TAPS:
+    if not machine.masks or of.lanes or not of.axes or of.depth > TAPS:
         return False
     row = of.axes[-1]
     if row not in of.pixels or of.sizes[row] < NARROW or len(of.axes) < 2:
@@ -132,8 +125,8 @@ def window_tile(taps: int, rows: int, row: int, machine: Machine, most: int) -> 
     return -(-rows // tiles), lanes
 
 
-def windowed(of: Contraction, machine: Machine) -> Formed:
-    """The kernel, in which data is read only where it is inside; rows and columns fill tiles."""
+def windowed(of: Contraction, machine: Machine) -> Stages:
+    """The stages, in which data is read only where it is inside; rows and columns fill tiles."""
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.pixels else 1
@@ -144,7 +137,7 @@ def windowed(of: Contraction, machine: Machine) -> Formed:
     sizes[row] = -(-sizes[row] // lanes) * lanes
     if column in of.pixels:
         sizes[column] = -(-sizes[column] // high) * high
-    data = _inside(of, sizes)
+    data = inside(of, sizes)
     body = data if of.weight is None else Mul(data, of.weight)
     extents = tuple([index(sizes[each]) for each in of.terms])
     shape = tuple([index(sizes[each]) for each in of.axes])
@@ -160,30 +153,7 @@ def windowed(of: Contraction, machine: Machine) -> Formed:
     whole = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
     total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
-    kernel = define(total, Each(out, of.axes, value), inputs=of.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
-
-
-def _inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
-    """The data where its place is inside, else what stands there."""
-    condition: Scalar | None = None
-    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
-        count, (low, high) = known(size) or 0, reach(place, sizes)
-        for test in (
-            *([Le(index(0), place)] if low < 0 else []),
-            *([Lt(place, size)] if high >= count else []),
-        ):
-            condition = test if condition is None else And(condition, test)
-    return of.data if condition is None else Select(condition, of.data, of.fill)
-
-
-def reach(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
-    """The least and the greatest value of an affine index."""
-    low = high = sum(factor for atoms, factor in polynomial(place).values() if not atoms)
-    for var, factor in _terms(place).items():
-        end = factor * (sizes[var] - 1)
-        low, high = low + min(0, end), high + max(0, end)
-    return low, high
+    return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 
 # --- the schedule ---------------------------------------------------------------------------------

@@ -7,18 +7,17 @@
 
 Where lanes do not divide the outputs, sums are kept as a whole before `out` reads them.
 
->>> import numpy as np
 >>> from plica.ir.dtype import i8, u8
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.form import Facts
 >>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 32), i8)
->>> product = compute((x, w), (4, 32), lambda m, n: reduce(
+>>> product = stage("y", (4, 32), lambda m, n: reduce(
 ...     "sum", (8,), lambda k: Cast(x[m, k], i32) * Cast(w[k, n], i32)))
->>> found = quantised(Work(product), (False, True), (), u8)
+>>> found = quantised(stages((x, w), (product,)), Facts((False, True)), u8)
 >>> form = dotted(found, Dot("some.dot", 16, u8), Tile(2, 4))
->>> [[known(size) for size in each.shape] for each in form.kernel.params]
-[[4, 8], [2, 2, 16, 4], [4, 2, 16]]
->>> form.derived[0].apply(np.zeros((8, 32))).shape
-(2, 2, 16, 4)
+>>> [[known(size) for size in each.out.shape] for each in form.stages]
+[[2, 2, 16, 4], [2, 4, 16], [4, 2, 16]]
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from collections.abc import Mapping, Sequence
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.define import define
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import DType, i8, i32
 from plica.ir.scalar import (
@@ -48,22 +46,22 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
+from plica.ir.stages import Stages, stages
 from plica.schedule.around import simple
-from plica.schedule.default.constant import Cut, Sums
-from plica.schedule.default.contraction import Contraction, Work
-from plica.schedule.default.form import Formed, Names
+from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.form import names_of
 from plica.schedule.default.machine import QUAD, Dot
 from plica.schedule.default.quantised import Quantised, quantised, stored
 from plica.schedule.default.tile import Tile
 
-__all__ = ["Dot", "Work", "dotted", "quantised"]
+__all__ = ["Dot", "dotted", "quantised"]
 
 NEAR = 64 * 1024
 """Bytes of the data of a tile that is copied to where it is read in order, at most."""
 
 
-def dotted(of: Quantised, dot: Dot, tile: Tile) -> Formed:
-    """The kernel, for tiles of so many vectors of lanes and steps of the last axis of the data."""
+def dotted(of: Quantised, dot: Dot, tile: Tile) -> Stages:
+    """The stages, for tiles of so many vectors of lanes and steps of the last axis of the data."""
     return _Form(of, dot, tile).formed()
 
 
@@ -74,7 +72,7 @@ class _Form:
         self.of, self.dot, self.steps = of, dot, tile.steps
         self.whole: Contraction = of.whole
         whole = self.whole
-        names = self.names = Names(whole)
+        names = self.names = names_of(whole)
         self.outer, self.inner = names.var("b"), names.var("v")
         self.quads, self.part = names.var("q"), names.var("s")
         lane, quad = of.lane, of.quad
@@ -92,10 +90,8 @@ class _Form:
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
         self.near: Buffer | None = None  # what is copied for each tile anew
-        self.more: list[Buffer] = []  # inputs besides
-        self.derived: tuple[Cut | Sums, ...] = ()
 
-    def formed(self) -> Formed:
+    def formed(self) -> Stages:
         of, whole = self.of, self.whole
         assert whole.weight is not None
         data = self.data()
@@ -107,8 +103,6 @@ class _Form:
         scratch = [each.out for each in self.stages if each.out is not self.near]
         self.stages.append(Each(total, self.axes, Reduce("sum", self.terms, extents, product)))
         views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
-        if of.known:
-            views[whole.weight.buffer] = weight.buffer
         cut = self.cut(total, correction, views)
         if cut is None:
             kept = self.buffer("kept", self.axes, i32)
@@ -118,9 +112,8 @@ class _Form:
         places, shape, value = cut
         out = Buffer(self.names.name("out"), tuple(shape), dtype_of(value))
         self.stages.append(Each(out, tuple(places), value))
-        inputs = [*[views.get(each, each) for each in whole.inputs], *self.more]
-        kernel = define(*self.stages, inputs=inputs, outputs=(*scratch, out))
-        return Formed(kernel, (), tuple(scratch), self.derived)
+        inputs = [views.get(each, each) for each in whole.inputs]
+        return stages(inputs, self.stages, (*scratch, out))
 
     def buffer(self, name: str, axes: Sequence[ScalarVar], dtype: DType) -> Buffer:
         shape = tuple([index(self.sizes[each]) for each in axes])
@@ -192,29 +185,18 @@ class _Form:
         assert whole.weight is not None
         places = whole.weight.indices
         lane, quad = places.index(of.lane), places.index(of.quad)
-        at: dict[int, int] = {}  # where each axis is once two of them are cut
-        for number in range(len(places)):
-            at[number] = number + (number > lane) + (number > quad)
         rest = [n for n in range(len(places)) if n not in (lane, quad)]
         rest.sort(key=lambda n: whole.terms.index(places[n]) if places[n] in whole.terms else -1)
-        order = (at[lane], at[quad], *[at[n] for n in rest], at[lane] + 1, at[quad] + 1)
         shape = [index(self.sizes[self.outer]), index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
         shape += [index(self.dot.lanes), index(QUAD)]
         inside = (self.outer, self.quads, *[places[n] for n in rest], self.inner, self.part)
-        name = of.weight.name if of.known else self.names.name("packed")
-        buffer = Buffer(name, tuple(shape), i8)
-        packed = Load(buffer, inside)
-        if of.known:
-            number = whole.inputs.index(whole.weight.buffer)
-            cuts = ((lane, self.dot.lanes), (quad, QUAD))
-            self.derived = (*self.derived, Cut(number, cuts, order, i8))
-        else:
-            self.stages.append(self.packer(packed, lane, quad, rest))
+        packed = Load(Buffer(self.names.name("packed"), tuple(shape), i8), inside)
+        self.stages.append(self.packer(packed, lane, quad, rest))
         return packed
 
     def packer(self, packed: Load, lane: int, quad: int, rest: list[int]) -> Each:
-        """The stage that packs a weight which is known only when the program runs."""
+        """The stage that packs the weight; a constant of i32 is known to hold bytes."""
         of = self.of
         axes = [self.names.var("a") for _ in packed.indices]
         output = axes[0] * self.dot.lanes + axes[-2]
@@ -228,7 +210,9 @@ class _Form:
             if count != self.sizes[whole] * (self.dot.lanes if whole is self.outer else QUAD):
                 tests.append(Lt(place, index(count)))
         for each in tests:
-            value = Select(each, value, Lit(0, i8))
+            value = Select(each, value, Lit(0, of.weight.dtype))
+        if of.weight.dtype is not i8:
+            value = Cast(value, i8)
         return Each(packed.buffer, tuple(axes), value)
 
     def correction(self, weight: Load) -> Scalar | None:
@@ -238,17 +222,9 @@ class _Form:
             return None
         both = (self.outer, self.inner)
         sums = self.buffer("sums", both, i32)
-        if self.of.known:
-            whole = self.whole
-            assert whole.weight is not None
-            number = whole.inputs.index(whole.weight.buffer)
-            axis = whole.weight.indices.index(self.of.lane)
-            self.derived = (*self.derived, Sums(number, axis, self.dot.lanes))
-            self.more.append(sums)
-        else:
-            extents = tuple([index(self.sizes[each]) for each in self.terms])
-            total = Reduce("sum", self.terms, extents, Cast(weight, i32))
-            self.stages.append(Each(sums, both, total))
+        extents = tuple([index(self.sizes[each]) for each in self.terms])
+        total = Reduce("sum", self.terms, extents, Cast(weight, i32))
+        self.stages.append(Each(sums, both, total))
         return Mul(factor, Load(sums, both))
 
     # --- results ---------------------------------------------------------------------------------

@@ -16,15 +16,15 @@ from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import Add, Cast, Load, Mul, Select
-from plica.schedule.default.contraction import Work
+from plica.ir.stages import Stages
 from plica.schedule.default.dot import NEAR, dotted
-from plica.schedule.default.form import Formed
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import quantised
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.tile import Tile, best_tile, cost
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
+from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     block,
@@ -55,12 +55,10 @@ WORSE = 1.15
 """Steps of a tile divide a whole if that costs no more than so many times the best."""
 
 
-def dot_form(
-    of: Work, constant: tuple[bool, ...], bytes_: tuple[int, ...], machine: Machine
-) -> Formed | None:
-    """The kernel of a quantised contraction, None where it is none, or a machine has no dots."""
+def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a quantised contraction, None where it is none, or a machine has no dots."""
     dot = machine.dot
-    found = None if dot is None else quantised(of, constant, bytes_, dot.dtype)
+    found = None if dot is None else quantised(of, facts, dot.dtype)
     if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
     pixels = found.whole.pixels

@@ -6,14 +6,13 @@
 On one core the plain nest of vectors is as good.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Block, statements
->>> from plica.ir.tensor import buffer, compute
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer
 >>> x = buffer("x", (1 << 20,), f32)
->>> twice = compute((x,), (1 << 20,), lambda i: x[i] + x[i])
->>> kernel = elementwise_form(Work(twice), Machine(512, 32, cores=2)).kernel
->>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
-['each']
->>> elementwise_form(Work(twice), Machine(512, 32, cores=1)) is None
+>>> twice = stages((x,), (stage("y", (1 << 20,), lambda i: x[i] + x[i]),))
+>>> print(elementwise_form(twice, Machine(512, 32, cores=2)))
+each[i < 1048576] = x[i] + x[i]
+>>> elementwise_form(twice, Machine(512, 32, cores=1)) is None
 True
 """
 
@@ -24,7 +23,6 @@ from math import prod
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.define import define
 from plica.ir.dim import known, polynomial
 from plica.ir.loop import Kernel
 from plica.ir.scalar import (
@@ -39,8 +37,7 @@ from plica.ir.scalar import (
     ScalarVar,
 )
 from plica.ir.stage import Each
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Names, Stages, stages
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -66,27 +63,31 @@ LEAST = 1 << 8
 EACH = Name("each")
 
 
-def elementwise_form(of: Work, machine: Machine) -> Formed | None:
-    """The kernel of elementwise work worth sharing, None where it is none."""
-    compute = of.compute
-    sizes = [known(size) for size in compute.shape]
-    if machine.cores < 2 or of.value is not None or not compute.axes or not all(sizes):
+def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stage of elementwise work worth sharing, None where it is none."""
+    match of.stages:
+        case (Each() as whole,):
+            pass
+        case _:
+            return None
+    sizes = [known(size) for size in whole.out.shape]
+    if machine.cores < 2 or not whole.axes or not all(sizes):
         return None
-    nodes = post_order(compute.body)
+    nodes = post_order(whole.value)
     if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
         return None
     weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
     if prod([size or 0 for size in sizes]) * weight < SHARED or (sizes[-1] or 0) < SHORTEST:
         return None
-    if not _is_row(compute.body, compute.axes[-1]):
+    if not _is_row(whole.value, whole.axes[-1]):
         return None
     if len([size for size in sizes if size != 1]) == 1 and piece_of(sizes[-1] or 0) is None:
         return None
-    used = {node.name for node in post_order(compute) if isinstance(node, Buffer | ScalarVar)}
-    if EACH in used:
+    names = Names(of)
+    if EACH in names.used:
         return None
-    stage = Each(Buffer(EACH, compute.shape, compute.dtype), compute.axes, compute.body)
-    return Formed(define(stage, inputs=compute.inputs, outputs=(stage.out,)), (), ())
+    out = Buffer(EACH, whole.out.shape, whole.out.dtype)
+    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
 def _is_row(body: Scalar, axis: ScalarVar) -> bool:

@@ -1,22 +1,24 @@
 """Estimates: cycles that a contraction takes in each of its forms, from what a machine is like.
 
-    blocked      lanes over outputs; what is stored is scattered where outputs are no neighbours
-    rowed        lanes over a row of the result
-    paneled      lanes over columns of the data, which are copied to where they are read in order
+    lanes-over-n     what is stored is scattered where outputs are no neighbours
+    lanes-over-row   vectors of the data as it lies
+    column-panels    columns of the data are copied to where they are read in order
 
 The figures are of use beside one another: whichever form takes the fewest is chosen.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (256, 3136), f32), buffer("w", (64, 256), f32)
->>> conv = compute((x, w), (64, 3136), lambda o, p: reduce(
+>>> conv = stage("y", (64, 3136), lambda o, p: reduce(
 ...     "sum", (256,), lambda k: x[k, p] * w[o, k]))
->>> found = contraction(Work(conv))
+>>> found = contraction(stages((x, w), (conv,)))
 >>> machine = Machine(512, 32, (48 * 1024, 2048 * 1024))
 >>> every = [*over_outputs(found, machine), *over_rows(found, machine), *panels(found, machine)]
 >>> min(every, key=lambda each: each.cycles).form
-'paneled'
+'column-panels'
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from typing import Literal
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.dim import known, polynomial
+from plica.ir.dim import known
 from plica.ir.scalar import ScalarVar
-from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import NEAR, has_panels
-from plica.schedule.default.tile import Tile, best_tile, cost
+from plica.schedule.default.tile import PAGE, Tile, best_tile, cost, most_steps
 
 SCATTERED = 1.2
 """Cycles for each lane of a vector that is stored to places far apart."""
@@ -50,14 +52,8 @@ WINDOW = 49
 NARROW = 4
 """Vectors of fewer lanes are none."""
 
-PAGE = 4096
-"""Bytes that are one entry of what translates addresses."""
-
 PAGES = 48
 """How many of these entries are at hand."""
-
-WAYS = 8
-"""Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
 
 MISSED = 12
 """Cycles where another entry is needed."""
@@ -74,7 +70,7 @@ class Choice:
     """A form, its tile and lanes, and what that would take."""
 
     cycles: float
-    form: Literal["blocked", "rowed", "paneled"]
+    form: Literal["lanes-over-n", "lanes-over-row", "column-panels"]
     lanes: int
     tile: Tile
 
@@ -84,28 +80,28 @@ def over_outputs(of: Contraction, machine: Machine) -> list[Choice]:
     if not of.lanes:
         return []
     lane = of.lanes[-1]
-    if any(lane in each.indices and each.indices.count(lane) > 1 for each in of.loads()):
-        return []
-    lanes = machine.lanes(of.reduced.dtype)
-    while of.sizes[lane] % lanes:
-        lanes //= 2
+    lanes = fewest_lanes(of.sizes[lane], machine.lanes(of.reduced.dtype))
     if lanes < NARROW:
         return []
     steps = of.sizes[of.pixels[-1]] if of.pixels else 1
-    vectors = of.sizes[lane] // lanes
+    vectors = -(-of.sizes[lane] // lanes)
     times = _rest(of, [lane, *of.pixels[-1:]])
     scattered = 1.0 if of.axes[-1] is lane else SCATTERED * lanes
     if of.pixels and of.axes[-1] is of.pixels[-1] and steps >= NARROW:
         scattered = TURNED
-    found: list[Choice] = []
-    most = WAYS if of.pixels and _stride(of, of.pixels[-1]) % (PAGE // 2) == 0 else steps
-    for exact in (True, False):
-        tile = best_tile(vectors, steps, machine.registers, exact=exact, most=most)
-        each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
-        each += _tiles(tile, vectors, steps) * _missed(of)
-        room = _room(of, machine) if of.guarded or steps % tile.steps else 0
-        found.append(Choice(each * times + room, "blocked", lanes, tile))
-    return found
+    apart = stride(of.data, of.pixels[-1]) if of.pixels else 0
+    tile = best_tile(vectors, steps, machine.registers, most=most_steps(apart))
+    each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
+    each += _tiles(tile, vectors, steps) * _missed(of)
+    room = _room(of, machine) if of.guarded else 0
+    return [Choice(each * times + room, "lanes-over-n", lanes, tile)]
+
+
+def fewest_lanes(size: int, lanes: int) -> int:
+    """Vectors no longer than it takes to cover an axis with as many of them."""
+    while lanes > NARROW and -(-size // lanes) == -(-size // (lanes // 2)):
+        lanes //= 2
+    return lanes
 
 
 def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
@@ -115,9 +111,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
     row = of.axes[-1]
     if row in of.lanes or of.sizes[row] < NARROW or row not in of.pixels:
         return []
-    lanes = machine.lanes(of.reduced.dtype)
-    while lanes > NARROW and -(-of.sizes[row] // lanes) == -(-of.sizes[row] // (lanes // 2)):
-        lanes //= 2
+    lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
     steps = of.sizes[of.lanes[-1]] if of.lanes else 1
     if not of.lanes:
@@ -125,15 +119,16 @@ def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
             return []
         tile = Tile(1, 1)
     else:
-        tile = best_tile(vectors, steps, machine.registers, exact=True)
+        tile = best_tile(vectors, steps, machine.registers)
     # Neighbours of a window are no whole lines of a cache.
     apart = 1.3 if of.depth > of.sizes[of.terms[0]] else 1
     each = cost(tile, vectors, steps) * of.depth * apart + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
-    strided = _stride(of, row) > of.data.buffer.dtype.bytes
-    room = _room(of, machine) if of.guarded or strided or of.sizes[row] % lanes else 0
+    strided = stride(of.data, row) > of.data.buffer.dtype.bytes
+    ragged = of.sizes[row] % lanes != 0 and not machine.masks
+    room = _room(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.lanes[-1:]]) + room
-    return [Choice(whole, "rowed", lanes, tile)]
+    return [Choice(whole, "lanes-over-row", lanes, tile)]
 
 
 def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[Choice]:
@@ -156,7 +151,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
         if tile.vectors == wide:
             each = cost(tile, vectors, outputs) * of.depth + vectors * outputs
             each *= 1 if vectors % wide == 0 else RAGGED
-            found.append(Choice(each * times + copying, "paneled", lanes, tile))
+            found.append(Choice(each * times + copying, "column-panels", lanes, tile))
     return found
 
 
@@ -173,17 +168,6 @@ def _missed(of: Contraction) -> float:
         pages = count * min(1.0, step * apart / PAGE)
         if pages > PAGES:
             found += MISSED * pages
-        apart *= known(size) or 1
-    return found
-
-
-def _stride(of: Contraction, row: ScalarVar) -> int:
-    """How many bytes apart the data of neighbours along an axis is."""
-    found, apart = 0, of.data.buffer.dtype.bytes
-    for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
-        for atoms, factor in polynomial(place).values():
-            if atoms == (row,):
-                found += factor * apart
         apart *= known(size) or 1
     return found
 

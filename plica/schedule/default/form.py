@@ -1,44 +1,38 @@
-"""Forms: a contraction as a kernel that can be scheduled well.
+"""Register tiles: a contraction as stages whose sums fit into vector registers.
 
-    blocked      lanes over outputs, weights packed so that a vector of them is read at once
-                     w[o, c, k, l]  -->  packed[o // 16, c, k, l, o % 16]
-    rowed        lanes over neighbours in a row of the result, weights as they are
+    lanes over N       the weight is packed so that a vector of it is read at once
+                           w[o, c, k, l]  -->  packed[o // 16, c, k, l, o % 16]
+    lanes over a row   neighbours in a row of the result, weights as they are
 
-Where the data has a border of zeros, or a tile hangs over the end, it is first copied into a buffer
-that has room for that, so that no guard is left inside the loops of the sum.  The blocks are
-`pad` and `packed` where they are needed, `sum`, and `out`.
-
-Scratch memory is given to the kernel: its parameters are inputs, scratch buffers, the result.
+Where the data has a border of zeros it is first copied into a buffer that has room for that, so
+that no guard is left inside the loops of the sum.  The stages are `pad` and `packed` where they are
+needed, `sum`, and `out`.  A weight that is constant is packed beforehand (`plica.schedule.hoist`).
+What fills no tile is peeled off by the schedule.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
->>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 32), f32)
->>> times = compute((x, w), (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
->>> found = blocked(contraction(Work(times)), lanes=16, tile=4, constant=True)
->>> [[known(size) for size in each.shape] for each in found.kernel.params]
-[[4, 8], [2, 8, 16], [4, 2, 16]]
->>> found.packings[0].apply(np.zeros((8, 32))).shape
-(2, 8, 16)
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 20), f32)
+>>> times = stage("y", (4, 20), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> of = contraction(joined((x, w), (times,)))
+>>> print(register_tile(of, of.lanes[-1], 16, masked=True))
+packed[b < 2, k < 8, v < 16] = w[k, b * 16 + v] if b * 16 + v < 20 else 0.0
+sum[i < 4, i_1 < 32] = sum(x[i, k] * packed[i_1 // 16, k, i_1 % 16] for k in range(8))
+out[i < 4, i_1 < 20] = sum[i, i_1]
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import gcd, prod
-from typing import Any
 
-import numpy as np
 from attrs import frozen
 
 from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name, fresh
-from plica.core.term import Term
-from plica.ir.define import define
+from plica.core.name import Name
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
-from plica.ir.loop import Kernel
 from plica.ir.scalar import (
     And,
     Buffer,
@@ -55,144 +49,50 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages, with_element
+from plica.ir.stages import stages as joined
 from plica.schedule.around import simple
-from plica.schedule.default.constant import Derived
-from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.contraction import Contraction, stride
 
 
-@frozen
-class Packing:
-    """How a constant is laid out for a kernel: one axis cut in two, then all put in an order."""
-
-    input: int
-    axis: int
-    lanes: int
-    order: tuple[int, ...]
-
-    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array as the kernel reads it, 0 where it has no more elements."""
-        shape = list(array.shape)
-        more = -shape[self.axis] % self.lanes
-        if more:
-            array = np.pad(array, [(0, more * (at == self.axis)) for at in range(array.ndim)])
-        shape[self.axis : self.axis + 1] = [-(-shape[self.axis] // self.lanes), self.lanes]
-        return np.ascontiguousarray(array.reshape(shape).transpose(self.order))
+def names_of(of: Contraction) -> Names:
+    """The names a contraction uses."""
+    return Names(*of.inputs, of.reduced, *of.sizes, of.value)
 
 
-@frozen(eq=False)
-class Formed:
-    """A kernel over inputs, some packed, and so many scratch buffers before its result.
+def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool) -> Stages:
+    """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
+    or the last of all.
 
-    What is derived from constants takes their places, or follows after all inputs.
+    Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
+    where vectors can be (`masked`), or copied to where there is room.
     """
-
-    kernel: Kernel
-    packings: tuple[Packing, ...]
-    scratch: tuple[Buffer, ...]
-    derived: tuple[Derived, ...] = ()
-
-
-class Names:
-    """Names in use."""
-
-    def __init__(self, of: Contraction) -> None:
-        self.used = {each.name for each in (*of.inputs, of.reduced)} | {
-            each.name for each in of.sizes
-        }
-
-    def name(self, like: str) -> Name:
-        found = fresh(Name(like), self.used)
-        self.used.add(found)
-        return found
-
-    def var(self, like: str) -> ScalarVar:
-        return ScalarVar(self.name(like), i64)
-
-
-def blocked(of: Contraction, lanes: int, tile: int, constant: bool) -> Formed:
-    """Lanes over the last axis of the weight alone, whose length they divide.
-
-    The last axis of the data alone, if there is one, goes in steps of `tile`.
-    """
-    names = Names(of)
-    lane = of.lanes[-1]
-    outer, inner = names.var("b"), names.var("v")
-    count = of.sizes[lane] // lanes
-    sizes = {**of.sizes, outer: count, inner: lanes}
-    column = of.pixels[-1] if of.pixels else None
-    if column is not None:
-        sizes[column] = -(-sizes[column] // tile) * tile
+    names = names_of(of)
+    sizes = dict(of.sizes)
     stages: list[Each] = []
-    views: dict[Buffer, Buffer] = {}
-    assert of.weight is not None
-    name = of.weight.buffer.name if constant else names.name("packed")
-    packing, weight = packed(of, lane, (outer, inner), lanes, name)
-    if constant:
-        views[of.weight.buffer] = weight.buffer
+    sizes[lane] = -(-sizes[lane] // lanes) * lanes
+    weight, data = of.weight, inside(of, sizes)
+    if lane in of.lanes:
+        assert weight is not None
+        outer, inner = names.var("b"), names.var("v")
+        there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
+        stages.append(packer(weight, lane, (outer, inner), lanes, there))
+        weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})  # type: ignore[assignment]  # a load stays one
+        column = of.pixels[-1] if of.pixels else None
+        stages[:0], data = _with_room(of, sizes, names)
     else:
-        stages.append(packer(of.weight, lane, (outer, inner), lanes, weight))
-    stages[:0], data = _with_room(of, sizes, names)
+        column = of.lanes[-1] if of.lanes else None
+        near = stride(of.data, lane) == of.data.buffer.dtype.bytes
+        if of.guarded or not (masked and near):
+            stages, data = _with_room(of, sizes, names, lane)
     apart = [a for a in of.axes if a is not lane and a is not column]
-    axes = [*apart, outer, *([] if column is None else [column]), inner]
+    axes = (*apart, *([] if column is None else [column]), lane)
     total = summed(of, axes, sizes, data, weight, names)
-    stages.append(total)
-
-    def cut(node: Term) -> Term:
-        if not isinstance(node, Load):
-            return node
-        if node.buffer is of.reduced:
-            return Load(total.out, tuple(axes))
-        if lane not in node.indices:
-            return node
-        at = node.indices.index(lane)
-        new = views.setdefault(node.buffer, _cut(node.buffer, at, lanes))
-        return Load(new, (*node.indices[:at], outer, inner, *node.indices[at + 1 :]))
-
-    value = map_bottom_up(cut, of.value)
-    at = of.axes.index(lane)
-    places = (*of.axes[:at], outer, inner, *of.axes[at + 1 :])
-    shape = [index(count if a is outer else lanes if a is inner else of.sizes[a]) for a in places]
-    return _kernel(of, stages, views, (places, shape, value), names, (packing,) if constant else ())
-
-
-def rowed(of: Contraction, lanes: int) -> Formed:
-    """Lanes over the last axis of all, in steps of `lanes`."""
-    names = Names(of)
-    row = of.axes[-1]
-    sizes = {**of.sizes, row: -(-of.sizes[row] // lanes) * lanes}
-    stages, data = _with_room(of, sizes, names, row)
-    column = of.lanes[-1] if of.lanes else None
-    apart = [a for a in of.axes if a is not row and a is not column]
-    axes = [*apart, *([] if column is None else [column]), row]
-    total = summed(of, axes, sizes, data, of.weight, names)
-    stages.append(total)
-
-    def read(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(total.out, tuple(axes))
-        return node
-
-    value = map_bottom_up(read, of.value)
-    shape = [index(of.sizes[each]) for each in of.axes]
-    return _kernel(of, stages, {}, (of.axes, shape, value), names, ())
-
-
-def _kernel(  # noqa: PLR0917  # a form is these things
-    of: Contraction,
-    stages: list[Each],
-    views: Mapping[Buffer, Buffer],
-    last: tuple[Sequence[ScalarVar], Sequence[Scalar], Term],
-    names: Names,
-    packings: tuple[Packing, ...],
-) -> Formed:
-    places, shape, value = last
-    assert isinstance(value, Scalar)
-    out = Buffer(names.name("out"), tuple(shape), dtype_of(value))
-    stages.append(Each(out, tuple(places), value))
-    scratch = tuple([each.out for each in stages[:-2] if not (of.shared and _fits_near(each, of))])
-    inputs = [views.get(each, each) for each in of.inputs]
-    kernel = define(*stages, inputs=inputs, outputs=(*scratch, out))
-    return Formed(kernel, packings, scratch)
+    value = with_element(of.value, of.reduced, Load(total.out, axes))
+    shape = tuple([index(of.sizes[each]) for each in of.axes])
+    out = Buffer(names.name("out"), shape, dtype_of(value))
+    scratch = tuple([each.out for each in stages if not (of.shared and _fits_near(each, of))])
+    return joined(of.inputs, [*stages, total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def summed(  # noqa: PLR0917  # as above
@@ -209,6 +109,19 @@ def summed(  # noqa: PLR0917  # as above
     return Each(out, tuple(axes), Reduce(of.combiner, of.terms, extents, body))
 
 
+def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
+    """The data where its place is inside, else what stands there."""
+    condition: Scalar | None = None
+    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
+        count, (low, high) = known(size) or 0, _span(place, sizes)
+        for test in (
+            *([Le(index(0), place)] if low < 0 else []),
+            *([Lt(place, size)] if high >= count else []),
+        ):
+            condition = test if condition is None else And(condition, test)
+    return of.data if condition is None else Select(condition, of.data, of.fill)
+
+
 # --- weights --------------------------------------------------------------------------------------
 
 
@@ -221,8 +134,8 @@ def _cut(of: Buffer, at: int, lanes: int) -> Buffer:
 
 def packed(
     of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, name: Name
-) -> tuple[Packing, Load]:
-    """How the weight is packed, and what is read of it then."""
+) -> Load:
+    """What is read of the weight once it is packed."""
     assert of.weight is not None
     places = of.weight.indices
     at = places.index(lane)
@@ -234,8 +147,7 @@ def packed(
     cut = _cut(of.weight.buffer, at, lanes)
     buffer = Buffer(name, tuple([cut.shape[n] for n in order]), cut.dtype)
     indices = (*places[:at], *parts, *places[at + 1 :])
-    packing = Packing(of.inputs.index(of.weight.buffer), at, lanes, tuple(order))
-    return packing, Load(buffer, tuple([indices[n] for n in order]))
+    return Load(buffer, tuple([indices[n] for n in order]))
 
 
 def _after(number: int, at: int) -> int:
@@ -249,10 +161,13 @@ def packer(
     lanes: int,
     packed: Load,
 ) -> Each:
-    """The stage that packs a weight which is known only when the program runs."""
+    """The stage that packs a weight, 0 where it has no more elements."""
     outer, inner = parts
-    whole = substitute(weight, {lane: outer * lanes + inner})
-    assert isinstance(whole, Scalar)
+    place = outer * lanes + inner
+    whole: Scalar = substitute(weight, {lane: place})  # type: ignore[assignment]  # scalars give scalars
+    size = weight.buffer.shape[weight.indices.index(lane)]
+    if (known(size) or 0) % lanes:
+        whole = Select(Lt(place, size), whole, Lit(0, weight.buffer.dtype))
     fixed = {number: place for number, place in enumerate(packed.indices) if isinstance(place, Lit)}
     axes = tuple(
         [

@@ -7,93 +7,70 @@ Memory is the same, so buffers only have another shape.  Then each group is a co
 own, of the kind that rules of thumb know.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (24, 9), f32), buffer("w", (12, 8), f32)
->>> conv = compute((x, w), (12, 9), lambda o, i: reduce(
+>>> conv = stage("y", (12, 9), lambda o, i: reduce(
 ...     "sum", (8,), lambda c: x[o // 4 * 8 + c, i] * w[o, c]))
->>> found = by_group(Work(conv))
->>> [[known(size) for size in each.shape] for each in found.work.compute.inputs]
-[[24, 9], [3, 4, 8]]
+>>> print(by_group(stages((x, w), (conv,))))
+y[g < 3, p < 4, i_1 < 9] = sum(x[g * 8 + k, i_1] * w[g, p, k] for k in range(8))
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from attrs import evolve, frozen
+from collections.abc import Sequence
 
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Lit, Load, Scalar, ScalarVar, index
-from plica.ir.tensor import Compute
-from plica.schedule.default.contraction import Index, Work
-from plica.schedule.default.form import Formed, Packing
+from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages, loads, stages
+from plica.schedule.default.contraction import Index
 
 
-@frozen
-class Viewed(Packing):
-    """A packing of a constant that a kernel sees in another shape."""
-
-    shape: tuple[int, ...]
-
-    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array as the kernel reads it."""
-        return Packing.apply(self, array.reshape(self.shape))
-
-
-@frozen(eq=False)
-class Grouped:
-    """Work whose groups are an axis."""
-
-    work: Work
-
-    def seen(self, of: Formed) -> Formed:
-        """The form of that work, as one of the work it was made from."""
-        inputs = self.work.compute.inputs
-        packings = [
-            Viewed(each.input, each.axis, each.lanes, each.order, _sizes(inputs[each.input]))
-            for each in of.packings
-        ]
-        return evolve(of, packings=tuple(packings))
-
-
-def _sizes(of: Buffer) -> tuple[int, ...]:
-    return tuple([known(size) or 0 for size in of.shape])
-
-
-def by_group(of: Work) -> Grouped | None:
-    """The work with its groups as an axis, None where it has none."""
-    found = _group(of.compute)
+def by_group(of: Stages) -> Stages | None:
+    """The stages with their groups as an axis, None where they have none."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(every) != len(of.stages) or not every:
+        return None
+    found = _group(every[0])
     if found is None:
         return None
     axis, each = found
-    used = {node.name for node in post_order(of.compute.body) if isinstance(node, ScalarVar)}
-    used |= {one.name for one in of.compute.axes}
-    group = ScalarVar(fresh(Name("g"), used), axis.dtype)
-    one = ScalarVar(fresh(Name("p"), used | {group.name}), axis.dtype)
-    apart = _Apart(axis, each, group, one)
-    body = apart.term(of.compute.body)
-    value = None if of.value is None else apart.term(of.value)
-    if apart.fails or any(axis in free_vars(term) for term in (body, value) if term is not None):
+    names = Names(of)
+    apart = _Apart(each, names.var("g"), names.var("p"))
+    made: list[Each] = []
+    whole: ScalarVar | None = axis
+    for number, one in enumerate(every):
+        if number:  # the axis of an epilogue that reads what was made is the same one
+            whole = _same(one, every[:number], apart)
+        made.append(apart.stage(one, whole))
+    if apart.fails:
         return None
-    axes, shape = apart.places(of.compute.axes), apart.shape(of.compute.axes, of.compute.shape)
-    inputs = tuple([apart.views.get(buffer, buffer) for buffer in of.compute.inputs])
-    compute = Compute(inputs, axes, shape, body)  # type: ignore[arg-type]  # axes are variables
-    if of.reduced is None or value is None:
-        return Grouped(Work(compute))
-    reduced = apart.views.get(of.reduced, of.reduced)
-    whole = apart.shape(of.indices, of.shape)
-    return Grouped(Work(compute, reduced, whole, apart.places(of.indices), value))
+    inputs = tuple([apart.views.get(buffer, buffer) for buffer in of.inputs])
+    return stages(inputs, made, [apart.views.get(each, each) for each in of.outputs])
 
 
-def _group(of: Compute) -> tuple[ScalarVar, int] | None:
+def _same(of: Each, before: Sequence[Each], apart: _Apart) -> ScalarVar | None:
+    """The axis of a stage at which it reads the cut axis of stages before it."""
+    cut = {each.out: apart.cut[each.out] for each in before if each.out in apart.cut}
+    found = {load.indices[cut[load.buffer]] for load in loads(of.value) if load.buffer in cut}
+    if len(found) != 1:
+        apart.fails = apart.fails or bool(found)
+        return None
+    (place,) = found
+    if not isinstance(place, ScalarVar) or place not in of.axes:
+        apart.fails = True
+        return None
+    return place
+
+
+def _group(of: Each) -> tuple[ScalarVar, int] | None:
     """The axis that is divided into groups, and how many results are in each."""
     found: dict[ScalarVar, int] = {}
-    for node in post_order(of.body):
+    for node in post_order(of.value):
         match node:
             case FloorDiv(ScalarVar() as axis, Lit(int() as each)) if axis in of.axes:
                 if found.setdefault(axis, each) != each:
@@ -101,23 +78,33 @@ def _group(of: Compute) -> tuple[ScalarVar, int] | None:
     if len(found) != 1:
         return None
     ((axis, each),) = found.items()
-    size = known(of.shape[of.axes.index(axis)])
+    size = known(of.out.shape[of.axes.index(axis)])
     return (axis, each) if size and each > 1 and size % each == 0 else None
 
 
 class _Apart:
     """Puts two axes in the place of one, in terms and in shapes."""
 
-    def __init__(self, axis: ScalarVar, each: int, group: ScalarVar, one: ScalarVar) -> None:
-        self.axis, self.each, self.group, self.one = axis, each, group, one
+    def __init__(self, each: int, group: ScalarVar, one: ScalarVar) -> None:
+        self.each, self.group, self.one = each, group, one
+        self.axis: ScalarVar | None = None
         self.views: dict[Buffer, Buffer] = {}
         self.whole: set[Buffer] = set()  # what is read in its own shape
+        self.cut: dict[Buffer, int] = {}  # which axis of a buffer that was made is two now
         self.fails = False
 
-    def term(self, of: Scalar) -> Scalar:
-        found = map_bottom_up(self._node, of)
-        assert isinstance(found, Scalar)
-        return found
+    def stage(self, of: Each, axis: ScalarVar | None) -> Each:
+        """A stage with one of its axes as two."""
+        self.axis = axis
+        value = map_bottom_up(self._node, of.value)
+        assert isinstance(value, Scalar)
+        if axis is None:
+            return Each(of.out, of.axes, value)
+        self.fails |= axis in free_vars(value)
+        self.cut[of.out] = of.axes.index(axis)
+        out = Buffer(of.out.name, self.shape(of.axes, of.out.shape), of.out.dtype)
+        self.views[of.out] = out
+        return Each(out, self.places(of.axes), value)  # type: ignore[arg-type]  # axes are variables
 
     def _node(self, node: Term) -> Term:
         match node:
@@ -125,7 +112,7 @@ class _Apart:
                 return self.group
             case FloorMod(left, Lit(number)) if left is self.axis and number == self.each:
                 return self.one
-            case Load(buffer, indices) if self.axis in indices:
+            case Load(buffer, indices) if self.axis is not None and self.axis in indices:
                 view = Buffer(buffer.name, self.shape(indices, buffer.shape), buffer.dtype)
                 self.fails |= self.views.setdefault(buffer, view) is not view
                 self.fails |= buffer in self.whole or bool(buffer.strides)

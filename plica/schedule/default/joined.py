@@ -10,9 +10,10 @@ vector of which some lanes take no part.
 
 >>> from plica.ir.dtype import f32
 >>> from plica.ir.scalar import Lt, Select
->>> from plica.ir.tensor import buffer, compute
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer
 >>> x, y = buffer("x", (8, 40, 40), f32), buffer("y", (16, 40, 40), f32)
->>> both = compute((x, y), (24, 40, 40), lambda c, i, j: Select(
+>>> both = stage("z", (24, 40, 40), lambda c, i, j: Select(
 ...     Lt(c, index(8)), x[c, i, j], y[c - 8, i, j]))
 >>> parts_of(both)
 (0, (8, 16))
@@ -25,17 +26,14 @@ from math import prod
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.core.name import Name, fresh
-from plica.ir.define import define
+from plica.core.name import Name
 from plica.ir.dim import known, polynomial
 from plica.ir.dtype import f32, f64
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Buffer, Le, Lit, Load, Lt, Reduce, Scalar, Select, dtype_of, index
+from plica.ir.scalar import Buffer, Le, Lit, Load, Lt, Scalar, Select, index
 from plica.ir.stage import Each
-from plica.ir.tensor import Compute
+from plica.ir.stages import Names, Stages, loads, reductions, stages
 from plica.rewrite.index.context import conjuncts
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -54,15 +52,10 @@ SHARED = 1 << 17
 MOST = 16
 """So many parts have loops of their own, at most."""
 
-MASKED = 256
-"""Vectors of so many bits, and longer ones, can be read and written in part."""
 
-
-def parts_of(of: Compute) -> tuple[int, tuple[int, ...]] | None:
+def parts_of(of: Each) -> tuple[int, tuple[int, ...]] | None:
     """The axis along which tensors are joined, and the lengths of the parts."""
-    if any(isinstance(node, Reduce) for node in post_order(of.body)):
-        return None
-    return _parts(of.body, of.axes, of.shape)
+    return None if reductions(of.value) else _parts(of.value, of.axes, of.out.shape)
 
 
 def _parts(
@@ -86,22 +79,22 @@ def _parts(
     return at, tuple([b - a for a, b in pairwise((0, *inner, size))])
 
 
-def joined_form(of: Work, machine: Machine) -> Formed | None:
-    """The kernel of tensors that are joined, None where the work is something else."""
-    compute = of.compute
-    sizes = [known(size) for size in compute.shape]
-    if of.value is not None or not all(sizes) or prod(each or 0 for each in sizes) < FEWEST:
-        return None
-    if dtype_of(compute.body) not in (f32, f64) or parts_of(compute) is None:
-        return None
-    row = compute.axes[-1]
-    for node in post_order(compute.body):
-        if isinstance(node, Load) and not _is_row(node, row):
+def joined_form(of: Stages) -> Stages | None:
+    """The stage of tensors that are joined, None where it is something else."""
+    match of.stages:
+        case (Each() as whole,):
+            pass
+        case _:
             return None
-    used = {each.name for each in compute.inputs} | {each.name for each in compute.axes}
-    out = Buffer(fresh(Name("joined_rows"), used), compute.shape, dtype_of(compute.body))
-    kernel = define(Each(out, compute.axes, compute.body), inputs=compute.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
+    sizes = [known(size) for size in whole.out.shape]
+    if not all(sizes) or prod(each or 0 for each in sizes) < FEWEST:
+        return None
+    if whole.out.dtype not in (f32, f64) or parts_of(whole) is None:
+        return None
+    if not all(_is_row(load, whole.axes[-1]) for load in loads(whole.value)):
+        return None
+    out = Buffer(Names(of).name("joined_rows"), whole.out.shape, whole.out.dtype)
+    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
 def _is_row(of: Load, row: Scalar) -> bool:
@@ -127,7 +120,7 @@ def joined_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     sizes = [known(each) or 0 for each in of.extents]
     most = machine.lanes(kernel.params[-1].dtype)
     lanes = 1 << (sizes[-1] - 1).bit_length()
-    short = sizes[-1] < most and lanes != sizes[-1] and machine.vector >= MASKED
+    short = sizes[-1] < most and lanes != sizes[-1] and machine.masks
     shares = machine.cores > 1 and prod(sizes) >= SHARED
 
     @do

@@ -14,6 +14,9 @@ from plica.ir.dtype import DType, f32
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 
+MASKED: Final = 256
+"""Vectors of so many bits, and longer ones, can be read and written in part."""
+
 QUAD: Final = 4
 """How many bytes a dot product takes for each lane."""
 
@@ -38,6 +41,11 @@ class Machine:
     caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
     cores: int = 1
     dot: Dot | None = None
+
+    @property
+    def masks(self) -> bool:
+        """Whether vectors can be read and written in part."""
+        return self.vector >= MASKED
 
     def lanes(self, dtype: DType) -> int:
         """How many elements a vector holds."""

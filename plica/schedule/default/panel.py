@@ -11,13 +11,16 @@ Rows of wide data lie pages apart, so that reading a few columns of each waits f
 is read many times and waits once.  Lanes are neighbours of the result, so nothing is turned.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (8, 64), f32), buffer("w", (16, 8), f32)
->>> dense = compute((x, w), (16, 64), lambda o, p: reduce("sum", (8,), lambda k: x[k, p] * w[o, k]))
->>> form = paneled(contraction(Work(dense)), Panel(Tile(2, 8), 16), constant=True)
->>> [[known(size) for size in each.shape] for each in form.kernel.params]
-[[8, 64], [2, 8, 8], [16, 64]]
+>>> dense = stage("y", (16, 64), lambda o, p: reduce("sum", (8,), lambda k: x[k, p] * w[o, k]))
+>>> made = paneled(contraction(joined((x, w), (dense,))), Panel(Tile(2, 8), 16))
+>>> for line in str(made).splitlines()[:2]:
+...     print(line)
+packed[b < 2, k < 8, s < 8] = w[b * 8 + s, k]
+panel[t < 2, a < 8, q < 32] = x[a, t * 32 + q]
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.define import define
 from plica.ir.dim import known
 from plica.ir.loop import Block, Kernel, Stmt, Store
 from plica.ir.scalar import (
@@ -46,8 +48,10 @@ from plica.ir.scalar import (
     index,
 )
 from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages
+from plica.ir.stages import stages as joined
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import Formed, Names, packed, packer, summed
+from plica.schedule.default.form import names_of, packed, packer, summed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.sample import row_length
@@ -98,12 +102,12 @@ def has_panels(of: Contraction) -> bool:
     )
 
 
-def paneled(of: Contraction, panel: Panel, constant: bool, before: tuple[Each, ...] = ()) -> Formed:
-    """The kernel: blocks `panel`, `packed` where the weight is not known yet, `sum` and `out`.
+def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Stages:
+    """The stages `packed`, `panel`, `sum` and `out`.
 
     Stages `before` make the data, where it is no input.
     """
-    names = Names(of)
+    names = names_of(of)
     row, output = of.axes[-1], of.lanes[-1]
     width, steps = panel.columns, panel.tile.steps
     count = -(-of.sizes[row] // width) * width
@@ -111,16 +115,10 @@ def paneled(of: Contraction, panel: Panel, constant: bool, before: tuple[Each, .
     copy, data = _panel(of, sizes, width, names)
     assert of.weight is not None
     outer, inner = names.var("b"), names.var("s")
-    name = of.weight.buffer.name if constant else names.name("packed")
-    packing, there = packed(of, output, (outer, inner), steps, name)
+    there = packed(of, output, (outer, inner), steps, names.name("packed"))
     weight = substitute(there, {outer: output // steps, inner: output % steps})
     assert isinstance(weight, Load)
-    stages = [*before]
-    views: dict[Buffer, Buffer] = {}
-    if constant:
-        views[of.weight.buffer] = weight.buffer
-    else:
-        stages.append(packer(of.weight, output, (outer, inner), steps, there))
+    stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
     total = summed(of, axes, sizes, data, weight, names)
@@ -135,10 +133,7 @@ def paneled(of: Contraction, panel: Panel, constant: bool, before: tuple[Each, .
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     scratch = tuple([each.out for each in stages])
-    inputs = [views.get(each, each) for each in of.inputs]
-    stages += [copy, total, Each(out, of.axes, value)]
-    kernel = define(*stages, inputs=inputs, outputs=(*scratch, out))
-    return Formed(kernel, (packing,) if constant else (), scratch)
+    return joined(of.inputs, [*stages, copy, total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def _panel(

@@ -7,21 +7,21 @@ signed or unsigned ones, whichever an instruction wants:
 
     sum (x + offset) * w  =  sum stored * w  +  (offset + shift) * sum w      stored = x - shift
 
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
 >>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 6), i8)
->>> product = compute((x, w), (4, 6), lambda m, n: reduce(
+>>> product = stage("y", (4, 6), lambda m, n: reduce(
 ...     "sum", (8,), lambda k: (Cast(x[m, k], i32) + Lit(-3, i32)) * Cast(w[k, n], i32)))
->>> found = quantised(Work(product), (False, False), (), u8)
+>>> found = quantised(stages((x, w), (product,)), Facts((False, False)), u8)
 >>> found.source.dtype, found.factor, str(found.lane.name), str(found.quad.name)
 (DType('u8'), Lit(-3, DType('i32')), 'i_1', 'k')
 """
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.core.fold import post_order
 from plica.ir.dtype import DType, i8, i32, u8
 from plica.ir.scalar import (
     Add,
@@ -37,8 +37,10 @@ from plica.ir.scalar import (
     Sub,
     dtype_of,
 )
-from plica.ir.tensor import Compute
-from plica.schedule.default.contraction import Contraction, Work, contraction, merged
+from plica.ir.stage import Each
+from plica.ir.stages import Stages, loads, stages
+from plica.schedule.default.contraction import Contraction, contraction, merged
+from plica.schedule.form import Facts
 
 FAR = 1 << 30
 """Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
@@ -57,8 +59,6 @@ class Quantised:
     """The data as it is, under the name it has in the whole."""
     weight: Buffer
     """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
-    known: bool
-    """Whether the weight is a constant."""
     shift: int
     """What is taken away from the data when it is stored."""
     fill: Scalar
@@ -69,20 +69,20 @@ class Quantised:
     quad: ScalarVar
 
 
-def quantised(
-    of: Work, constant: tuple[bool, ...], bytes_: tuple[int, ...], wanted: DType
-) -> Quantised | None:
-    """What some work is, None where it is no sum of products of bytes.
+def quantised(of: Stages, facts: Facts, wanted: DType) -> Quantised | None:
+    """What some stages are, None where they are no sum of products of bytes.
 
-    `constant` says which inputs are known now, and `bytes_` for which of these all numbers are
-    between -128 and 127.  An instruction wants the data to be of a dtype.
+    An instruction wants the data to be of a dtype.
     """
-    compute, body = of.compute, of.compute.body
+    fold, *after = of.stages
+    if not isinstance(fold, Each) or len(after) > 1:
+        return None
+    body = fold.value
     if not isinstance(body, Reduce) or body.combiner != "sum" or dtype_of(body) is not i32:
         return None
     if not isinstance(body.body, Mul):
         return None
-    fixed = frozenset((*compute.axes, *body.axes))
+    fixed = frozenset((*fold.axes, *body.axes))
     left, right = body.body.left, body.body.right
     guard: Scalar | None = None
     match left:
@@ -95,25 +95,20 @@ def quantised(
     if moved is None or not isinstance(weight, Load):
         return None
     data, zero = moved
-    number = compute.inputs.index(weight.buffer)
-    known_bytes = number in bytes_ and constant[number] and weight.buffer.dtype is i32
+    number = of.inputs.index(weight.buffer)
+    known_bytes = number in facts.fits_i8 and weight.buffer.dtype is i32
     if not known_bytes and weight.buffer.dtype is not i8:
         return None
-    if of.value is not None and any(
-        isinstance(node, Load) and node.buffer in (data.buffer, weight.buffer)
-        for node in post_order(of.value)
-    ):
+    if any(load.buffer in (data.buffer, weight.buffer) for each in after for load in loads(each)):
         return None
     wide = {each: _wide(each) for each in (data.buffer, weight.buffer)}
     read: Scalar = Load(wide[data.buffer], data.indices)
     if guard is not None:
         read = Select(guard, read, Lit(0, i32))
     product = Mul(read, Load(wide[weight.buffer], weight.indices))
-    inputs = tuple([wide.get(each, each) for each in compute.inputs])
-    plain = Compute(
-        inputs, compute.axes, compute.shape, Reduce("sum", body.axes, body.extents, product)
-    )
-    whole = contraction(evolve(of, compute=plain))
+    inputs = tuple([wide.get(each, each) for each in of.inputs])
+    plain = Each(fold.out, fold.axes, Reduce("sum", body.axes, body.extents, product))
+    whole = contraction(stages(inputs, (plain, *after), of.outputs))
     if whole is None:
         return None
     whole = merged(whole) or whole
@@ -127,7 +122,6 @@ def quantised(
         whole,
         evolve_dtype(whole.data.buffer, data.buffer.dtype),
         weight.buffer,
-        constant[number],
         shift,
         Lit(0, wanted) if fill is None else fill,
         factor,

@@ -11,36 +11,33 @@ What fills no vectors side by side is added to `joined`, what fills none to `few
 
 Terms are joined in another order than they come: only for those who allow that.
 
->>> from plica.ir.loop import Block, statements
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
 >>> x = buffer("x", (4, 100), f32)
->>> total = compute((x,), (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
->>> kernel = row_form(Work(total), Machine(512, 32)).kernel
->>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
+>>> total = stage("y", (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
+>>> made = row_form(stages((x,), (total,)), Machine(512, 32))
+>>> [str(each.out.name) for each in made.stages]
 ['part', 'joined', 'few', 'total', 'out']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.combiner import MEANING
-from plica.ir.define import define
 from plica.ir.dim import known, polynomial
-from plica.ir.dtype import f32, f64, i64
+from plica.ir.dtype import f32, f64
 from plica.ir.loop import Block, Kernel
 from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.stage import Each
-from plica.ir.tensor import Compute
-from plica.schedule.default.contraction import Work, stored_in_place
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
@@ -76,54 +73,69 @@ SHORTEST = 2
 """A row of fewer vectors is not worth them."""
 
 
-def row_form(of: Work, machine: Machine, most: int = AT_ONCE) -> Formed | None:
-    """The kernel of a reduction along rows, at most so many vectors at once; None where it is
+def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
+    """The stages of a reduction along rows, at most so many vectors at once; None where it is
     none."""
-    of = flattened(of)
-    compute, body = of.compute, of.compute.body
-    if not isinstance(body, Reduce) or not compute.axes:
+    if not all(isinstance(each, Each) for each in of.stages):
         return None
-    if any(not known(size) for size in compute.shape):
+    every = pairs(flattened(of))
+    if len(every) != 1:
+        return None
+    ((fold, epilogue),) = every
+    body = fold.value
+    if not isinstance(body, Reduce) or not fold.axes or any(not known(n) for n in fold.out.shape):
         return None
     cut = in_parts(body, machine, most)
-    if cut is None or (of.value is not None and not stored_in_place(of)):
+    if cut is None:
         return None
-    used = {each.name for each in (*compute.inputs, *([] if of.reduced is None else [of.reduced]))}
-    used |= {each.name for each in post_order(compute) if isinstance(each, ScalarVar)}
-    names = Names(used)
-    stages, value = reduced_in_parts(body, cut, compute.axes, compute.shape, names)
-    if of.value is not None:
-        value = with_element(of.value, of.reduced, value)
-    out = Buffer(names("out"), compute.shape, dtype_of(value))
-    stages.append(Each(out, compute.axes, value))
-    kernel = define(*stages, inputs=compute.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
+    names = Names(of, anew=of.made)
+    found, value = reduced_in_parts(body, cut, fold.axes, fold.out.shape, names)
+    axes, shape = fold.axes, fold.out.shape
+    if epilogue is not None:
+        (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+        if not _in_place(read, epilogue):
+            return None
+        at: dict[Term, Term] = dict(zip(fold.axes, read.indices, strict=True))
+        found = [_moved(each, at) for each in found]
+        value = with_element(epilogue.value, fold.out, _substituted(value, at))
+        axes, shape = epilogue.axes, epilogue.out.shape
+    out = Buffer(names.name("out"), shape, dtype_of(value))
+    return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
 
 
-def flattened(of: Work) -> Work:
-    """The work with its last terms as one, where all that is read of them is contiguous.
+def _in_place(read: Load, epilogue: Each) -> bool:
+    """Whether each element is stored where it was reduced."""
+    return len(read.indices) == len(epilogue.axes) and all(
+        place is axis or known(size) == 1
+        for place, axis, size in zip(read.indices, epilogue.axes, epilogue.out.shape, strict=True)
+    )
+
+
+def flattened(of: Stages) -> Stages:
+    """The stages with the last terms of a reduction as one, where all that is read of them is
+    contiguous.
 
     sum over h, w of x[n, c, h, w]  -->  sum over p of x[n, c, p]
     """
-    body = of.compute.body
-    if not isinstance(body, Reduce) or len(body.axes) < 2:
+    first, *after = of.stages
+    if not isinstance(first, Each) or not isinstance(first.value, Reduce):
+        return of
+    body = first.value
+    if len(body.axes) < 2:
         return of
     terms = body.axes
-    loads = [node for node in post_order(body.body) if isinstance(node, Load)]
     views: dict[Buffer, Buffer] = {}
     count = prod(known(size) or 0 for size in body.extents)
-    for each in loads:
+    for each in loads(body.body):
         if each.indices[-len(terms) :] != terms or each.buffer.shape[-len(terms) :] != body.extents:
             return of
         if any(not free_vars(place).isdisjoint(terms) for place in each.indices[: -len(terms)]):
             return of
         shape = (*each.buffer.shape[: -len(terms)], index(count))
         views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
-    others = [] if of.value is None else [n for n in post_order(of.value) if isinstance(n, Load)]
-    if not loads or any(each.buffer in views for each in others):
+    if not views or any(load.buffer in views for each in after for load in loads(each)):
         return of
-    taken = {each.name for each in post_order(of.compute) if isinstance(each, ScalarVar)}
-    whole = ScalarVar(fresh(Name("p"), taken), i64)
+    whole = Names(of).var("p")
 
     def flat(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer in views:
@@ -135,31 +147,8 @@ def flattened(of: Work) -> Work:
     if not free_vars(inside).isdisjoint(terms):
         return of
     one = Reduce(body.combiner, (whole,), (index(count),), inside)
-    inputs = tuple([views.get(each, each) for each in of.compute.inputs])
-    return evolve(of, compute=Compute(inputs, of.compute.axes, of.compute.shape, one))
-
-
-class Names:
-    """Names in use: gives new ones."""
-
-    def __init__(self, used: set[Name]) -> None:
-        self.used = used
-
-    def __call__(self, like: str) -> Name:
-        found = fresh(Name(like), self.used)
-        self.used.add(found)
-        return found
-
-
-def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
-    """A term with a value in the place of what it reads of a buffer."""
-
-    def filled(node: Term) -> Term:
-        return value if isinstance(node, Load) and node.buffer is buffer else node
-
-    found = map_bottom_up(filled, of)
-    assert isinstance(found, Scalar)
-    return found
+    inputs = tuple([views.get(each, each) for each in of.inputs])
+    return stages(inputs, (Each(first.out, first.axes, one), *after), of.outputs)
 
 
 @frozen
@@ -214,7 +203,7 @@ def reduced_in_parts(
 ) -> tuple[list[Each], Scalar]:
     """The stages of a reduction for each place of some axes, and what it is once they are done."""
     dtype, many, lanes = dtype_of(body), cut.many, cut.lanes
-    h, u, v, t = (ScalarVar(name(each), i64) for each in "huvt")
+    h, u, v, t = (name.var(each) for each in "huvt")
     term = body.axes[-1]
     _, join = MEANING[body.combiner]
 
@@ -224,7 +213,7 @@ def reduced_in_parts(
         return found
 
     part = Each(
-        Buffer(name("part"), (*sizes, index(many), index(lanes)), dtype),
+        Buffer(name.name("part"), (*sizes, index(many), index(lanes)), dtype),
         (*axes, u, v),
         Reduce(
             body.combiner,
@@ -258,11 +247,11 @@ def reduced_in_parts(
         found += left(new, v)
         if len(found) == 1:
             continue
-        kept = Buffer(name(like), (*sizes, index(new)), dtype)
+        kept = Buffer(name.name(like), (*sizes, index(new)), dtype)
         stages.append(Each(kept, (*axes, v), halved(found, join)))
         last, width = _read(kept, axes), new
     found = [*[last(index(each)) for each in range(width)], *left(1, index(0))]
-    stages.append(Each(Buffer(name("total"), sizes, dtype), axes, halved(found, join)))
+    stages.append(Each(Buffer(name.name("total"), sizes, dtype), axes, halved(found, join)))
     value: Scalar = Load(stages[-1].out, axes)
     if not flat and done < cut.length:
         rest = Reduce(
@@ -271,9 +260,22 @@ def reduced_in_parts(
             (*body.extents[:-1], index(cut.length - done)),
             at(t + done),
         )
-        stages.insert(0, Each(Buffer(name("rest"), sizes, dtype), axes, rest))
+        stages.insert(0, Each(Buffer(name.name("rest"), sizes, dtype), axes, rest))
         value = join(value, Load(stages[0].out, axes))
     return stages, value
+
+
+def _moved(of: Each, at: Mapping[Term, Term]) -> Each:
+    """A stage over other axes, as far as those are axes."""
+    own: dict[Term, Term] = {a: b for a, b in at.items() if isinstance(b, ScalarVar)}
+    axes = tuple([own.get(axis, axis) for axis in of.axes])
+    return Each(of.out, axes, _substituted(of.value, own))  # type: ignore[arg-type]  # axes are variables
+
+
+def _substituted(of: Scalar, at: Mapping[Term, Term]) -> Scalar:
+    found = substitute(of, dict(at))
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _read(of: Buffer, axes: tuple[ScalarVar, ...]) -> Callable[[Scalar], Scalar]:

@@ -6,14 +6,17 @@ for …, tiles of lanes, tiles of the other axis:
     out[tile] = f(sum[tile])
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
->>> from plica.schedule.default.form import blocked
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import kernel_of, stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
+>>> from plica.schedule.default.form import register_tile
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
->>> dense = compute((x, w), (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
->>> found = roles(blocked(contraction(Work(dense)), lanes=16, tile=14, constant=True).kernel)
+>>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> of = contraction(stages((x, w), (dense,)))
+>>> found = roles(kernel_of(register_tile(of, of.lanes[-1], 16, masked=True)))
 >>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
-((4, 56, 16, 8), True, Tile(vectors=2, steps=14))
+((56, 64, 8), True, Tile(vectors=2, steps=14))
 """
 
 from __future__ import annotations
@@ -29,9 +32,10 @@ from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.dtype import DType
 from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar
+from plica.ir.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar, Select
+from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import Tile, best_tile
+from plica.schedule.default.tile import Tile, best_tile, most_steps
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -83,22 +87,23 @@ SHARED = 1 << 20
 
 @frozen
 class Roles:
-    """What the loops of a sum are for, by their places: those around, vectors, steps, terms."""
+    """What the loops of a sum are for, by their places: those around, steps, lanes, terms."""
 
     batch: tuple[int, ...]
     around: tuple[int, ...]
-    vectors: int | None
     steps: int | None
     lane: int
     terms: tuple[int, ...]
     extents: tuple[int, ...]
     blocked: bool
-    """Whether the weight has a vector for each place, so that the lanes are all of a loop."""
+    """Whether lanes are over outputs: vectors are of the weight."""
     dtype: DType
     result: tuple[int, ...]
     """Which loops of the sum those of the result are, in its order."""
     sliding: bool
     """Whether nothing but data is reused: steps are neighbours that read the same data."""
+    apart: int = 0
+    """How many bytes apart steps read what is read element by element."""
 
 
 def roles(kernel: Kernel) -> Roles | None:
@@ -115,10 +120,12 @@ def roles(kernel: Kernel) -> Roles | None:
         return None
     extents = tuple([each for each in sizes if each is not None])
     match body.value.right:
-        case Mul(Load() as left, Load() as right):
+        case Mul(Load() as left, Load() as right) | Mul(
+            Select(_, Load() as left, _), Load() as right
+        ):
             data, weight = free_vars(left), free_vars(right)
         case Load() as left:
-            data, weight = free_vars(left), frozenset()
+            right, data, weight = left, free_vars(left), frozenset()
         case _:
             return None
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
@@ -135,21 +142,19 @@ def roles(kernel: Kernel) -> Roles | None:
     mine, theirs = (weight, data) if blocked else (data, weight)
     rest = spatial[:-1]
     steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
-    vectors = next((at for at in reversed(rest) if only(at, mine, theirs)), None)
-    vectors = vectors if blocked else None
     sliding = not blocked and steps is None
     if sliding:
         steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
-    others = [at for at in rest if at not in (vectors, steps)]
+    others = [at for at in rest if at != steps]
     batch = tuple([at for at in others if of.vars[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
     result = _result(kernel, body.buffer, spatial)
     if result is None:
         return None
     dtype = body.buffer.dtype
-    return Roles(
-        batch, around, vectors, steps, lane, terms, extents, blocked, dtype, result, sliding
-    )
+    single = left if blocked else right
+    apart = 0 if steps is None else stride(single, of.vars[steps])
+    return Roles(batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart)
 
 
 def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
@@ -166,14 +171,11 @@ def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...
 
 def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
     """The tile a machine's registers hold."""
-    if of.blocked:
-        vectors = 1 if of.vectors is None else of.extents[of.vectors]
-    else:
-        vectors = of.extents[of.lane] // lanes
+    vectors = -(-of.extents[of.lane] // lanes)
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:
         return _sliding_tile(of, vectors, steps, machine)
-    return best_tile(vectors, steps, machine.registers, exact=True)
+    return best_tile(vectors, steps, machine.registers, most=most_steps(of.apart))
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Tile:
@@ -212,21 +214,15 @@ def scheduled(
         total = yield block("sum")
         last = yield block("out")
         every: tuple[Handle, ...] = yield loops(total)
-        vectors: Handle | None = None
-        many: list[Handle] = []
-        lane = every[of.lane]
-        if of.vectors is not None:
-            vectors, inner = yield split(every[of.vectors], (None, tile.vectors))
-            many = [inner]
-        elif not of.blocked:
-            vectors, inner, lane = yield split(lane, (None, tile.vectors, lanes))
-            many = [inner]
-        ahead = [] if vectors is None else [vectors]
+        vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
+        many = [inner]
+        ahead = [vectors]
         step: list[Handle] = []
         behind: list[Handle] = []
         first: list[Handle] = []
         if of.steps is not None and block_of:
-            most, outer, inner = yield split(every[of.steps], (None, block_of, tile.steps))
+            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            most, outer = yield split(outer, (None, block_of))
             first, step, behind = [most], [inner], [outer]
         elif of.steps is not None:
             outer, inner = yield split(every[of.steps], (None, tile.steps))
@@ -294,7 +290,7 @@ def _passes(of: Roles, tile: Tile, block_of: int) -> int:
     """How often the loop around the terms goes over the same weights, 0 where no one loop does."""
     counts = [of.extents[at] for at in of.around]
     if of.steps is not None:
-        counts.append(block_of or of.extents[of.steps] // tile.steps)
+        counts.append(block_of or -(-of.extents[of.steps] // tile.steps))
     many = [each for each in counts if each > 1]
     return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
 
@@ -334,22 +330,18 @@ def _finished(  # noqa: PLR0917  # as the schedule
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = list(every[outside:])
-    counts = {of.lane: lanes if of.blocked else tile.vectors * lanes}
+    counts = {of.lane: tile.vectors * lanes}
     if of.steps is not None:
         counts[of.steps] = tile.steps
-    if of.vectors is not None:
-        counts[of.vectors] = tile.vectors
     if beside is not None:
         counts[beside] = of.extents[beside]
     there = [at for at in of.result if counts.get(at, 1) > 1]
     found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
-    if not of.blocked:
-        *many, lane = yield split(found[of.lane], (None, lanes))
-    else:
-        many, lane = [found[at] for at in (of.vectors,) if at in found], found[of.lane]
+    *many, lane = yield split(found[of.lane], (None, lanes))
     steps = [found[at] for at in (of.steps,) if at in found]
     rows = [found[at] for at in (beside,) if at in found]
-    # Where steps, not lanes, are neighbours in the result, the tile is turned before it is stored.
+    # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
+    # stored.
     turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
     order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
     if len(order) > 1:

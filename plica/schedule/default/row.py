@@ -8,26 +8,25 @@
 
 A stage of a row that is cheap is not kept, but computed again where it is read.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Block, statements
->>> from plica.ir.tensor import buffer, compute, reduce
->>> x, m, y = (buffer(name, (4, n), f32) for name, n in (("x", 64), ("m", 1), ("y", 64)))
->>> top = compute((x,), (4, 1), lambda i, j: reduce("max", (64,), lambda k: x[i, k]))
->>> away = compute((x, m), (4, 64), lambda i, j: x[i, j] - m[i, 0])
->>> chain = Chain(((Work(top), m), (Work(away), y)), 1, (x,))
->>> kernel = chain_form(chain, Machine(512, 32)).kernel
->>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
-['part', 'joined', 'few', 'total', 'stage', 'out']
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer, reduce
+>>> x = buffer("x", (4, 64), f32)
+>>> top = stage("m", (4, 1), lambda i, j: reduce("max", (64,), lambda k: x[i, k]))
+>>> away = stage("y", (4, 64), lambda i, j: x[i, j] - top[i, 0])
+>>> made = chain_form(stages((x,), (top, away)), Machine(512, 32))
+>>> [str(each.out.name) for each in made.stages]
+['part', 'joined', 'few', 'total', 'out']
 """
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Mapping
+
+from attrs import field, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.define import define
 from plica.ir.dim import known
 from plica.ir.dtype import f32
 from plica.ir.scalar import (
@@ -46,30 +45,15 @@ from plica.ir.scalar import (
     ScalarVar,
     Select,
     dtype_of,
+    index,
 )
 from plica.ir.stage import Each
-from plica.schedule.default.contraction import Work, bared, stored_in_place
-from plica.schedule.default.form import Formed
+from plica.ir.stages import Names, Stages, loads, reductions, stages
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import (
-    AT_ONCE,
-    Names,
-    in_parts,
-    reduced_in_parts,
-    with_element,
-)
+from plica.schedule.default.reduction import AT_ONCE, in_parts, reduced_in_parts
 
 CHEAP = 8
 """How many nodes the expression of an element has at most that is computed again."""
-
-
-@frozen(eq=False)
-class Chain:
-    """Stages that share their first axes, as many as there are `rows`, and where each is read."""
-
-    stages: tuple[tuple[Work, Buffer], ...]
-    rows: int
-    inputs: tuple[Buffer, ...]
 
 
 @frozen(eq=False)
@@ -80,74 +64,123 @@ class _Known:
     value: Scalar
 
 
+def rows_of(of: Stages) -> int | None:
+    """How many of their first axes stages share, each reading those before it at its own row; None
+    where they do not go along rows together."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    folds = [each for each in every if isinstance(each.value, Reduce)]
+    if len(every) != len(of.stages) or not folds or len(every) < 2:
+        return None
+    sizes = folds[0].out.shape
+    count = max((at + 1 for at, size in enumerate(sizes) if known(size) != 1), default=0)
+    rows = max(count, min(1, len(sizes)))
+    if not rows:
+        return None
+    made: set[Buffer] = set()
+    for each in every:
+        if each.out.shape[:rows] != sizes[:rows]:
+            return None
+        if isinstance(each.value, Reduce) and any(known(n) != 1 for n in each.out.shape[rows:]):
+            return None
+        for load in loads(each.value):
+            if load.buffer in made and not _at_row(load, each, rows):
+                return None
+        made.add(each.out)
+    return rows
+
+
+def _at_row(load: Load, of: Each, rows: int) -> bool:
+    """Whether a load is at the row of the stage it is part of."""
+    return all(
+        place is axis or known(size) == 1
+        for place, axis, size in zip(
+            load.indices[:rows], of.axes[:rows], of.out.shape[:rows], strict=True
+        )
+    )
+
+
 def chain_form(
-    of: Chain, machine: Machine, most: int = AT_ONCE, *, approximates: bool = False
-) -> Formed | None:
-    """The kernel of a chain of stages, in which at most so many vectors are reduced at once; None
-    where vectors do not help.
+    of: Stages, machine: Machine, most: int = AT_ONCE, *, approximates: bool = False
+) -> Stages | None:
+    """Stages along rows, in which at most so many vectors are reduced at once; None where vectors
+    do not help.
 
     Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by.
     """
-    used = {each.name for each in of.inputs}
-    for work, result in of.stages:
-        nodes = [*post_order(work.compute), *([] if work.value is None else post_order(work.value))]
-        used |= {n.name for n in nodes if isinstance(n, ScalarVar | Buffer)} | {result.name}
-    names = Names(used)
-    known_: dict[Buffer, _Known] = {}
-    stages: list[Each] = []
-    for work, result in of.stages:
-        made = _stage(bared(work), result, of, known_, names, machine, most, approximates)
-        if made is None:
+    rows = rows_of(of)
+    if rows is None:
+        return None
+    names = Names(of, anew=of.made)
+    chain = _Chain(rows, names, machine, most, approximates)
+    made: list[Each] = []
+    for each in of.stages:
+        assert isinstance(each, Each)  # they go along rows
+        found = chain.stage(each, last=each.out is of.result)
+        if found is None:
             return None
-        stages += made
-    out = stages[-1].out
-    kernel = define(*stages, inputs=of.inputs, outputs=(out,))
-    return Formed(kernel, (), ())
+        made += found
+    return stages(of.inputs, made)
 
 
-def _stage(  # noqa: PLR0917  # a stage is these things
-    work: Work,
-    result: Buffer,
-    of: Chain,
-    known_: dict[Buffer, _Known],
-    names: Names,
-    machine: Machine,
-    most: int,
-    approximates: bool,
-) -> list[Each] | None:
-    """What is to be done for a stage; how it is read from then on is added to what is known."""
-    compute = work.compute
-    if work.value is not None and not stored_in_place(work):
-        return None
-    last = result is of.stages[-1][1]
-    rows, sizes = compute.axes[: of.rows], compute.shape[: of.rows]
-    body = _filled(compute.body, known_)
-    stages: list[Each] = []
-    axes, shape = compute.axes, compute.shape
-    if isinstance(body, Reduce):
-        cut = in_parts(body, machine, most)
-        if cut is None or any(known(size) != 1 for size in compute.shape[of.rows :]):
+@frozen(eq=False)
+class _Chain:
+    """What the stages of a chain share, and what is known of those before."""
+
+    rows: int
+    names: Names
+    machine: Machine
+    most: int
+    approximates: bool
+    known_: dict[Buffer, _Known] = field(factory=dict)
+
+    def stage(self, of: Each, *, last: bool) -> list[Each] | None:
+        """What is to be done for a stage; how it is read from then on is known after that."""
+        rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
+        rest = of.out.shape[self.rows :]
+        value = _filled(of.value, self.known_)
+        units: dict[Term, Term] = {axis: index(0) for axis in of.axes[self.rows :]}
+        if isinstance(value, Reduce):
+            cut = in_parts(value, self.machine, self.most)
+            if cut is None:
+                return None
+            value = _at_units(value, units)
+            assert isinstance(value, Reduce)
+            found, total = reduced_in_parts(value, cut, rows, sizes, self.names)
+            if last:
+                return [*found, Each(self.out(of, "out"), of.axes, total)]
+            self.known_[of.out] = _Known(of.axes, total)
+            return found
+        if reductions(value):
             return None
-        stages, value = reduced_in_parts(body, cut, rows, sizes, names)
-        if not last:
-            axes, shape = rows, sizes
-    elif any(isinstance(node, Reduce) for node in post_order(body)):
-        return None
-    else:
-        value = body
-    if work.value is not None:
-        value = with_element(_filled(work.value, known_), work.reduced, value)
-    if approximates and not isinstance(body, Reduce):
-        value, more = _without_division(value, rows, sizes, compute.axes, names)
-        stages += more
-    if not last and not isinstance(body, Reduce) and _is_cheap(value):
-        known_[result] = _Known(compute.axes, value)
-        return []
-    if any(isinstance(each, ScalarVar) and each not in axes for each in free_vars(value)):
-        return None  # it depends on an axis of length 1 that is not there any more
-    kept = Buffer(names("out" if last else "stage"), shape, dtype_of(value))
-    known_[result] = _Known(compute.axes, Load(kept, axes))
-    return [*stages, Each(kept, axes, value)]
+        found = []
+        if self.approximates:
+            value, found = _without_division(value, rows, sizes, of.axes, self.names)
+        if last:
+            return [*found, Each(self.out(of, "out"), of.axes, value)]
+        # What is one number for each row is kept, whatever it costs: a row reads it many times.
+        single = all(known(size) == 1 for size in rest)
+        axes = rows if single else of.axes
+        if not single and _is_cheap(value):
+            self.known_[of.out] = _Known(of.axes, value)
+            return found
+        if single:
+            value = _at_units(value, units)
+        if any(isinstance(each, ScalarVar) and each not in axes for each in free_vars(value)):
+            return None  # it depends on an axis that is not there
+        shape = sizes if single else of.out.shape
+        kept = Buffer(self.names.name("stage"), shape, dtype_of(value))
+        self.known_[of.out] = _Known(of.axes, Load(kept, axes))
+        return [*found, Each(kept, axes, value)]
+
+    def out(self, of: Each, like: str) -> Buffer:
+        return Buffer(self.names.name(like), of.out.shape, of.out.dtype)
+
+
+def _at_units(of: Scalar, units: Mapping[Term, Term]) -> Scalar:
+    """A value where axes of length 1 are 0, which is all they ever are."""
+    found = substitute(of, dict(units))
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _without_division(
@@ -172,8 +205,8 @@ def _without_division(
     one, high, low = (Lit(2.0**power, f32) for power in (0, 64, -64))
     far = Select(Lt(Lit(2.0**100, f32), size), low, one)
     scale = Select(Lt(size, Lit(2.0**-100, f32)), high, far)
-    kept = Buffer(names("stage"), sizes, f32)
-    turned = Buffer(names("stage"), sizes, f32)
+    kept = Buffer(names.name("stage"), sizes, f32)
+    turned = Buffer(names.name("stage"), sizes, f32)
     stages = [
         Each(kept, rows, scale),
         Each(turned, rows, Div(one, right * Load(kept, rows))),

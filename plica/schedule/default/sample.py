@@ -6,15 +6,17 @@
 Then the last two axes are one, as they are where every column is read (`contraction.merged`).
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
->>> from plica.schedule.default.contraction import Work, contraction
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (8, 10, 12), f32), buffer("w", (4, 8), f32)
->>> halved = compute((x, w), (4, 5, 6), lambda o, i, j: reduce(
+>>> halved = stage("y", (4, 5, 6), lambda o, i, j: reduce(
 ...     "sum", (8,), lambda c: x[c, i * 2, j * 2] * w[o, c]))
->>> stage, found = sampled(contraction(Work(halved)))
->>> [known(size) for size in stage.out.shape], [found.sizes[each] for each in found.axes]
+>>> copy, found = sampled(contraction(stages((x, w), (halved,))))
+>>> [known(size) for size in copy.out.shape], [found.sizes[each] for each in found.axes]
 ([8, 30], [4, 30])
->>> row_length(stage.value)
+>>> row_length(copy.value)
 6
 """
 
@@ -30,7 +32,7 @@ from plica.ir.dim import known
 from plica.ir.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
 from plica.ir.stage import Each
 from plica.schedule.default.contraction import Contraction, merged
-from plica.schedule.default.form import Names, elements
+from plica.schedule.default.form import elements, names_of
 
 
 def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
@@ -43,7 +45,7 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
     sizes = [of.sizes[each] for each in (*around, i, j)]
     if j not in of.pixels or prod(sizes) > elements(of.data.buffer):
         return None
-    names = Names(of)
+    names = names_of(of)
     shape = tuple([index(size) for size in sizes])
     room = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
     found = merged(evolve(of, data=Load(room, (*around, i, j))))

@@ -5,8 +5,8 @@ A tile is `vectors` x `steps` accumulators.  For each product of the sum, `vecto
 two of these and fewer than two reads at once, and a multiply-add takes about four cycles to come
 through.
 
->>> best_tile(4, 56, 32, exact=True)
-Tile(vectors=2, steps=14)
+>>> best_tile(4, 56, 32), best_tile(1, 13, 16)
+(Tile(vectors=2, steps=14), Tile(vectors=1, steps=13))
 """
 
 from __future__ import annotations
@@ -21,6 +21,18 @@ AT_ONCE = 2
 
 READS = 1.5
 """Reads in one cycle."""
+
+
+PAGE = 4096
+"""Bytes that are one entry of what translates addresses."""
+
+WAYS = 8
+"""Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
+
+
+def most_steps(apart: int) -> int | None:
+    """How many steps a tile may have that read so many bytes apart; None for any number."""
+    return WAYS if apart and apart % (PAGE // 2) == 0 else None
 
 
 @frozen
@@ -45,25 +57,41 @@ def fits(tile: Tile, registers: int) -> bool:
 
 
 def cost(tile: Tile, vectors: int, steps: int) -> float:
-    """The cycles for one term of all sums of a whole."""
-    return -(-vectors // tile.vectors) * -(-steps // tile.steps) * tile.cycles
+    """The cycles for one term of all sums of a whole; what fills no tile has a smaller one."""
+    found = 0.0
+    for wide, many in _parts(vectors, tile.vectors):
+        for high, often in _parts(steps, tile.steps):
+            found += many * often * Tile(wide, high).cycles
+    return found
+
+
+def _parts(whole: int, part: int) -> list[tuple[int, int]]:
+    """How often a part goes into a whole, and once what is left."""
+    count, rest = divmod(whole, part)
+    return [*([(part, count)] if count else []), *([(rest, 1)] if rest else [])]
+
+
+RAGGED = 1.02
+"""How much more it takes where the last tile is another than the rest: there is more code."""
 
 
 def best_tile(
-    vectors: int, steps: int, registers: int, *, exact: bool, most: int | None = None
+    vectors: int, steps: int, registers: int, *, exact: bool = False, most: int | None = None
 ) -> Tile:
-    """The tile that costs least for so many vectors, which it divides, and steps.
+    """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
-    If `exact` it divides the steps, too.  It has no more than `most` of these.
+    If `exact` it divides both.
     """
-    found = Tile(1, 1)
+    found, least = Tile(1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1):
-        if vectors % m:
-            continue
         for r in range(1, min(steps, registers, most or steps) + 1):
             tile = Tile(m, r)
-            if not fits(tile, registers) or (exact and steps % r):
+            if not fits(tile, registers):
+                break
+            if exact and (vectors % m or steps % r):
                 continue
-            if cost(tile, vectors, steps) < cost(found, vectors, steps):
-                found = tile
+            each = cost(tile, vectors, steps)
+            each *= RAGGED ** (bool(vectors % m) + bool(steps % r))
+            if each < least:
+                found, least = tile, each
     return found

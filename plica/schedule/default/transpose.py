@@ -11,11 +11,11 @@ of the result; what is left at the ends goes element by element.
     out[…, i + 4 c1 + c0, …, j + l]    <-  half[64 c0 + c1 + 4 l]
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute
+>>> from plica.ir.stage import stage
+>>> from plica.ir.tensor import buffer
 >>> x = buffer("x", (32, 40), f32)
->>> turn = compute((x,), (40, 32), lambda i, j: x[j, i])
->>> is_turned(turned(Work(turn), Machine(512, 32)).kernel)
-True
+>>> print(turned(stages((x,), (stage("y", (40, 32), lambda i, j: x[j, i]),)), Machine(512, 32)))
+y = statements
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ from collections.abc import Mapping, Sequence
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store, statements
-from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
-from plica.ir.tensor import Compute
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed
+from plica.ir.loop import Alloc, For, LoopKind, Seq, Stmt, Store
+from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.stage import Each, Extern
+from plica.ir.stages import Names, Stages, reductions, stages
 from plica.schedule.default.machine import Machine
 
 SIDE = 16
@@ -43,37 +40,33 @@ STEP = 4
 SHARED = 1 << 16
 """Fewer elements than that are not worth waking other cores."""
 
-HELD = Name("half_turned")
-"""The buffer by which such a kernel is known."""
 
-
-def turned(of: Work, machine: Machine) -> Formed | None:
-    """The kernel of a transpose, None where the work is none."""
-    compute = of.compute
-    if of.value is not None or len(compute.axes) < 2 or any(not known(s) for s in compute.shape):
+def turned(of: Stages, machine: Machine) -> Stages | None:
+    """The stage of a transpose with the loops it should have, None where it is none."""
+    match of.stages:
+        case (Each() as whole,):
+            pass
+        case _:
+            return None
+    if len(whole.axes) < 2 or any(not known(size) for size in whole.out.shape):
         return None
-    if any(isinstance(node, Reduce) for node in post_order(compute.body)):
+    if reductions(whole.value):
         return None
-    sizes = {a: known(s) or 0 for a, s in zip(compute.axes, compute.shape, strict=True)}
-    load = _turned_load(compute, sizes)
+    sizes = {a: known(s) or 0 for a, s in zip(whole.axes, whole.out.shape, strict=True)}
+    load = _turned_load(whole, sizes)
     if load is None or load.buffer.dtype.bytes > 4:
         return None
-    return Formed(_Turning(compute, load, sizes).kernel(machine.cores > 1), (), ())
+    body = _Turning(whole, load, sizes).body(machine.cores > 1)
+    return stages(of.inputs, (Extern((whole.out,), body),))
 
 
-def is_turned(kernel: Kernel) -> bool:
-    """Whether a kernel has this form, loops and all."""
-    held = [each.buffer.name for each in statements(kernel.body) if isinstance(each, Alloc)]
-    return HELD in held
-
-
-def _turned_load(of: Compute, sizes: Mapping[ScalarVar, int]) -> Load | None:
+def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:
     """The one load along another axis than the last; all others are along the last, or still."""
     last = of.axes[-1]
     if sizes[last] < SIDE:
         return None
     found: Load | None = None
-    for node in post_order(of.body):
+    for node in post_order(of.value):
         if not isinstance(node, Load) or last not in free_vars(node):
             continue
         if node.indices[-1] is last and all(last not in free_vars(e) for e in node.indices[:-1]):
@@ -97,26 +90,17 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 class _Turning:
     """The kernel under construction."""
 
-    def __init__(self, of: Compute, load: Load, sizes: Mapping[ScalarVar, int]) -> None:
-        self.of, self.load, self.sizes = of, load, sizes
-        self.used = {n.name for n in post_order(of) if isinstance(n, ScalarVar | Buffer)} | {HELD}
-        self.out = Buffer(self.name("out"), of.shape, of.dtype)
+    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int]) -> None:
+        self.of, self.load, self.sizes, self.out = of, load, sizes, of.out
+        self.names = Names(of)
         square = (index(SIDE * SIDE),)
-        self.tile = Buffer(self.name("tile"), square, load.buffer.dtype)
-        self.half = Buffer(HELD, square, load.buffer.dtype)
+        self.tile = Buffer(self.names.name("tile"), square, load.buffer.dtype)
+        self.half = Buffer(self.names.name("half"), square, load.buffer.dtype)
         inner = load.indices[-1]
         assert isinstance(inner, ScalarVar)
         self.i, self.j = inner, of.axes[-1]
 
-    def name(self, like: str) -> Name:
-        found = fresh(Name(like), self.used)
-        self.used.add(found)
-        return found
-
-    def var(self, like: str) -> ScalarVar:
-        return ScalarVar(self.name(like), i64)
-
-    def kernel(self, shares: bool) -> Kernel:
+    def body(self, shares: bool) -> Stmt:
         """All squares, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
         whole_i, whole_j = (sizes[each] // SIDE * SIDE for each in (i, j))
@@ -136,12 +120,12 @@ class _Turning:
             body = For(each, index(sizes[each]), kind, body)
         if shares and not any(sizes[each] > 1 for each in outer):
             body = _shared(body)
-        return Kernel((), (*self.of.inputs, self.out), len(self.of.inputs), body)
+        return body
 
     def squares(self, rows: int, columns: int) -> Stmt:
-        a, b = self.var("a"), self.var("b")
-        r, c, r1, c0, c1, c2 = (self.var(each) for each in ("r", "c", "r", "c", "c", "c"))
-        l1, l2 = self.var("l"), self.var("l")
+        a, b = self.names.var("a"), self.names.var("b")
+        r, c, r1, c0, c1, c2 = (self.names.var(each) for each in ("r", "c", "r", "c", "c", "c"))
+        l1, l2 = self.names.var("l"), self.names.var("l")
         i, j, tile, half = self.i, self.j, self.tile, self.half
         read = self.at(self.load, a * SIDE + c, b * SIDE + r)
         first = _nest([(r, SIDE)], c, Store(tile, (r * SIDE + c,), read))
@@ -156,7 +140,7 @@ class _Turning:
             ),
         )
         load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
-        body = map_bottom_up(lambda node: picked if node is load else node, self.of.body)
+        body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
         assert isinstance(body, Scalar)
         value = self.at(body, a * SIDE + c1 * STEP + c2, b * SIDE + l2)
         moved = {i: a * SIDE + c1 * STEP + c2, j: b * SIDE + l2}
@@ -165,7 +149,7 @@ class _Turning:
         inside: Stmt = Alloc(tile, Alloc(half, Seq((first, second, third))))
         # Squares of squares: a line of memory that ends in the next square is still near then.
         many_a, many_b = (_together(each) for each in (rows, columns))
-        a0, a1, b0, b1 = (self.var(each) for each in "aabb")
+        a0, a1, b0, b1 = (self.names.var(each) for each in "aabb")
         cut: dict[Term, Term] = {a: a0 * many_a + a1, b: b0 * many_b + b1}
         near: Stmt = substitute(inside, cut)  # type: ignore[assignment]  # statements stay such
         counts = (rows // many_a, columns // many_b, many_a, many_b)
@@ -180,9 +164,9 @@ class _Turning:
 
     def rest(self, spans: Mapping[ScalarVar, tuple[int, int]]) -> Stmt:
         """Elements one by one."""
-        own = {each: self.var("e") for each in spans}
+        own = {each: self.names.var("e") for each in spans}
         moved = {each: own[each] + start for each, (start, _) in spans.items()}
-        value = substitute(self.of.body, dict(moved))
+        value = substitute(self.of.value, dict(moved))
         assert isinstance(value, Scalar)
         places = tuple([moved.get(each, each) for each in self.of.axes])
         body: Stmt = Store(self.out, places, value)

@@ -16,17 +16,14 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, LoopKind, Stmt, Store, seq
+from plica.ir.loop import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.winograd import Matrix
-from plica.ir.scalar import Add, Buffer, Lit, Load, Lt, Mul, Scalar, ScalarVar, dtype_of, index
+from plica.ir.scalar import Add, Buffer, Lit, Load, Lt, Mul, Scalar, ScalarVar, index
+from plica.ir.stage import Each, Extern
+from plica.ir.stages import Names, Stages, loads, stages, with_element
 from plica.schedule.around import simple
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.form import Formed, Packing
 from plica.schedule.default.transform import products
 from plica.schedule.default.winograd_plan import Plan, Shape
 
@@ -40,13 +37,12 @@ WRITTEN: Final = 32
 class Nest:
     """Writes the kernel: names in use, and the buffers."""
 
-    def __init__(self, work: Work, of: Shape, plan: Plan) -> None:
-        self.work, self.of, self.plan = work, of, plan
-        compute = work.compute
-        self.used = {each.name for each in compute.inputs} | {each.name for each in compute.axes}
-        if work.reduced is not None:
-            self.used.add(work.reduced.name)
-        span, dtype = of.of.span, of.x.dtype
+    def __init__(  # what was found, and what to do about it
+        self, whole: Stages, fold: Each, epilogue: Each | None, of: Shape, plan: Plan
+    ) -> None:
+        self.whole, self.fold, self.epilogue, self.of, self.plan = whole, fold, epilogue, of, plan
+        self.names = Names(whole)
+        span = of.of.span
         down, across = of.tiles
         self.count = plan.rows * across
         self.room = self.buffer("room", down * of.of.size + 2, across * of.of.size + 2, of.channels)
@@ -54,34 +50,26 @@ class Nest:
         self.product = self.buffer(
             "product", span**2, of.outputs // plan.outer, self.count, plan.outer
         )
-        shape, dtype = (compute.shape, compute.dtype)
-        if work.value is not None:
-            shape, dtype = work.shape, dtype_of(work.value)
-        self.out = Buffer(self.name("out"), shape, dtype)
+        self.out = whole.result
         blocks = index(of.outputs // plan.outer)
         self.weight = Buffer(
-            of.weight.name,
+            self.names.name("packed"),
             (of.weight.shape[0], blocks, of.weight.shape[1], index(plan.outer)),
             of.weight.dtype,
         )
 
-    def name(self, like: str) -> Name:
-        found_ = fresh(Name(like), self.used)
-        self.used.add(found_)
-        return found_
-
     def buffer(self, like: str, *shape: int, scope: str = "global") -> Buffer:
         sizes = tuple([index(each) for each in shape])
-        return Buffer(self.name(like), sizes, self.of.x.dtype, scope)
+        return Buffer(self.names.name(like), sizes, self.of.x.dtype, scope)
 
     @property
     def shared(self) -> LoopKind:
         """The kind of a loop whose iterations cores may share."""
         return "parallel" if self.plan.shares else "serial"
 
-    def formed(self) -> Formed:
-        """All of it."""
-        of, compute = self.of, self.work.compute
+    def formed(self) -> Stages:
+        """All of it: the weight is packed, and the rest has the loops it should have."""
+        of = self.of
         down, _ = of.tiles
         blocks = down // self.plan.rows
 
@@ -93,11 +81,11 @@ class Nest:
             return seq(self.copy(n), inside)
 
         body = self.nest((of.batch, "serial"), body=image)
-        inputs = [self.weight if each is of.weight else each for each in compute.inputs]
+        p, b, c, v = (self.names.var(each) for each in "pbcv")
+        weight = Load(of.weight, (p, c, b * self.plan.outer + v))
         scratch = (self.room, self.data, self.product)
-        kernel = Kernel((), (*inputs, *scratch, self.out), len(inputs), body)
-        at = compute.inputs.index(of.weight)
-        return Formed(kernel, (Packing(at, 2, self.plan.outer, (0, 2, 1, 3)),), scratch)
+        both = (Each(self.weight, (p, b, c, v), weight), Extern((*scratch, self.out), body))
+        return stages(self.whole.inputs, both, (*scratch, self.weight, self.out))
 
     def copy(self, n: Scalar) -> Stmt:
         """The data with its border, channels last: turned a square of elements at a time."""
@@ -156,7 +144,7 @@ class Nest:
 
     def nest(self, *levels: tuple[int, LoopKind], body: Callable[..., Stmt]) -> Stmt:
         """Loops, one in another."""
-        vars_ = [ScalarVar(self.name("ijkl"[at]), i64) for at in range(len(levels))]
+        vars_ = [self.names.var("ijkl"[at]) for at in range(len(levels))]
         made = body(*vars_)
         for var, (count, kind) in reversed(list(zip(vars_, levels, strict=True))):
             made = For(var, index(count), kind, made)
@@ -297,17 +285,17 @@ class Nest:
 
     def stored(self, place: tuple[Scalar, ...], value: Scalar) -> Stmt:
         """A result at its place in the tensor that was to be computed."""
-        work, compute = self.work, self.work.compute
-        if work.value is None:
+        if self.epilogue is None:
             return Store(self.out, place, value)
-        at: dict[Term, Term] = dict(zip(compute.axes, place, strict=True))
-
-        def filled(node: Term) -> Term:
-            return value if isinstance(node, Load) and node.buffer is work.reduced else node
-
-        whole = map_bottom_up(filled, substitute(work.value, at))
-        there = [substitute(each, at) for each in work.indices]
-        return Store(self.out, tuple(there), whole)  # type: ignore[arg-type]  # scalars give scalars
+        (read,) = [load for load in loads(self.epilogue.value) if load.buffer is self.fold.out]
+        at: dict[Term, Term] = {
+            axis: there
+            for axis, there in zip(read.indices, place, strict=True)
+            if isinstance(axis, ScalarVar)
+        }
+        whole = with_element(self.epilogue.value, self.fold.out, value)
+        there = [at.get(axis, index(0)) for axis in self.epilogue.axes]
+        return Store(self.out, tuple(there), substitute(whole, at))  # type: ignore[arg-type]  # scalars give scalars
 
     def inside(self, place: tuple[Scalar, ...], stmt: Stmt) -> Stmt:
         """A statement for the places of a tile that are in the result."""

@@ -5,7 +5,8 @@ cache holds come again for every block.  The tile of the products in registers i
 
 >>> from plica.ir.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
->>> of = found(Work(conv_winograd.compute({"tile": 4, "padding": 1}, x, w)))
+>>> made = conv_winograd.compute({"tile": 4, "padding": 1}, x, w)
+>>> of = found(Each(buffer("y", made.shape, f32), made.axes, made.body))
 >>> of.tiles, planned(of, Machine(512, 32, (48 << 10, 2 << 20))).rows
 ((14, 14), 2)
 """
@@ -24,8 +25,9 @@ from plica.ir.dim import known, polynomial
 from plica.ir.dtype import f32
 from plica.ir.op.winograd import TILES, Tiling, conv_winograd
 from plica.ir.scalar import Buffer, Load, Reduce, Scalar, index
+from plica.ir.stage import Each
+from plica.ir.stages import compute_of
 from plica.ir.tensor import Compute
-from plica.schedule.default.contraction import Work
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import Tile, fits
 
@@ -64,18 +66,18 @@ class Shape:
         return rows, columns
 
 
-def found(of: Work) -> Shape | None:
-    """The Winograd convolution some work begins with, None where it does not."""
-    body = of.compute.body
+def found(of: Each) -> Shape | None:
+    """The Winograd convolution that a stage is, None where it is none."""
+    body = of.value
     if not isinstance(body, Reduce) or body.combiner != "sum" or len(body.axes) != 3:
         return None
     loads = [node for node in post_order(body) if isinstance(node, Load)]
     data = [each for each in loads if len(each.buffer.shape) == 4]
     weights = {each.buffer: None for each in loads if len(each.buffer.shape) == 3}
-    if len(data) != 1 or len(weights) != 1 or len(of.compute.shape) != 4:
+    if len(data) != 1 or len(weights) != 1 or len(of.axes) != 4:
         return None
     x, (weight,) = data[0].buffer, weights
-    sizes = [known(each) for each in (*x.shape, *weight.shape, *of.compute.shape)]
+    sizes = [known(each) for each in (*x.shape, *weight.shape, *of.out.shape)]
     tile = next((each for each in TILES.values() if each.span**2 == known(weight.shape[0])), None)
     if tile is None or not all(sizes):
         return None
@@ -85,7 +87,7 @@ def found(of: Work) -> Shape | None:
     if min(*before, *after) < 0:
         return None
     pads = tuple(zip(before, after, strict=True))
-    if not _is(of.compute, x, weight, tile, pads):
+    if not _is(compute_of(of), x, weight, tile, pads):
         return None
     return Shape(x, weight, tile, (before[0], before[1]), n, c, o, (h, w), (rows, columns))
 

@@ -75,7 +75,7 @@ def _code(job: Job) -> tuple[Kernel, Kernel, tuple[Packing, ...]]:
     made = scheduled(of, job.constant, machine, True)
     if made is None or made.derived:
         return plain, plain, ()
-    return plain, made.kernel, made.packings
+    return plain, lower(made.kernel, "cpu"), made.packings
 
 
 def _laid_out(inputs: Sequence[Array], packings: Sequence[Packing]) -> list[Array]:

@@ -15,8 +15,7 @@ from typing import Final, NoReturn, Protocol
 
 from attrs import frozen
 
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.core import encode
 from plica.core.diagnostic import Malformed
 from plica.core.term import Term
@@ -123,7 +122,7 @@ class Job:
         return Job(whole, tuple(constant), reassociates, begun, packed, steps, target, more)
 
 
-def job_of(work: Work, space: Space, point: Point, target: Target | GpuTarget) -> Job:
+def job_of(work: Work, space: Space, point: Point, target: AnyTarget) -> Job:
     """The job of a point of a space."""
     sketch = space.sketches[point.sketch]
     form = sketch.form

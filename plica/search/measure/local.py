@@ -14,11 +14,9 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Protocol
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from plica.codegen.cuda.target import GpuTarget
-from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.runtime.host import cores
 from plica.search.measure.frame import Frame
 from plica.search.measure.job import Job, Work, job_of
@@ -63,15 +61,16 @@ class LocalMeasurer:
 
     def __init__(
         self,
-        target: Target | GpuTarget | None = None,
+        target: AnyTarget | None = None,
         limits: Limits | None = None,
         builders: int = 0,
         main: str = MAIN,
     ) -> None:
         self.limits = limits or Limits()
-        self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
-        if isinstance(self.target, Target):
-            toolchain.check_host(self.target)
+        here = find_target("cpu")
+        self.target = target or backend_of(here).with_threads(here, self.limits.threads)
+        if main == MAIN:  # another worker has another machine beside this one
+            backend_of(self.target).check_here(self.target)
         # As many as there are cores: what is built gives way to what is timed.
         self._count = builders or min(MOST_BUILDERS, cores())
         self._runner = Worker(self.limits, main=main)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from plica.codegen.backend import AnyTarget
 from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target
 from plica.runtime import archive
 from plica.runtime.artefact import from_members
 from plica.runtime.error import Diagnostic
@@ -61,7 +61,7 @@ def devices_of(workers: dict[str, Any]) -> tuple[Device, ...]:  # Any: what a sc
 
 
 @lru_cache(maxsize=2)
-def _measurer(limits: str, target: Target) -> LocalMeasurer:
+def _measurer(limits: str, target: AnyTarget) -> LocalMeasurer:
     return LocalMeasurer(target, Limits.from_json(limits), builders=1)
 
 
@@ -79,7 +79,7 @@ def perform_final(jobs: tuple[str, ...], limits: str, target: str, rounds: int) 
     return tuple([each.to_json() for each in measurer.final_outcomes(given, rounds)])
 
 
-def _machine(of: Job, target: str) -> Target:
+def _machine(of: Job, target: str) -> AnyTarget:
     machine = target_of(of)
     if fingerprint(machine) != target:
         message = "A job for another kind of machine was sent here."

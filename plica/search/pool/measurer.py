@@ -12,10 +12,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
-
-from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.runtime.error import Diagnostic, PlicaError
 from plica.search.measure.job import Work, job_of
 from plica.search.measure.local import Arrived
@@ -63,13 +60,14 @@ class PoolMeasurer:
     def __init__(  # an address, and what is usual
         self,
         address: str,
-        target: Target | None = None,
+        target: AnyTarget | None = None,
         limits: Limits | None = None,
         certificates: Certificates | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.limits = limits or Limits()
-        self.target = target or evolve(toolchain.host(), cores=self.limits.threads)
+        here = find_target("cpu")
+        self.target = target or backend_of(here).with_threads(here, self.limits.threads)
         self._name = fingerprint(self.target)
         self._patience = patience
         self._client = client_of(address, certificates)

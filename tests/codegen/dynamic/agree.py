@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from plica.codegen.dynamic.build import build, lower
+from plica import pipeline
 from plica.codegen.llvm import toolchain
 from plica.ir.infer import infer
 from plica.ir.interpret import interpret
@@ -37,10 +38,17 @@ def text(source: str) -> Module:
     return infer(from_text(HEADER + source))
 
 
+lower = partial(pipeline.lower, objects=True)
+build = partial(pipeline.build, objects=True)
+assemble = partial(pipeline.assemble, objects=True)
+
+
 def compiled(module: Module, contract: Contract = exact) -> DynamicExecutable:
     """Native code over objects, though the program may be a static one, too."""
     target = toolchain.host()
-    return build(lower(infer(module), contract, (), target), target)
+    made = build(lower(module, contract, (), target), target)
+    assert isinstance(made, DynamicExecutable)
+    return made
 
 
 def flat(value: Any, module: Module) -> list[Any]:

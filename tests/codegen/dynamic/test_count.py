@@ -9,7 +9,6 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.dynamic.build import lower
 from plica.codegen.dynamic.count import counted
 from plica.codegen.dynamic.program import (
     Build,
@@ -30,7 +29,7 @@ from plica.ir.module import Module
 from plica.ir.sized import sized, sizes_of
 from plica.rewrite.contract import exact
 from plica.runtime.error import UnsupportedError
-from tests.codegen.dynamic.agree import arrays_in, text
+from tests.codegen.dynamic.agree import arrays_in, lower, text
 from tests.codegen.dynamic.ownership import check
 from tests.codegen.dynamic.test_program import NUMBERS, TREE
 from tests.conftest import PROFILE, Golden

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import plica
-from plica.codegen.dynamic.build import assemble, build, lower
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text
 from plica.codegen.llvm.fold import Callee
@@ -21,7 +20,7 @@ from plica.runtime.dynamic.form import to_data
 from plica.runtime.elf import parse
 from plica.runtime.error import ArtefactError
 from plica.runtime.store import Store
-from tests.codegen.dynamic.agree import text
+from tests.codegen.dynamic.agree import assemble, build, lower, text
 from tests.codegen.dynamic.test_program import LOOP, MUTUAL, SUM, TREE
 
 ARM = Target("cpu", "aarch64-unknown-linux-gnu", "generic")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.lower.nest import nest
 from plica.codegen.place import place
 from plica.codegen.program import Launch, Program, Slot
 from plica.core.binding import free_vars
@@ -25,6 +24,7 @@ from plica.ir.tensor import buffer, compute, reduce
 from plica.runtime.link import Code, can_link
 from plica.runtime.pool import use_threads
 from tests.codegen.native import assert_close, shape_of
+from tests.codegen.nests import nest
 from tests.strategies import arrays, computes
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")

@@ -6,9 +6,8 @@ import pytest
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.processor import known
+from plica.codegen.llvm.processor import find_target, known
 from plica.codegen.target import Target
-from plica.pipeline import find_target
 from plica.runtime.error import UnsupportedError
 from plica.runtime.host import features, lacking
 

@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import PLAIN, emit
-from plica.codegen.lower.nest import nest
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
@@ -46,6 +45,7 @@ from plica.ir.scalar import (
 )
 from plica.ir.tensor import axis, buffer
 from tests.codegen.native import assert_close, assert_same, native_kernel, native_kernels, shape_of
+from tests.codegen.nests import nest
 from tests.codegen.test_kernel import admits, edges, is_exact
 from tests.strategies import arrays, computes
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.codegen.llvm.processor import find_target
 from plica.codegen.program import Launch
 from plica.core.digest import digest
 from plica.core.name import Name
@@ -21,7 +22,7 @@ from plica.ir.module import Module, module
 from plica.ir.script import from_text
 from plica.ir.show import show_module
 from plica.ir.type import tensor
-from plica.pipeline import build, find_target, lower
+from plica.pipeline import build, lower
 from plica.rewrite.fuse import Limits, defuse, explain, fuse, is_fused, is_primitive, table
 from plica.rewrite.fuse.decide import decide, inside
 from plica.rewrite.fuse.reading import Reading, parts, reading

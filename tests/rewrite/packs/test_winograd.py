@@ -11,6 +11,7 @@ from attrs import evolve
 from hypothesis import given, settings
 
 import plica
+from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
 from plica.ir.graph import Function, Var, const
 from plica.ir.infer import infer
@@ -18,7 +19,7 @@ from plica.ir.module import Module, module
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES
 from plica.ir.type import tensor
-from plica.pipeline import find_target, lower
+from plica.pipeline import lower
 from plica.rewrite.contract import Contract, approx, exact, reassociates
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.winograd import LARGE, WINOGRAD, Costs, Layer, winograd_for

@@ -15,7 +15,7 @@ import plica
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import path_of
 from plica.ir.script import from_text
-from plica.pipeline import assemble_for_gpu, lower
+from plica.pipeline import assemble, lower
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, from_members, to_members
 from plica.runtime.cuda import lent
@@ -51,7 +51,7 @@ def main(
 @lru_cache(maxsize=1)
 def artefact() -> Artefact:
     target = GpuTarget("sm_90")
-    return assemble_for_gpu(lower(from_text(SOURCE), target=target), target)
+    return assemble(lower(from_text(SOURCE), target=target), target)
 
 
 @pytest.fixture

@@ -8,40 +8,50 @@ from attrs import evolve
 from plica.core.name import Name
 from plica.ir.dtype import f32
 from plica.ir.loop import For, statements
-from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.stage import stage
+from plica.ir.stages import Stages, stages
+from plica.ir.tensor import buffer, reduce
+from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule, formed
-from plica.schedule.default.contraction import Work
 from plica.schedule.default.register_tile import Roles, beside
 from plica.schedule.default.tile import Tile
+from plica.schedule.form import Facts
 from plica.schedule.site import map_of
+from tests.schedule.begun import begun
 
 MACHINE = Machine(512, 32, (48 * 1024, 2048 * 1024))
 
 
-def dense(outputs: int) -> Compute:
+BARE = Facts((False, False))
+REASSOCIATES = Facts((False, False), contract=reassociates)
+
+
+def dense(outputs: int) -> Stages:
     x, w = buffer("x", (64, 96), f32), buffer("w", (outputs, 96), f32)
-    return compute(
-        (x, w), (64, outputs), lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * w[o, k])
+    product = stage(
+        "y", (64, outputs), lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * w[o, k])
     )
+    return stages((x, w), (product,))
 
 
 @pytest.mark.parametrize("outputs", [3, 10])
 def test_outputs_too_few_for_lanes_are_sums_along_rows(outputs: int) -> None:
-    found = formed(Work(dense(outputs)), (False, False), MACHINE, reassociates=True)
+    found = formed(dense(outputs), REASSOCIATES, MACHINE)
     assert found is not None
-    assert Name("part") in map_of(found.kernel).blocks
-    assert default_schedule(found.kernel, MACHINE) is not None
+    kernel = begun(found.stages, BARE.constant)
+    assert Name("part") in map_of(kernel).blocks
+    assert default_schedule(kernel, MACHINE) is not None
 
 
 def test_sums_along_rows_are_for_those_who_reassociate() -> None:
-    assert formed(Work(dense(10)), (False, False), MACHINE) is None
+    assert formed(dense(10), BARE, MACHINE) is None
 
 
 def test_outputs_enough_for_lanes_are_not() -> None:
-    found = formed(Work(dense(32)), (False, False), MACHINE, reassociates=True)
+    found = formed(dense(32), REASSOCIATES, MACHINE)
     assert found is not None
-    assert Name("part") not in map_of(found.kernel).blocks
+    assert Name("part") not in map_of(begun(found.stages, BARE.constant)).blocks
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -49,14 +59,14 @@ def test_weights_are_packed_along_the_rows_they_have(turned: bool) -> None:
     """Of (in, out) rows are outputs, so places come first; of (out, in) tiles of outputs do."""
     x = buffer("x", (64, 96), f32)
     w = buffer("w", (64, 96) if turned else (96, 64), f32)
-    product = compute(
-        (x, w),
+    product = stage(
+        "y",
         (64, 64),
         lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * (w[o, k] if turned else w[k, o])),
     )
-    found = formed(Work(product), (False, False), MACHINE)
+    found = formed(stages((x, w), (product,)), BARE, MACHINE)
     assert found is not None
-    made = default_schedule(found.kernel, MACHINE)
+    made = default_schedule(begun(found.stages, BARE.constant), MACHINE)
     assert made is not None
     loops: list[int] = []
     for each in statements(made[1].body):

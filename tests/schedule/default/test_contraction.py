@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
 from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.show import show_kernel
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import replay
 from plica.schedule.default import Machine, default_schedule, default_trace, formed
+from plica.schedule.form import Facts
 from tests.conftest import Golden
+from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -218,14 +219,15 @@ def test_a_default_schedule_is_an_ordinary_trace(name: str, machine: Machine) ->
     x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
     value, more = convolution(layer, x, constant=False, bias=False)
     function = infer(whole([x, *more], value)).main_function()
-    form = formed(work_of(fused(function)), (False, True), machine)
+    form = formed(to_stages(function).stages, Facts((False, True)), machine)
     assert form is not None
-    made = default_schedule(form.kernel, machine)
-    trace = default_trace(form.kernel, machine)
+    kernel = begun(form.stages, (False, True))
+    made = default_schedule(kernel, machine)
+    trace = default_trace(kernel, machine)
     assert made is not None
     assert trace is not None
     again = type(trace).from_json(trace.to_json())
-    assert plica.digest(replay(again, form.kernel)) == plica.digest(replay(trace, form.kernel))
+    assert plica.digest(replay(again, kernel)) == plica.digest(replay(trace, kernel))
 
 
 @pytest.mark.parametrize("cores", [1, 4])
@@ -237,8 +239,11 @@ def test_every_form_has_a_schedule(machine: Machine, cores: int) -> None:
         value, more = convolution(layer, x, constant=False, bias=False)
         function = infer(whole([x, *more], value)).main_function()
         for constant in (True, False):
-            form = formed(work_of(fused(function)), (False, constant), shares)
-            assert form is None or default_schedule(form.kernel, shares) is not None, layer
+            facts = Facts((False, constant))
+            form = formed(to_stages(function).stages, facts, shares)
+            if form is not None:
+                kernel = begun(form.stages, facts.constant)
+                assert default_schedule(kernel, shares) is not None, layer
 
 
 @pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise 2"])
@@ -247,9 +252,9 @@ def test_golden(name: str, golden: Golden) -> None:
     x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
     value, more = convolution(layer, x, constant=False, bias=False)
     function = infer(whole([x, *more], value)).main_function()
-    form = formed(work_of(fused(function)), (False, True), WIDE)
+    form = formed(to_stages(function).stages, Facts((False, True)), WIDE)
     assert form is not None
-    made = default_schedule(form.kernel, WIDE)
+    made = default_schedule(begun(form.stages, (False, True)), WIDE)
     assert made is not None
     text = made[0].to_python() + "\n" + show_kernel(made[1], "convolution")
     golden(text, name.replace(" ", "_"))
@@ -258,4 +263,4 @@ def test_golden(name: str, golden: Golden) -> None:
 def test_what_is_no_contraction_has_no_form() -> None:
     x = Var(Name("x"), tensor((64, 64), "f32"))
     function = infer(whole([x], Apply("exp", (x + x,)))).main_function()
-    assert formed(work_of(fused(function)), (False,), WIDE) is None
+    assert formed(to_stages(function).stages, Facts((False,)), WIDE) is None

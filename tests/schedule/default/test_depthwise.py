@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import scheduled, work_of
+from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.dim import known
 from plica.ir.graph import Expr, Function, Var, const
@@ -21,9 +20,12 @@ from plica.ir.loop import Alloc, statements
 from plica.ir.module import Module, module
 from plica.ir.show import show_kernel
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.depthwise import window_schedule, window_tile
+from plica.schedule.form import Facts
 from tests.conftest import Golden
+from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -168,8 +170,7 @@ def window(shape: tuple[int, ...]) -> Function:
 
 
 def test_no_copy_of_the_data_is_made() -> None:
-    made = scheduled(window((1, 32, 40, 40)), (False, False), WIDE, False)
-    assert made is not None
+    made = on_processor(window((1, 32, 40, 40)), Facts((False, False)), WIDE)
     own = [each.buffer for each in statements(made.kernel.body) if isinstance(each, Alloc)]
     assert {known(each.shape[0]) for each in own} == {4 * 16}
     assert not made.scratch
@@ -178,12 +179,12 @@ def test_no_copy_of_the_data_is_made() -> None:
 def test_machines_without_masks_have_another_form() -> None:
     x = variable((1, 32, 40, 40))
     value = op.nn.max_pool(x, kernel=3, strides=2, padding=1)
-    work = work_of(fused(infer(whole(x, value)).main_function()))
-    wide, narrow = (formed(work, (False,), each) for each in (WIDE, Machine(128, 32)))
+    of = to_stages(infer(whole(x, value)).main_function()).stages
+    wide, narrow = (formed(of, Facts((False,)), each) for each in (WIDE, Machine(128, 32)))
     assert wide is not None
     assert narrow is not None
-    assert window_schedule(wide.kernel, WIDE) is not None
-    assert window_schedule(narrow.kernel, WIDE) is None
+    assert window_schedule(begun(wide.stages, (False,)), WIDE) is not None
+    assert window_schedule(begun(narrow.stages, (False,)), WIDE) is None
 
 
 @given(st.integers(1, 49), st.integers(1, 300), st.integers(1, 300), st.sampled_from((16, 32)))
@@ -199,6 +200,5 @@ def test_a_tile_is_no_larger_than_it_must_be(
 
 
 def test_golden(golden: Golden) -> None:
-    made = scheduled(window((1, 24, 17, 40)), (False, False), WIDE, False)
-    assert made is not None
+    made = on_processor(window((1, 24, 17, 40)), Facts((False, False)), WIDE)
     golden(show_kernel(made.kernel, "depthwise"), "depthwise")

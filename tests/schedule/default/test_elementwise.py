@@ -7,12 +7,11 @@ import pytest
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
 from plica.ir.graph import Expr, Var
 from plica.ir.infer import infer
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine
 from plica.schedule.default.elementwise import elementwise_form, piece_of
 from tests.schedule.default.test_contraction import Array, whole
@@ -22,7 +21,7 @@ TWO = Machine(512, 32, cores=2)
 
 def is_shared(value: Expr, x: Var, machine: Machine = TWO) -> bool:
     function = infer(whole([x], value)).main_function()
-    return elementwise_form(work_of(fused(function)), machine) is not None
+    return elementwise_form(to_stages(function).stages, machine) is not None
 
 
 @pytest.mark.parametrize("shape", [(300_000,), (1, 1, 262_144), (512, 600), (3, 5, 20_000)])

@@ -11,15 +11,22 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
+from plica.ir.dtype import f32
 from plica.ir.graph import Expr, Function, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
+from plica.ir.scalar import index
+from plica.ir.stage import placeholder, stage
+from plica.ir.stages import stages
+from plica.ir.tensor import reduce
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
-from plica.schedule.default.grouped import Viewed, by_group
+from plica.schedule.default.grouped import by_group
+from plica.schedule.form import Facts
+from plica.schedule.hoist import constants, hoist
+from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -81,13 +88,13 @@ def function(name: str) -> Function:
 @pytest.mark.parametrize("machine", list(MACHINES))
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_layers_in_groups_have_schedules(name: str, machine: str) -> None:
-    work, on = work_of(fused(function(name))), MACHINES[machine]
-    assert by_group(work) is not None
+    of, on = to_stages(function(name)).stages, MACHINES[machine]
+    assert by_group(of) is not None
     for constant in (True, False):
-        form = formed(work, (False, constant), on)
+        form = formed(of, Facts((False, constant)), on)
         assert form is not None
-        assert default_schedule(form.kernel, on) is not None
-        assert all(isinstance(each, Viewed) for each in form.packings)
+        assert default_schedule(begun(form.stages, (False, constant)), on) is not None
+        assert form.stages.inputs[1].shape[0] is index(LAYERS[name][2])  # seen in groups
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
@@ -120,14 +127,20 @@ def test_layers_agree_with_another_runtime(name: str) -> None:
 
 
 def test_a_packing_sees_another_shape() -> None:
-    packing = Viewed(input=1, axis=1, lanes=2, order=(0, 1, 3, 2), shape=(3, 4, 5))
-    made = packing.apply(np.arange(60).reshape(12, 5))
-    assert made.shape == (3, 2, 5, 2)
-    assert made[1, 1, 2].tolist() == [(4 + 2) * 5 + 2, (4 + 3) * 5 + 2]
+    x, w = placeholder("x", (15, 16, 8), f32), placeholder("w", (12, 5), f32)
+    conv = stage("y", (12, 16, 8), lambda o, i, j: reduce(
+        "sum", (5,), lambda c: x[o // 4 * 5 + c, i, j] * w[o, c]))  # fmt: skip
+    form = formed(stages((x, w), (conv,)), Facts((False, True)), MACHINES["narrow"], "lanes-over-n")
+    assert form is not None
+    apart = hoist(form.stages, (False, True))
+    weight = np.arange(60, dtype=np.float32).reshape(12, 5)
+    made = constants(apart, {1: weight})[apart.before[0].out]
+    assert made.shape == (3, 1, 5, 4)  # groups, vectors of four outputs, channels, lanes
+    assert made[1, 0, 2].tolist() == [weight[4 + lane, 2] for lane in range(4)]
 
 
 def test_what_has_no_groups_has_no_axis_for_them() -> None:
     x = Var(Name("x"), tensor((1, 8, 9, 9), "f32"))
     w = Var(Name("w"), tensor((8, 1, 3, 3), "f32"))
     depthwise = infer(whole([x, w], op.nn.conv(x, w, groups=8))).main_function()
-    assert by_group(work_of(fused(depthwise))) is None
+    assert by_group(to_stages(depthwise).stages) is None

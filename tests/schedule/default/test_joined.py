@@ -12,18 +12,21 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import work_of
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.graph import Expr, Function, Var
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.scalar import Select
+from plica.ir.stage import Each
+from plica.ir.stages import Stages
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.joined import joined_form, joined_schedule, parts_of
+from plica.schedule.form import Facts
+from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -56,8 +59,8 @@ def test_joined_tensors_mean_the_same(data: st.DataObject) -> None:
     np.testing.assert_array_equal(made(*arrays), plica.interpret(whole(xs, body), *arrays))
 
 
-def work(xs: list[Var], body: Expr) -> Any:
-    return work_of(fused(infer(whole(xs, body)).main_function()))
+def of_parts(xs: list[Var], body: Expr) -> Stages:
+    return to_stages(infer(whole(xs, body)).main_function()).stages
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -65,11 +68,13 @@ def work(xs: list[Var], body: Expr) -> Any:
 def test_no_part_asks_where_it_is(row: int, cores: int) -> None:
     machine = Machine(512, 32, cores=cores)
     xs = variables([(8, 300, row), (24, 300, row), (16, 300, row)])
-    of = work(xs, op.concat(tuple(xs), axis=0))
-    assert parts_of(of.compute) == (0, (8, 24, 16))
-    form = formed(of, (False,) * 3, machine)
+    of = of_parts(xs, op.concat(tuple(xs), axis=0))
+    (only,) = of.stages
+    assert isinstance(only, Each)
+    assert parts_of(only) == (0, (8, 24, 16))
+    form = formed(of, Facts((False,) * 3), machine)
     assert form is not None
-    made = default_schedule(form.kernel, machine)
+    made = default_schedule(begun(form.stages, (False,) * 3), machine)
     assert made is not None
     assert not any(isinstance(node, Select) for node in post_order(lower(made[1]).body))
 
@@ -82,15 +87,15 @@ def test_what_is_not_joined_has_another_form() -> None:
         op.concat((op.transpose(xs[0], (1, 0)), xs[1]), axis=0),
         op.sum(op.concat((xs[0], xs[1]), axis=0), axis=1),
     ):
-        assert joined_form(work(xs, body), WIDE) is None
+        assert joined_form(of_parts(xs, body)) is None
     few = variables([(4, 8), (4, 8)])
-    assert joined_form(work(few, op.concat(tuple(few), axis=0)), WIDE) is None
+    assert joined_form(of_parts(few, op.concat(tuple(few), axis=0))) is None
     whole_numbers = variables([(64, 64), (64, 64)], "i32")
-    assert joined_form(work(whole_numbers, op.concat(tuple(whole_numbers), axis=0)), WIDE) is None
+    assert joined_form(of_parts(whole_numbers, op.concat(tuple(whole_numbers), axis=0))) is None
 
 
 def test_other_kernels_have_other_schedules() -> None:
     xs = variables([(1, 8, 20, 20)])
-    form = formed(work(xs, op.nn.max_pool(xs[0], kernel=3)), (False,), WIDE)
+    form = formed(of_parts(xs, op.nn.max_pool(xs[0], kernel=3)), Facts((False,)), WIDE)
     assert form is not None
-    assert joined_schedule(form.kernel, WIDE) is None
+    assert joined_schedule(begun(form.stages, (False,)), WIDE) is None

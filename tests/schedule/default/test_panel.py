@@ -10,23 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.lower.fused import fused
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
 from plica.ir.dtype import f32
 from plica.ir.graph import Apply, Var
 from plica.ir.infer import infer
 from plica.ir.run import run_kernel
-from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.stage import stage
+from plica.ir.stages import stages
+from plica.ir.tensor import buffer, reduce
 from plica.ir.type import tensor
-from plica.schedule.default import Machine, Work, default_schedule, formed
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import over_outputs, over_rows, panels
 from plica.schedule.default.panel import Panel, group_of, has_panels, paneled
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import Tile
+from plica.schedule.form import Facts
 from plica.schedule.site import map_of
+from tests.schedule.begun import begun, read_after
 from tests.schedule.default.test_contraction import Layer, convolution, numbers, whole
 
 Array = np.ndarray[Any, Any]
@@ -38,9 +41,9 @@ NARROW = Machine(128, 32, (64 * 1024, 1024 * 1024))
 def product(terms: int, outputs: int, columns: int) -> Contraction:
     """out[o, p] = sum over k of x[k, p] * w[o, k]."""
     x, w = buffer("x", (terms, columns), f32), buffer("w", (outputs, terms), f32)
-    of = compute((x, w), (outputs, columns), lambda o, p: reduce(
+    of = stage("y", (outputs, columns), lambda o, p: reduce(
         "sum", (terms,), lambda k: x[k, p] * w[o, k]))  # fmt: skip
-    found = contraction(Work(of))
+    found = contraction(stages((x, w), (of,)))
     assert found is not None
     return found
 
@@ -49,9 +52,9 @@ def halved(terms: int, outputs: int, size: tuple[int, int]) -> Contraction:
     """out[o, i, j] = sum over k of x[k, 2 i, 2 j] * w[o, k]."""
     x = buffer("x", (terms, 2 * size[0], 2 * size[1]), f32)
     w = buffer("w", (outputs, terms), f32)
-    of = compute((x, w), (outputs, *size), lambda o, i, j: reduce(
+    of = stage("y", (outputs, *size), lambda o, i, j: reduce(
         "sum", (terms,), lambda k: x[k, i * 2, j * 2] * w[o, k]))  # fmt: skip
-    found = contraction(Work(of))
+    found = contraction(stages((x, w), (of,)))
     assert found is not None
     return found
 
@@ -60,15 +63,13 @@ def ran(of: Contraction, panel: Panel, data: Array, weight: Array, constant: boo
     """What the scheduled and lowered kernel gives."""
     thin = sampled(of) if not has_panels(of) else None
     before, of = ((thin[0],), thin[1]) if thin else ((), of)
-    form = paneled(of, panel, constant, before)
+    form = paneled(of, panel, before)
     machine = Machine(32 * panel.lanes, 32)
-    made = default_schedule(form.kernel, machine)
+    made = default_schedule(begun(form, (False, constant)), machine)
     assert made is not None
-    if constant:
-        (packing,) = form.packings
-        weight = packing.apply(weight)
     assert len(made[0].steps) > 10
-    return run_kernel(lower(made[1], "cpu"), [data, weight])[-1]
+    arrays = read_after(form, (False, constant), [data, weight])
+    return run_kernel(lower(made[1], "cpu"), arrays)[-1]
 
 
 @FEW
@@ -116,10 +117,12 @@ def test_wide_layers_have_panels() -> None:
     x = Var(Name("x"), tensor((1, 64, 56, 56), "f32"))
     value, more = convolution(layer, x, constant=False, bias=False)
     function = infer(whole([x, *more], value)).main_function()
-    form = formed(work_of(fused(function)), (False, True), WIDE)
+    form = formed(to_stages(function).stages, Facts((False, True)), WIDE)
     assert form is not None
-    assert Name("panel") in map_of(form.kernel).blocks
-    assert default_schedule(form.kernel, WIDE) is not None
+    assert form.form == "column-panels"
+    kernel = begun(form.stages, (False, True))
+    assert Name("panel") in map_of(kernel).blocks
+    assert default_schedule(kernel, WIDE) is not None
 
 
 @pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -142,8 +145,8 @@ def test_groups_divide_tiles_and_stay_near() -> None:
 
 def test_data_read_twice_is_not_sampled() -> None:
     x, w = buffer("x", (4, 9, 9), f32), buffer("w", (8, 4, 3, 3), f32)
-    of = compute((x, w), (8, 4, 4), lambda o, i, j: reduce(
+    of = stage("y", (8, 4, 4), lambda o, i, j: reduce(
         "sum", (4, 3, 3), lambda c, k, m: x[c, i * 2 + k, j * 2 + m] * w[o, c, k, m]))  # fmt: skip
-    found = contraction(Work(of))
+    found = contraction(stages((x, w), (of,)))
     assert found is not None
     assert sampled(found) is None

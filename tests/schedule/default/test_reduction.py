@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
 from plica.ir.graph import Apply, Expr, Var
 from plica.ir.infer import infer
 from plica.ir.type import tensor
+from plica.rewrite.contract import Contract, exact, reassociates
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.form import Facts
+from tests.schedule.begun import begun
 from tests.schedule.default.test_contraction import Array, numbers, same, whole
 
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
@@ -49,29 +51,29 @@ def test_a_row_of_anything_stays_the_same() -> None:
     np.testing.assert_array_equal(found, plica.interpret(module, values))
 
 
-@pytest.mark.parametrize("reassociates", [True, False])
-def test_only_where_sums_may_be_reassociated(reassociates: bool) -> None:
+@pytest.mark.parametrize("contract", [reassociates, exact], ids=str)
+def test_only_where_sums_may_be_reassociated(contract: Contract) -> None:
     x = Var(Name("x"), tensor((4, 100), "f32"))
     function = infer(whole([x], reduced(x, "sum", -1))).main_function()
-    form = formed(work_of(fused(function)), (False,), WIDE, reassociates=reassociates)
-    assert (form is not None) == reassociates
+    form = formed(to_stages(function).stages, Facts((False,), (), contract), WIDE)
+    assert (form is not None) == (contract is reassociates)
     if form is not None:
-        assert default_schedule(form.kernel, WIDE) is not None
+        assert default_schedule(begun(form.stages, (False,)), WIDE) is not None
 
 
 def test_columns_are_no_rows() -> None:
     x = Var(Name("x"), tensor((100, 4), "f32"))
     function = infer(whole([x], reduced(x, "sum", 0))).main_function()
-    assert formed(work_of(fused(function)), (False,), WIDE, reassociates=True) is None
+    assert formed(to_stages(function).stages, Facts((False,), (), reassociates), WIDE) is None
 
 
 def test_averages_are_sums_that_are_divided() -> None:
     x = Var(Name("x"), tensor((1, 4, 20, 32), "f32"))
     value = op.nn.avg_pool(x, kernel=(3, 3), strides=2, padding=1)
     function = infer(whole([x], value)).main_function()
-    form = formed(work_of(fused(function)), (False,), WIDE)
+    form = formed(to_stages(function).stages, Facts((False,)), WIDE)
     assert form is not None
-    assert default_schedule(form.kernel, WIDE) is not None
+    assert default_schedule(begun(form.stages, (False,)), WIDE) is not None
     same(whole([x], value), numbers(3, (1, 4, 20, 32)))
 
 

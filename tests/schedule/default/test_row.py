@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.codegen.lower.decompose import decompose
-from plica.codegen.lower.fused import Fused, fused
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.resolve import resolve
-from plica.codegen.lower.scheduled import chain_of
 from plica.core.name import Name
 from plica.ir.graph import Call, Expr, Function, Var
 from plica.ir.infer import infer
 from plica.ir.loop import Store, statements
 from plica.ir.module import Module
 from plica.ir.show import show_kernel
+from plica.ir.stages import Stages, kernel_of
 from plica.ir.type import tensor
 from plica.rewrite.fuse import fuse
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.graph.walk import expressions
 from plica.schedule.default import Machine, default_schedule
-from plica.schedule.default.row import chain_form
+from plica.schedule.default.row import chain_form, rows_of
 from tests.conftest import Golden
 from tests.schedule.default.test_contraction import Array, numbers, whole
 
@@ -57,13 +57,13 @@ def near(of: Module, *arrays: Array) -> None:
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
 
 
-def one(value: Expr, *params: Var) -> Fused:
-    """The one kernel a program becomes."""
+def one(value: Expr, *params: Var) -> Stages:
+    """The stages of the one kernel a program becomes."""
     module = decompose(resolve(infer(whole(list(params), value))))
     call = fuse(module).main_function().body
     assert isinstance(call, Call)
     assert isinstance(call.callee, Function)
-    return fused(call.callee)
+    return to_stages(call.callee).stages
 
 
 def rows(*shape: int) -> Var:
@@ -74,11 +74,10 @@ def rows(*shape: int) -> Var:
 def test_rows_are_one_kernel(name: str) -> None:
     x = rows(3, 100)
     found = one(ROWS[name](x), x)
-    assert found.stages
-    assert found.rows == 1
-    form = chain_form(chain_of(found), WIDE)
+    assert rows_of(found) == 1
+    form = chain_form(found, WIDE)
     assert form is not None
-    assert default_schedule(form.kernel, WIDE) is not None
+    assert default_schedule(kernel_of(form), WIDE) is not None
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -101,7 +100,7 @@ def test_rows_mean_the_same(around: list[int], length: int, name: str) -> None:
 def test_weights_go_along_a_row() -> None:
     x, g = rows(3, 77), Var(Name("g"), tensor((77,), "f32"))
     value = op.nn.layer_norm(x, g, g, axis=-1)
-    assert one(value, x, g).stages
+    assert rows_of(one(value, x, g)) == 1
     near(whole([x, g], value), numbers(2, (3, 77)), numbers(2, (77,)))
     near(whole([x, g], op.nn.rms_norm(x, g, axis=-1)), numbers(2, (3, 77)), numbers(2, (77,)))
 
@@ -130,20 +129,20 @@ def test_contracts(contract: str) -> None:
 
 def test_short_rows_and_columns_have_no_form() -> None:
     x = rows(3, 20)
-    assert chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE) is None
+    assert chain_form(one(ROWS["softmax"](x), x), WIDE) is None
     y = rows(100, 4)
     module = fuse(decompose(resolve(infer(whole([y], op.nn.softmax(y, axis=0))))))
     calls = [each for each in expressions(module.main_function().body) if isinstance(each, Call)]
     functions = [each.callee for each in calls if isinstance(each.callee, Function)]
     assert functions
-    assert not any(fused(each).stages for each in functions)
+    assert not any(rows_of(to_stages(each).stages) for each in functions)
 
 
 def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
     x = rows(3, 128)
-    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE)
+    form = chain_form(one(ROWS["softmax"](x), x), WIDE)
     assert form is not None
-    made = default_schedule(form.kernel, WIDE)
+    made = default_schedule(kernel_of(form), WIDE)
     assert made is not None
     kernel = lower(made[1], "cpu")
     stores = [each for each in statements(kernel.body) if isinstance(each, Store)]
@@ -152,9 +151,9 @@ def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
 
 def test_text_of_softmax(golden: Golden) -> None:
     x = rows(3, 128)
-    form = chain_form(chain_of(one(ROWS["softmax"](x), x)), WIDE, approximates=True)
+    form = chain_form(one(ROWS["softmax"](x), x), WIDE, approximates=True)
     assert form is not None
-    made = default_schedule(form.kernel, WIDE)
+    made = default_schedule(kernel_of(form), WIDE)
     assert made is not None
     golden(made[0].to_python() + "\n" + show_kernel(lower(made[1], "cpu"), "softmax"))
 
@@ -184,7 +183,7 @@ def test_a_row_is_divided_by_anything() -> None:
         values[row] = np.abs(values[row] + 3) * np.float32(2.0**power)
     values[6] = 0
     module = whole([x], x / op.sum(x, axis=(-1,), keepdims=True))
-    assert one(x / op.sum(x, axis=(-1,), keepdims=True), x).stages
+    assert rows_of(one(x / op.sum(x, axis=(-1,), keepdims=True), x)) == 1
     with np.errstate(all="ignore"):
         expected = plica.interpret(module, values)
     found = plica.compile(module, cache=False)(values)

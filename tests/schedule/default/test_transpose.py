@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.lower.fused import fused
-from plica.codegen.lower.scheduled import work_of
 from plica.core.name import Name
 from plica.ir.graph import Expr, Var
 from plica.ir.infer import infer
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
-from plica.schedule.default.transpose import is_turned
+from plica.schedule.form import Facts
 from tests.schedule.default.test_contraction import Array, whole
 
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
@@ -24,8 +23,9 @@ WIDE = Machine(512, 32)
 
 
 def has_form(value: Expr, *params: Var) -> bool:
-    found = formed(work_of(fused(infer(whole(list(params), value)).main_function())), (), WIDE)
-    return found is not None and is_turned(found.kernel)
+    of = to_stages(infer(whole(list(params), value)).main_function()).stages
+    found = formed(of, Facts((False,) * len(of.inputs)), WIDE)
+    return found is not None and found.form == "transpose-tiles"
 
 
 def compare(value: Expr, x: Var, shape: tuple[int, ...]) -> None:

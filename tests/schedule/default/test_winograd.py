@@ -20,14 +20,17 @@ from plica.ir.module import Module, module
 from plica.ir.op.activation import relu
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
 from plica.ir.run import run_kernel
-from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.stage import Each, stage
+from plica.ir.stages import Stages, stages, stages_of
+from plica.ir.tensor import Compute, buffer, reduce
 from plica.ir.type import tensor
-from plica.schedule.default import Machine, Work
+from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule
-from plica.schedule.default.form import Formed
 from plica.schedule.default.winograd import tiled
-from plica.schedule.default.winograd_plan import found, planned
+from plica.schedule.default.winograd_plan import Shape, found, planned
+from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
+from tests.schedule.begun import begun, read_after
 
 Array = np.ndarray[Any, Any]
 EXAMPLES = max(2, settings().max_examples // 5)
@@ -35,26 +38,33 @@ WIDE = Machine(512, 32, (48 << 10, 2 << 20))
 MACHINES = (WIDE, Machine(256, 16), Machine(128, 32), Machine(512, 32, (48 << 10, 64 << 10), 2))
 
 
-def work(
-    x: tuple[int, ...], outputs: int, tile: int, padding: Any = 1
-) -> tuple[Work, tuple[Any, ...]]:
-    """A convolution of such data, and its buffers."""
+KNOWN = Facts((False, True))
+
+
+def work(x: tuple[int, ...], outputs: int, tile: int, padding: Any = 1) -> Stages:
+    """A convolution of such data."""
     data = buffer("x", x, f32)
     weight = buffer("w", ((tile + 2) ** 2, x[1], outputs), f32)
     assert conv_winograd.compute is not None
     made = conv_winograd.compute({"tile": tile, "padding": padding}, data, weight)
     assert isinstance(made, Compute)
-    return Work(made), (data, weight)
+    return stages_of(made)
+
+
+def shape_of(of: Stages) -> Shape | None:
+    """The convolution that stages are found to be."""
+    (only,) = of.stages
+    assert isinstance(only, Each)
+    return found(only)
 
 
 def numbers(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-def run(form: Formed, kernel: Kernel, x: Array, weight: Array) -> Array:
+def run(form: Stages, kernel: Kernel, x: Array, weight: Array) -> Array:
     """What a kernel gives."""
-    (packing,) = form.packings
-    return np.asarray(run_kernel(kernel, [x, packing.apply(weight)])[-1])
+    return run_kernel(kernel, read_after(form, KNOWN.constant, [x, weight]))[-1]
 
 
 def transformed(w: Array, tile: int) -> Array:
@@ -97,23 +107,23 @@ def test_code_computes_the_convolution(data: st.DataObject) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=range(len(MACHINES)))
 @pytest.mark.parametrize("tile", TILES)
 def test_a_kernel_means_the_convolution_on_every_machine(machine: Machine, tile: int) -> None:
-    of, _ = work((1, 8, 5, 9), 8, tile)
-    form = tiled(of, (False, True), machine)
+    form = tiled(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
     if form is None:
         assert machine.lanes(f32) > 8
-        form = tiled(work((1, 16, 5, 9), 16, tile)[0], (False, True), machine)
+        form = tiled(work((1, 16, 5, 9), 16, tile), KNOWN, machine)
     assert form is not None
-    made = default_schedule(form.kernel, machine)
+    kernel = begun(form, KNOWN.constant)
+    made = default_schedule(kernel, machine)
     assert made is not None
-    channels = known(form.kernel.params[0].shape[1]) or 0
+    channels = known(kernel.params[0].shape[1]) or 0
     x, w = numbers(0, 1, channels, 5, 9), numbers(1, channels, channels, 3, 3)
     wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
-    assert off(run(form, form.kernel, x, transformed(w, tile)), wanted) < 5e-5
+    assert off(run(form, kernel, x, transformed(w, tile)), wanted) < 5e-5
     assert off(run(form, lower(made[1], "cpu"), x, transformed(w, tile)), wanted) < 5e-5
 
 
 def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
-    big, small = (found(work((1, 64, 56, 56), 64, 4)[0]), found(work((1, 256, 14, 14), 256, 4)[0]))
+    big, small = shape_of(work((1, 64, 56, 56), 64, 4)), shape_of(work((1, 256, 14, 14), 256, 4))
     assert big is not None
     assert small is not None
     near, far = planned(big, WIDE), planned(small, WIDE)
@@ -126,29 +136,28 @@ def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
 
 
 def test_cores_share_what_is_large() -> None:
-    form = tiled(work((1, 32, 28, 28), 32, 4)[0], (False, True), Machine(512, 32, cores=2))
+    form = tiled(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=2))
     assert form is not None
-    kinds = [each.kind for each in statements(form.kernel.body) if isinstance(each, For)]
+    body = begun(form, KNOWN.constant).body
+    kinds = [each.kind for each in statements(body) if isinstance(each, For)]
     assert kinds.count("parallel") == 4
 
 
 def test_a_weight_that_is_not_known_is_none_of_it() -> None:
-    of, _ = work((1, 16, 8, 8), 16, 4)
-    assert tiled(of, (False, False), WIDE) is None
+    assert tiled(work((1, 16, 8, 8), 16, 4), Facts((False, False)), WIDE) is None
 
 
 def test_channels_that_fill_no_vector_are_none_of_it() -> None:
-    of, _ = work((1, 6, 8, 8), 16, 4)
-    assert tiled(of, (False, True), WIDE) is None
+    assert tiled(work((1, 6, 8, 8), 16, 4), KNOWN, WIDE) is None
 
 
 def test_other_sums_are_not_taken_for_it() -> None:
     x, w = buffer("x", (1, 16, 8, 8), f32), buffer("w", (36, 16, 16), f32)
-    other = compute(
-        (x, w),
+    other = stage(
+        "y",
         (1, 16, 6, 6),
         lambda n, o, i, j: reduce(
             "sum", (16, 3, 3), lambda c, k, m: x[n, c, i + k, j + m] * w[k, c, o]
         ),
     )
-    assert found(Work(other)) is None
+    assert shape_of(stages((x, w), (other,))) is None

@@ -9,7 +9,7 @@ import pytest
 
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import path_of
-from plica.pipeline import assemble_for_gpu, contract_of, lower, read_records
+from plica.pipeline import assemble, contract_of, lower, read_records
 from plica.runtime.error import InputError
 from plica.search.gpu.build import gpu_built, launches_of
 from plica.search.gpu.measurer import gpu_policy
@@ -71,7 +71,7 @@ def test_what_is_found_is_used(tmp_path: Path) -> None:
         elsewhere = lower(module, contract, (), TARGET, read_records(database, GpuTarget("sm_80")))
         assert "another machine" in elsewhere.tuning[0].why
     if path_of() is not None:
-        assert assemble_for_gpu(lowered, TARGET).objects
+        assert assemble(lowered, TARGET).objects
 
 
 def test_machines_and_compilers_are_told_apart() -> None:

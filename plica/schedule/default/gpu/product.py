@@ -8,17 +8,15 @@
 
 A thread has several small squares of the result, far apart: threads that are neighbours read
 neighbours, so that no two meet in a bank of shared memory.  What is gathered into `left` and
-`right` is gathered where the slices are fetched.
+`right` is gathered where the slices are fetched, or was before.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
-
 from attrs import frozen
 
 from plica.ir.index_map import index_map
-from plica.ir.scalar import Scalar
+from plica.schedule.default.gpu.form import Digits, Layout, digits
 from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -44,12 +42,6 @@ WIDE = 4
 """Elements that one instruction moves."""
 
 
-Sizes: TypeAlias = tuple[int, int, int, int]
-"""Parts, rows, columns and terms of a part."""
-
-LABELS: Final = ("left", "right", "part")
-
-
 @frozen
 class Tile:
     """Rows, columns and terms of a tile; threads down and across it; how many slices are on their
@@ -67,18 +59,22 @@ class Tile:
     """Whether slices on the left stay as they lie in memory, if terms are neighbours there."""
 
     @property
-    def steps(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Squares of a thread, threads, and places in a square, down and across."""
+    def cut(self) -> tuple[Digits, Digits, Digits]:
+        """The digits of rows, columns and terms: tiles, squares of a thread, threads, places in a
+        square."""
         down, across = self.down * WIDE, self.across * WIDE
-        return (self.rows // down, self.down, WIDE), (self.columns // across, self.across, WIDE)
+        rows: Digits = (("by", 0), ("vi", self.rows // down), ("ty", self.down), ("i", WIDE))
+        columns: Digits = (("bx", 0), ("vj", self.columns // across), ("tx", self.across), ("j", WIDE))  # fmt: skip  # noqa: E501
+        return rows, columns, (("k", 0), ("e", self.terms))
+
+    def layout(self, along: tuple[bool, bool]) -> Layout:
+        """The digits, and the order of those of both sides."""
+        left = "by vi ty i k e" if self.keeps(along) else "k e by vi ty i"
+        return Layout(*self.cut, tuple(left.split()), ("k", "e", "bx", "vj", "tx", "j"))
 
     @property
     def threads(self) -> int:
         return self.down * self.across
-
-    def count(self, sizes: Sizes) -> tuple[int, int]:
-        """Tiles down and across."""
-        return sizes[1] // self.rows, sizes[2] // self.columns
 
     def keeps(self, along: tuple[bool, bool]) -> bool:
         """Whether terms are neighbours in slices on the left.
@@ -89,51 +85,56 @@ class Tile:
         return self.kept and along[0] and self.across == self.terms
 
 
-@do
-def product(
-    tile: Tile,
-    labels: tuple[str, ...] = LABELS,
-    along: tuple[bool, bool] = (False, False),
-    parts: int = 2,
-    *,
-    fused: bool = False,
-    count: tuple[int, int] = (1, 1),
-) -> Body:
-    """The schedule of `part[z, m…, p…] += left[z, k, m…] * right[z, k, p…]` in tiles.
+@frozen
+class Blocks:
+    """What the blocks of a product are called, and how many tiles there are: in z, down, across.
 
-    The blocks `left` and `right` gather what is multiplied; `along` says where neighbours among the
-    terms are neighbours in memory, `parts` how many z there are, `count` how many tiles down and
-    across.  Where what is done to each sum is
-    `fused`, the block after these is done on sums in registers.
+    A side that was gathered before has none.
     """
-    left, right = (yield block(labels[0])), (yield block(labels[1]))
-    c = yield block(labels[2])
+
+    left: str | None
+    right: str | None
+    part: str
+    out: str | None
+    """The epilogue, where it is done on sums in registers."""
+    count: tuple[int, int, int]
+
+
+@do
+def product(tile: Tile, blocks: Blocks, along: tuple[bool, bool] = (False, False)) -> Body:
+    """The schedule of `part[z, m…, n…] += left[z, k…, m…] * right[z, k…, n…]` in tiles.
+
+    `along` says where neighbours among the terms are neighbours in memory.
+    """
+    c = yield block(blocks.part)
+    lots, *count = blocks.count
     result = yield cache_write(c, 0, "local")
-    if fused:
-        out = yield block(labels[3])
-        down, across = tile.steps
+    if blocks.out is not None:
+        out = yield block(blocks.out)
+        rows, columns, _ = tile.cut
         yield transform_block_layout(
-            out, index_map(lambda m, n: (0, *_digits(m, down), *_digits(n, across)))
+            out, index_map(lambda m, n: (*digits(m, rows), *digits(n, columns)))
         )
         yield reverse_compute_inline(out)
-    z, by, vi, ty, i, bx, vj, tx, j, k = yield loops(c)
+    *z, by, vi, ty, i, bx, vj, tx, j, k0, k1 = yield loops(c)
     keeps = tile.keeps(along)
-    inner = (tile.terms // WIDE, WIDE) if keeps else (tile.terms,)
-    k0, k1, *k2 = yield split(k, (None, *inner))
-    yield reorder(z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
+    k2: tuple[Handle, ...] = ()
+    if keeps:
+        k1, *k2 = yield split(k1, (None, WIDE))
+    yield reorder(*z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
     yield reverse_compute_at(result, tx)
-    # A thread's number, even the only one, would choose among registers.
-    yield tiles(by, bx, tile.near, count, (z, parts) if parts > 1 else None)
+    yield tiles(by, bx, tile.near, (count[0], count[1]), (z[0], lots) if z else None)
     yield bind(ty, "threadIdx.y")
     yield bind(tx, "threadIdx.x")
-    for which, given in ((0, left), (1, right)):
+    for which, given in ((0, blocks.left), (1, blocks.right)):
         copy = yield read_at(k0, c, which, "shared")
-        yield compute_inline(given)
+        if given is not None:
+            yield compute_inline((yield block(given)))
         if which == 0 and keeps:
             yield fetched_rows(copy)
         else:
             fetch = fetched_along if along[which] and tile.across == tile.terms else fetched
-            yield fetch(copy, tile, tile.steps[which])
+            yield fetch(copy, tile, _steps(tile, which))
     for which, loop in ((0, k1), (1, k2[0] if k2 else k1)):
         near = yield read_at(loop, c, which, "local")
         yield vectorize((yield loops(near))[-1])
@@ -141,6 +142,12 @@ def product(
     yield decompose_reduction(c, k0)
     if tile.ahead:
         yield annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
+
+
+def _steps(tile: Tile, which: int) -> tuple[int, int, int]:
+    """Squares of a thread, threads, and places in a square, down or across."""
+    _, (_, squares), (_, threads), (_, wide) = tile.cut[which]
+    return squares, threads, wide
 
 
 @do
@@ -229,13 +236,4 @@ def fetched_along(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body
     yield vectorize(lanes)
 
 
-def _digits(of: Scalar, steps: tuple[int, ...]) -> tuple[Scalar, ...]:
-    """The digits of an index."""
-    found: list[Scalar] = []
-    for step in reversed(steps):
-        found.append(of % step)
-        of = of // step
-    return (of, *reversed(found))
-
-
-__all__ = ["WIDE", "Tile", "product"]
+__all__ = ["WIDE", "Blocks", "Tile", "product"]

@@ -1,11 +1,11 @@
 """Products of matrices on tensor cores: tiles in shared memory, squares of a warp in registers.
 
-    for by, bx in blocks:                       a tile of the result each
+    for z, by, bx in blocks:                    a tile of the result each
         for warps: for lanes:
             for q:                              a slice of both matrices, fetched by all threads
                 for s:                          16 terms of it
                     mma: part[…] += left[…] * right[…], all squares of the thread
-            out[…] = part[…]
+            out[…] = epilogue(part[…])          where that is inside
 
 Rows, columns and terms are digits: what an instruction reads at once are 8 x 8 elements that lie
 one behind another, so that no two threads meet in a bank of shared memory.
@@ -13,17 +13,15 @@ one behind another, so that no two threads meet in a bank of shared memory.
 
 from __future__ import annotations
 
-import itertools
 from math import prod
 from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dtype import DType, f16
-from plica.ir.index_map import index_map
+from plica.ir.dtype import DType
 from plica.ir.invocation import TensorIntrinsic
-from plica.schedule.default.gpu.form import digits
-from plica.schedule.default.gpu.product import Sizes, tiles
+from plica.schedule.default.gpu.form import Digits, Layout
+from plica.schedule.default.gpu.product import Blocks, laid_out, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
     OCTET,
@@ -35,10 +33,12 @@ from plica.schedule.default.gpu.tensor_core_meaning import (
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
+    add_unit_loop,
     annotate,
     bind,
     block,
     cache_write,
+    compute_at,
     compute_inline,
     decompose_reduction,
     fuse,
@@ -46,18 +46,15 @@ from plica.schedule.primitive import (
     read_at,
     reorder,
     reverse_compute_at,
-    reverse_compute_inline,
+    set_scope,
     split,
     tensorize,
-    transform_block_layout,
     unroll,
     vectorize,
 )
 
 LANES: Final = 32
 """Threads of a warp."""
-
-LABELS: Final = ("left", "right", "part", "out")
 
 
 @frozen
@@ -81,28 +78,19 @@ class Warps:
     """Tiles that follow one another down before the next ones across."""
 
     @property
-    def words(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """What the digits of rows, columns and terms are called."""
-        rows: tuple[str, ...] = ("by", "wm", "i", "half", "g")
-        columns: tuple[str, ...] = ("bx", "wn", "j", "t", "pair")
+    def cut(self) -> tuple[Digits, Digits, Digits]:
+        """The digits of rows, columns and terms."""
+        rows: Digits = (("by", 0), ("wm", self.down), ("i", self.high), ("half", 2), ("g", OCTET))
+        columns: Digits = (("bx", 0), ("wn", self.across), ("j", self.wide), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
         if self.together:  # one square is no digit: regions of intrinsics would not tell it
-            rows = ("by", "wm", *(("i",) if self.high > 1 else ()), "w", "half", "g")
-            columns = ("bx", "wn", *(("j",) if self.wide > OCTET else ()), "o", "t", "pair")
-        return rows, columns, ("q", "s", "h", "e")
+            high = ((("i", self.high),) if self.high > 1 else ())  # fmt: skip
+            wide = (("j", self.wide // OCTET),) if self.wide > OCTET else ()
+            rows = (("by", 0), ("wm", self.down), *high, ("w", GROUP), ("half", 2), ("g", OCTET))
+            columns = (("bx", 0), ("wn", self.across), *wide, ("o", OCTET), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
+        return rows, columns, (("q", 0), ("s", self.steps), ("h", 2), ("e", OCTET))
 
-    @property
-    def digits(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The digits of rows, columns and terms but the first."""
-        rows: tuple[int, ...] = (self.down, self.high, 2, OCTET)
-        columns: tuple[int, ...] = (self.across, self.wide, QUADS, 2)
-        if self.together:
-            high, wide = (self.high,) * (self.high > 1), (self.wide // OCTET,) * (self.wide > OCTET)
-            rows = (self.down, *high, GROUP, 2, OCTET)
-            columns = (self.across, *wide, OCTET, QUADS, 2)
-        return rows, columns, (self.steps, 2, OCTET)
-
-    def order(self, along: Along) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """In which order the digits of a slice lie in memory, on the left and on the right.
+    def layout(self, along: Along) -> Layout:
+        """The digits, and in which order those of a slice lie in memory.
 
         Squares of 8 x 8 elements lie together; where warps multiply together, rows of 64 elements.
         """
@@ -110,23 +98,17 @@ class Warps:
             left = "w half g s h e" if along[0] else "s h e w half g"
             right = "o t pair s h e" if along[1] else "s h e o t pair"
             i, j = "i" * (self.high > 1), "j" * (self.wide > OCTET)
-            return tuple(f"by q wm {i} {left}".split()), tuple(f"bx q wn {j} {right}".split())
-        left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
-        return (
-            tuple(f"by q s wm i half h {left}".split()),
-            tuple(f"bx q s wn j h {right}".split()),
-        )
+            order = f"by q wm {i} {left}", f"bx q wn {j} {right}"
+        else:
+            left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
+            order = f"by q s wm i half h {left}", f"bx q s wn j h {right}"
+        return Layout(*self.cut, tuple(order[0].split()), tuple(order[1].split()))
 
     @property
     def tile(self) -> tuple[int, int, int]:
         """Rows, columns and terms of a tile."""
-        rows, columns, terms = (prod(each) for each in self.digits)
+        rows, columns, terms = (prod(count for _, count in each[1:]) for each in self.cut)
         return rows, columns, terms
-
-    def count(self, sizes: Sizes) -> tuple[int, int]:
-        """Tiles down and across."""
-        rows, columns, _ = self.tile
-        return sizes[1] // rows, sizes[2] // columns
 
     def multiplies(self, along: Along, dtype: DType) -> TensorIntrinsic:
         """The intrinsic of all squares of a thread."""
@@ -138,37 +120,53 @@ class Warps:
 
 
 @do
-def tensor_core(
-    of: Warps,
-    along: Along,
-    labels: tuple[str, ...] = LABELS,
-    dtype: DType = f16,
-    count: tuple[int, int] = (1, 1),
-) -> Body:
-    """The schedule of a product in the form of `tensor_core_form`, of so many tiles."""
-    left, right = (yield block(labels[0])), (yield block(labels[1]))
-    c, out = (yield block(labels[2])), (yield block(labels[3]))
-    result = yield cache_write(c, 0, "local")
-    down, across, _ = of.digits
-    yield transform_block_layout(
-        out, index_map(lambda m, n: (*digits(m, down), *digits(n, across)))
-    )
-    yield reverse_compute_inline(out)
-    at = dict(zip(itertools.chain(*of.words), (yield loops(c)), strict=True))
-    mine = [at[word] for word in ("i", "half", "j", "o", "pair", "h", "e") if word in at]
+def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
+    """The schedule of a product in tiles of the layout of some warps."""
+    c = yield block(blocks.part)
+    lots, down, across = blocks.count
+    if blocks.out is None:
+        result = yield cache_write(c, 0, "local")
+        around = yield loops(c)
+    else:
+        result = yield block(blocks.out)
+        mine = yield loops(result)
+        *_, m, n = mine
+        rows = yield split(m, (None, *[count for _, count in of.cut[0][1:]]))
+        columns = yield split(n, (None, *[count for _, count in of.cut[1][1:]]))
+        around = (*mine[:-2], *rows, *columns)
+    words = [word for each in of.cut[:2] for word, _ in each]
+    if blocks.out is None:
+        words += [word for word, _ in of.cut[2]]
+    at = dict(zip((*(("z",) if lots > 1 else ()), *words), around, strict=True))
     group = [at["w"]] if of.together else []
-    yield reorder(
-        *[at[word] for word in ("by", "bx", "wm", "wn")], *group, at["g"], at["t"],
-        at["q"], at["s"], *mine,
-    )  # fmt: skip
-    yield reverse_compute_at(result, at["t"])
+    lot = [at["z"]] if lots > 1 else []
+    outer = [*lot, *[at[word] for word in ("by", "bx", "wm", "wn")], *group, at["g"], at["t"]]
+    own = [word for word in ("i", "half", "j", "o", "pair") if word in at]
+    if blocks.out is None:
+        yield reorder(*outer, at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
+        yield reverse_compute_at(result, at["t"])
+    else:
+        yield reorder(*outer, *[at[word] for word in own])
+        yield compute_at(c, at["t"])
+        yield set_scope(c, 0, "local")
+        inner = (yield loops(c))[len(outer) :]
+        names = [*[word for word in words if word in own], *[word for word, _ in of.cut[2]]]
+        if len(inner) < len(names):  # one slice is no loop, but it is where that is fetched
+            names.remove("q")
+            at["q"] = yield add_unit_loop(inner[0])
+        at |= dict(zip(names, inner, strict=True))
+        yield reorder(at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
     warp, lane = (yield fuse(at["wm"], at["wn"], *group)), (yield fuse(at["g"], at["t"]))
-    yield tiles(at["by"], at["bx"], of.near, count)
+    if lot:
+        yield laid_out(((lot[0], lots), (at["by"], down), (at["bx"], across)))
+    else:
+        yield tiles(at["by"], at["bx"], of.near, (down, across))
     yield bind(warp, "threadIdx.y")
     yield bind(lane, "threadIdx.x")
-    for which, given in ((0, left), (1, right)):
+    for which, given in ((0, blocks.left), (1, blocks.right)):
         copy = yield read_at(at["q"], c, which, "shared.swizzled" if of.together else "shared")
-        yield compute_inline(given)
+        if given is not None:
+            yield compute_inline((yield block(given)))
         if not of.together:
             yield fetched(copy, of, along[which], which)
     yield vectorize((yield loops(result))[-1])

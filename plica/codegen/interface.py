@@ -1,22 +1,27 @@
-"""Faces: the names and types that a caller of compiled code sees."""
+"""The interface of compiled code: the names and types that a caller sees, and
+what an artefact holds of constants and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+
+from plica.codegen.place import Plan
 from plica.codegen.program import Program, Slot
-from plica.frontend.specialised import size_text
+from plica.core.term import Term
 from plica.ir.dim import known as size_of
 from plica.ir.dtype import DType
-from plica.ir.graph import Function, attr
+from plica.ir.graph import Const, Function, attr
+from plica.ir.scalar import Scalar, ScalarVar
+from plica.ir.show.type import show_dim
+from plica.ir.sized import named
 from plica.ir.type import TensorType, TupleType, Type
+from plica.runtime.artefact import ALIGNMENT, Tenant, aligned_array
 from plica.runtime.executable import Interface, Shape
 from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Port
-
-if TYPE_CHECKING:
-    pass
+from plica.runtime.port import Array, Port
 
 
 def interface(main: Function, program: Program) -> Interface:
@@ -73,3 +78,33 @@ def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
         assert isinstance(each.dtype, DType)
         found.append(Slot(space, len(found), sizes, each.dtype))
     return found
+
+
+def size_text(of: Scalar) -> str:
+    """An open size as a caller reads it."""
+    return show_dim(of, _written)
+
+
+def _written(of: Term) -> str:
+    assert isinstance(of, ScalarVar)
+    return named(of)
+
+
+def tenants(plan: Plan) -> tuple[Tenant, ...]:
+    """Who lives where in the workspace."""
+    return tuple(
+        [
+            Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
+            for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
+        ]
+    )
+
+
+def aligned_bytes(of: Const) -> Array:
+    """The bytes of a constant at a multiple of 64, where they are if they are at one already."""
+    found = np.frombuffer(of.data or b"\0", np.uint8)  # an empty one needs some address too
+    if found.__array_interface__["data"][0] % ALIGNMENT == 0:
+        return found
+    copy = aligned_array(found.size)
+    copy[:] = found
+    return copy

@@ -43,7 +43,6 @@ from plica.ir.script import Scripted, as_module
 from plica.ir.sized import (
     check_ranges,
     has_open_dims,
-    named,
     open_dims,
     open_form,
     sized,
@@ -337,16 +336,6 @@ def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
 def _size(of: Scalar) -> int | str:
     number = known(of)
     return show_dim(of, _named) if number is None else number
-
-
-def size_text(of: Scalar) -> str:
-    """An open size as a caller reads it."""
-    return show_dim(of, _written)
-
-
-def _written(of: Term) -> str:
-    assert isinstance(of, ScalarVar)
-    return named(of)
 
 
 def _named(of: Term) -> str:

@@ -1,0 +1,71 @@
+"""The backend of accelerators: a machine for integer layers, beside the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from attrs import evolve
+
+from plica.codegen.accel.offload import Offloaded, tunings
+from plica.codegen.accel.page import PAGES
+from plica.codegen.accel.target import AccelTarget, parse_accel
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.road import Arranged, Job, emitted
+from plica.codegen.target import unknown_target
+from plica.core.diagnostic import CompilerBug
+from plica.ir.passes import Pipeline
+from plica.runtime.accel.executable import AccelExecutable
+from plica.runtime.executable import Executable
+
+
+def parse(text: str) -> AccelTarget:
+    """The accelerator that a text means."""
+    found = parse_accel(text)
+    if found is None:
+        raise unknown_target(text)
+    return found
+
+
+def build(page: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> AccelExecutable:
+    """A model whose integer layers run on an accelerator, and the rest as native code."""
+    if job.native is None:
+        raise CompilerBug("Nobody compiles what stays on the processor.")
+    native = lru_cache(maxsize=None)(job.native)  # each part is loaded and written once
+    whole = emitted(page, lowered, evolve(job, native=native))
+    parts = [native(each.module) for each in lowered.program.stages]
+    made = iter(parts)
+    texts: dict[str, Callable[[], str]] = {
+        kind: partial(_joined, parts, kind) for kind in ("kernel", "llvm", "asm")
+    }
+    known = job.known
+    split = lowered.program
+    tuning = tunings(split) if known is None else tunings(split, known)
+    texts["tuning"] = lambda: tuning
+    return AccelExecutable(whole, lambda _: next(made), texts)
+
+
+def texts_of(lowered: Callable[[], Any], job: Job, artefact: Any) -> Texts:  # as `Backend` says
+    """None: artefacts of accelerators are not kept in the store."""
+    return {}
+
+
+def _joined(parts: Sequence[Executable], kind: str) -> str:
+    """The sources of all native parts, one after the other."""
+    return "\n".join([each.source(kind) for each in parts])
+
+
+ACCEL: Final = Backend(
+    "accel",
+    "Accelerators, in simulators: accel, accel:vta, accel:osdi; the rest is native code",
+    parse,
+    PAGES,
+    build,
+    texts_of,
+    keeps=lambda: False,
+    shifts=True,
+    native=True,
+    library="For an accelerator an artefact is written: a library cannot hold the device.",
+    tuning="plica.search.accel.target:ACCEL",
+)

@@ -1,0 +1,48 @@
+"""The page of accelerators: integer layers become programs of the machine, the rest is native code.
+
+What stays on the processor goes through the processor's own page, as any model does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.accel.offload import Offloaded, assembled, offload
+from plica.codegen.interface import faced, slots_of
+from plica.codegen.llvm import toolchain
+from plica.codegen.road import Arranged, Job
+from plica.core.diagnostic import CompilerBug
+from plica.ir.module import Module
+from plica.ir.passes import Pass, Pipeline
+from plica.ir.type import TupleType
+from plica.runtime.accel.artefact import AccelArtefact
+
+
+def split(module: Module, job: Job) -> Offloaded:
+    """What runs where: layers on the machine, stages between them on the processor."""
+    return offload(module, job.target)
+
+
+def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
+    """Tilings are chosen, streams encoded, and put beside the native code of the stages."""
+    if job.native is None:
+        raise CompilerBug("Nobody compiles what stays on the processor.")
+    parts = [job.native(each.module).artefact for each in lowered.program.stages]
+    main = lowered.module.main_function()
+    assert main.ret is not None
+    takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
+    face = faced(main, slots_of("input", takes), slots_of("output", main.ret))
+    versions = (("llvm", toolchain.llvm_version()), *job.versions)
+    if job.known is None:
+        return assembled(lowered.program, parts, face, versions)
+    return assembled(lowered.program, parts, face, versions, job.known)
+
+
+ACCEL: Final = Pipeline((
+    Pass("offload",    "Integer layers go to the machine, what is between them stays.", split,
+         kind="schedule"),
+    Pass("emit-accel", "Each kind of layer becomes a stream of instructions.",          emit_accel,
+         kind="emit"),
+))  # fmt: skip
+
+PAGES: Final = {"default": ACCEL, "fast": ACCEL, "max": ACCEL}

@@ -1,0 +1,189 @@
+"""Backends: all that the compiler knows of a kind of target, as one record, found by name.
+
+A *target* is a value that says what code is made for: a processor, an architecture of GPUs, an
+accelerator.  Its *backend* says how: how texts are read as targets, the pages of passes, what
+schedules ask of the machine, how artefacts become something one can call, and where the search for
+schedules has its side of it.  Nobody else asks which kind a target is.
+
+>>> backend_named("cuda").name, backend_named("accel").pages["default"].kinds
+('cuda', ('schedule', 'emit'))
+>>> backend_of(find_target("cpu")).name
+'cpu'
+
+Plica's own are in `OWN`; a library ships one under the entry-point group `plica.targets`, and then
+`plica.compile(model, target="its name")` works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import metadata
+from pkgutil import resolve_name
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+
+from attrs import field, frozen
+
+from plica.codegen.lower.scheduled import Chosen, Scheduler, processor
+from plica.codegen.road import Arranged, Job
+from plica.codegen.target import unknown_target
+from plica.core.diagnostic import did_you_mean
+from plica.ir.passes import Pipeline
+from plica.rewrite.contract import Contract
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable
+
+GROUP: Final = "plica.targets"
+"""The entry-point group under which a library ships a backend."""
+
+OWN: Final[dict[str, str]] = {
+    "cpu": "plica.codegen.llvm.backend:CPU",
+    "cuda": "plica.codegen.cuda.backend:CUDA",
+    "accel": "plica.codegen.accel.backend:ACCEL",
+}
+"""Where each of Plica's own backends is."""
+
+Effort: TypeAlias = Literal["fast", "default", "max"]
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+
+Texts: TypeAlias = Mapping[str, Callable[[], str]]
+"""The code at each stage, made when somebody asks for it."""
+
+
+@runtime_checkable
+class AnyTarget(Protocol):
+    """What code is made for: a hashable value that knows the name of its backend."""
+
+    @property
+    def backend(self) -> str:
+        """The name of its backend."""
+
+    def describe(self) -> str:
+        """A line that reads back to it."""
+
+    def __hash__(self) -> int:
+        """Targets tell compiled code apart."""
+
+
+def _any_threads(target: Any, threads: int) -> Any:  # Any: a target is its backend's own
+    return target
+
+
+def _anywhere(target: Any) -> None:  # as above
+    return None
+
+
+def _no_machine(target: Any) -> None:  # as above
+    return None
+
+
+@frozen(eq=False)
+class Backend:
+    """How code is made for one kind of target; the target of each function is its own kind.
+
+    `parse` reads a text that begins with the name.  `pages` leads from a module to an artefact,
+    one page for each effort.  `build` makes what can be called of what was lowered, by the last
+    passes of a page.  `objects` is the way of programs with data and recursion, if there is one.
+    """
+
+    name: str
+    about: str
+    parse: Callable[[str], AnyTarget]
+    pages: Mapping[str, Pipeline]
+    build: Callable[[Pipeline, Arranged[Any, Any], Job], Executable]  # Any: as the page makes it
+    texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
+    machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
+    """What default schedules and the cost of forms ask of a target."""
+    schedules: Callable[[Any, Contract, Mapping[str, Chosen]], Scheduler] = processor
+    """How the kernels for such a machine are chosen: forms, templates, tuned schedules."""
+    settled: Callable[[Any], Any] = lambda target: target
+    """A target that somebody described, with all that follows; refuses what is not known."""
+    with_threads: Callable[[Any, int], Any] = _any_threads
+    """The target as so many threads see it."""
+    check_here: Callable[[Any], None] = _anywhere
+    """Refuses a target whose code cannot run on this machine."""
+    here: Callable[[Any], bool] = lambda target: False
+    """Whether code for a target is loaded into this process where it is made."""
+    facts: Callable[[], str] = lambda: ""
+    """What else the code depends on: versions of tools."""
+    keeps: Callable[[], bool] = lambda: True
+    """Whether artefacts of whole models are kept in the store."""
+    opens: Callable[[Any], bool] = lambda target: False
+    """Whether one code is made for every size that a model leaves open."""
+    threaded: bool = True
+    """Whether a number of threads means something."""
+    shifts: bool = False
+    """Whether integers change scale by powers of two alone."""
+    native: bool = False
+    """Whether the rest of a model is compiled for this processor."""
+    library: str = ""
+    """Why no library for C is made, where none is."""
+    tuning: str = ""
+    """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
+    objects: Backend | None = None
+    spellings: tuple[str, ...] = field(default=())
+    """Texts that name its targets, for suggestions."""
+
+    def page(self, effort: str = "default") -> Pipeline:
+        """The page of an effort."""
+        if effort not in self.pages:
+            message, expected = f"There is no effort {effort!r}.", ", ".join(self.pages)
+            hint = did_you_mean(str(effort), tuple(self.pages))
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, expected, repr(effort), hint)
+            )
+        return self.pages[effort]
+
+
+def backends() -> dict[str, str]:
+    """The names of all backends and where each is; none is imported by asking."""
+    points = metadata.entry_points(group=GROUP)
+    return {**{point.name: point.value for point in points}, **OWN}
+
+
+@lru_cache(maxsize=64)
+def _loaded(where: str, name: str) -> Backend:
+    found = resolve_name(where)
+    if not isinstance(found, Backend):
+        message = f"The entry point {name} of {GROUP} is no backend but {found!r}."
+        raise UnsupportedError(Diagnostic("unsupported", message))
+    return found
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of that name; a wrong name is refused with the nearest right one."""
+    if name in OWN:  # the packages that are installed are not looked through for these
+        return _loaded(OWN[name], name)
+    known = backends()
+    if name not in known:
+        raise unknown_target(name, tuple(known))
+    return _loaded(known[name], name)
+
+
+def backend_of(target: AnyTarget) -> Backend:
+    """The backend of a target."""
+    return backend_named(target.backend)
+
+
+def find_target(of: str | AnyTarget) -> AnyTarget:
+    """The target that a text means, or the one given."""
+    given: object = of
+    if isinstance(given, str):
+        name = _name(given)
+        return backend_named(name).parse(given)
+    if not isinstance(given, AnyTarget):
+        raise unknown_target(given, tuple(OWN))
+    return given
+
+
+def _name(text: str) -> str:
+    """The name of the backend that a text means; what comes near one is left to it to refuse."""
+    words = text.replace(":", " ").split()
+    name = words[0] if words else ""
+    near = [each for each in OWN if name != each and text.lower().startswith(each)]
+    return near[0] if near and name not in backends() else name
+
+
+def machine_of(target: AnyTarget) -> Any:  # as the backend describes it
+    """What default schedules ask of a target."""
+    return backend_of(target).machine(target)

@@ -1,0 +1,44 @@
+"""Choices: which schedule each kernel of a model gets from tuning, and why, as data.
+
+`plica.search.choice` makes them of the records of a database; compiling only takes them.
+
+>>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/blocked/default"),)))
+kernel         times  schedule  why
+matmul + relu      3  tuned     12.5 us as thumb/blocked/default
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from plica.codegen.lower.scheduled import Chosen
+
+
+@frozen
+class Row:
+    """What was chosen for one kernel, and why."""
+
+    name: str
+    weight: int
+    status: Literal["tuned", "default"]
+    why: str
+
+
+@frozen(eq=False)
+class Choices:
+    """Schedules by the key of the work, and what there is to say about each kernel."""
+
+    chosen: Mapping[str, Chosen]
+    rows: tuple[Row, ...]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The choices as a text, one line a kernel."""
+    wide = max([6, *[len(each.name) for each in rows]])
+    lines = [f"{'kernel':{wide}}  times  schedule  why"]
+    for each in rows:
+        lines.append(f"{each.name:{wide}}  {each.weight:5}  {each.status:8}  {each.why}")
+    return "\n".join(lines)

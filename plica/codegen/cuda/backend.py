@@ -1,0 +1,69 @@
+"""The backend of NVIDIA's GPUs: CUDA C++ by NVRTC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.choices import table
+from plica.codegen.cuda.page import PAGES
+from plica.codegen.cuda.scheduled import threads
+from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.toolchain import version as nvrtc_version
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.target import unknown_target
+from plica.ir.passes import Pipeline
+from plica.runtime.artefact import Artefact
+from plica.runtime.cuda import code
+from plica.runtime.cuda.driver import architecture_here, device
+from plica.runtime.cuda.program import CudaExecutable
+from plica.schedule.default.gpu import Gpu
+
+
+def parse(text: str) -> GpuTarget:
+    """The GPU that a text means: the one that is here, or one that is named."""
+    found = parse_gpu(text, architecture_here)
+    if found is None:
+        raise unknown_target(text)
+    return found
+
+
+def build(page: Pipeline, lowered: Lowered, job: Job) -> CudaExecutable:
+    """Code for a GPU, loaded onto the one of this machine."""
+    artefact = emitted(page, lowered, job)
+    return CudaExecutable(artefact, texts=texts_of(lambda: lowered, job, artefact))
+
+
+def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
+    """The code at each stage."""
+    found = {"kernel": lambda: kernels(lowered().program), "cuda": lambda: artefact.text}
+    if job.choose is not None:
+        found["tuning"] = lambda: table(lowered().tuning)
+    return found
+
+
+def _gpu(target: GpuTarget) -> Gpu:
+    return target.gpu
+
+
+def _check_here(target: GpuTarget) -> None:
+    code.check(target.architecture, device().architecture)
+
+
+CUDA: Final = Backend(
+    "cuda",
+    "NVIDIA's GPUs, by NVRTC: cuda, or an architecture, cuda:sm_80",
+    parse,
+    PAGES,
+    build,
+    texts_of,
+    machine=_gpu,
+    schedules=threads,
+    check_here=_check_here,
+    facts=lambda: str(nvrtc_version()),
+    threaded=False,
+    library="Libraries for C are made for processors.",
+    tuning="plica.search.gpu.target:CUDA",
+)

@@ -1,0 +1,29 @@
+"""The page of NVIDIA's GPUs: from a module to cubins that NVRTC made.
+
+Every effort has this page: NVRTC's own levels change nothing that was measured.
+
+>>> "barriers" in GPU.names, "winograd" in GPU.names
+(True, False)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.cuda.assemble import emit_cuda
+from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.prepare import GROUP
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.optimise import OPTIMISE
+
+GPU: Final = Pipeline((
+    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    SCHEDULE,           # primitive functions become kernels of threads, in order
+    *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
+    PLAN,               # values have their place in the arena
+    Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),
+))  # fmt: skip
+
+PAGES: Final = {"default": GPU, "fast": GPU, "max": GPU}

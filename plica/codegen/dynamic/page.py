@@ -1,0 +1,34 @@
+"""The page of programs with data, recursion and functions as values, on processors.
+
+>>> DYNAMIC.names[0], DYNAMIC.names[-1]
+('refuse-unsupported', 'emit-routines')
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.dynamic.assemble import emit_routines, refuse_unsupported, routines
+from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.prepare import WINOGRAD
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.optimise import OPTIMISE
+
+# fmt: off
+DYNAMIC: Final = Pipeline((
+    Pass("refuse-unsupported", "What no routine can do is refused at once.", refuse_unsupported),
+    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
+    *FIRST_ORDER,       # settle … place-known: functions as values become data
+    *NAMED_KERNELS,     # join-lets … to-anf: steps that call kernels
+    Pass("routines",      "Functions become routines that own and drop objects.", routines,
+         kind="schedule"),
+    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    Pass("emit-routines", "Routines and kernels become machine code.",           emit_routines,
+         kind="emit"),
+))
+# fmt: on
+
+PAGES: Final = {"default": DYNAMIC, "fast": DYNAMIC.without("winograd", "fold-winograd"),
+                "max": DYNAMIC}  # fmt: skip

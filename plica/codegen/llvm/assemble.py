@@ -1,0 +1,51 @@
+"""Assembling for processors: the last pass of their page, from a plan to an artefact of objects."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attrs import frozen
+
+from plica.codegen.interface import aligned_bytes, interface, tenants
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import kernel_name, launches
+from plica.codegen.llvm.unit import units
+from plica.codegen.place import Plan
+from plica.codegen.road import Job, Lowered, record
+from plica.codegen.work import operations
+from plica.runtime.artefact import Artefact, Machine
+from plica.runtime.profile import Launched
+
+
+@frozen
+class EmitLlvm:
+    """Objects of all kernels, which LLVM improves so much: 2 as usual, 1 to be done soon."""
+
+    level: int = 2
+
+    def __call__(self, lowered: Lowered, job: Job) -> Artefact:
+        """All that will be loaded, here or elsewhere: the target need not be this machine."""
+        program, plan, target = lowered.program, lowered.plan, job.target
+        made = units(program, plan, target, lowered.fused, job.store, lowered.signless, self.level)
+        return Artefact(
+            interface(lowered.module.main_function(), program),
+            Machine(target.triple, target.cpu, target.features),
+            job.threads,
+            made.objects,
+            tuple([aligned_bytes(each) for each in program.constants]),
+            plan.size if isinstance(plan, Plan) else 0,
+            tuple([launch.source for launch in launches(program)]),
+            tuple(
+                [
+                    Launched(
+                        kernel_name(each.kernel, program),
+                        operations(program.kernels[each.kernel]),
+                        0 if program.dims else sum(program.slots[slot].bytes for slot in each.args),
+                    )
+                    for each in launches(program)
+                ]
+            ),
+            tenants(plan) if isinstance(plan, Plan) else (),
+            (("llvm", toolchain.llvm_version()), *job.versions),
+            partial(record, lowered),
+        )

@@ -1,0 +1,147 @@
+"""Digits: guards ask about the high digits of a place where the low ones cannot matter.
+
+    for i: for v in vectorized(2):                  for i:
+        if 2 * i + v < 90: y[2 * i + v] = …   -->       if i < 45:
+                                                            for v in vectorized(2): y[…] = …
+
+A bound that is a multiple of a step is not crossed within the step.  So guards leave loops over
+neighbours, which then are moved at once.  And a register of a thread is said by the loops it came
+from, whatever guards say about those: all places of a buffer then are alike.
+
+>>> from plica.ir.tensor import axis
+>>> from plica.rewrite.index import EMPTY
+>>> i, v = axis("i"), axis("v")
+>>> known_ = EMPTY.loop(i, 50).loop(v, 2)
+>>> coarser(Lt(i * 2 + v, index(90)), known_) is Lt(i, index(45))
+True
+>>> coarser(Lt(i * 2 + v, index(91)), known_) is Lt(i * 2 + v, index(91))
+True
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from plica.codegen.lower.statement import (
+    contexts,
+    outermost,
+    reads_memory,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.dim import polynomial
+from plica.ir.dtype import i64
+from plica.ir.loop import Branch, Kernel, Stmt, Store
+from plica.ir.memory import scope
+from plica.ir.scalar import (
+    Add,
+    And,
+    Buffer,
+    Le,
+    Load,
+    Lt,
+    Mul,
+    Reduce,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.rewrite.index import Context, bounds
+from plica.rewrite.index.context import conjuncts
+from plica.schedule.around import simple
+
+
+def digits(kernel: Kernel) -> Kernel:
+    """The kernel with its registers in simplest form, and its guards about high digits."""
+    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+
+
+def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+    match stmt:
+        case Branch(condition, then, orelse):
+            stmt = Branch(_all(condition, context), then, orelse)
+        case Store(buffer, indices, value):
+            stmt = Store(buffer, _places(buffer, indices, context), _value(value, context))
+        case _:
+            pass
+    if isinstance(stmt, Branch):  # what it says is no reason to name a register otherwise
+        return stmt, (context, context)
+    return stmt, contexts(stmt, context)
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+    return with_substatements(stmt, parts)
+
+
+def _places(
+    buffer: Buffer, indices: tuple[Scalar, ...], context: Context
+) -> tuple[Scalar, ...]:
+    """Where something is among the registers of a thread; other places stay as they are."""
+    if scope(buffer.scope).reach != "thread" or any(reads_memory(each) for each in indices):
+        return indices
+    return tuple([simple(each, context) for each in indices])
+
+
+def _value(of: Scalar, context: Context) -> Scalar:
+    if any(isinstance(node, Reduce) for node in post_order(of)):
+        return of  # its axes are no loops
+
+    def change(node: Term) -> Term:
+        match node:
+            case Select(condition, then, orelse):
+                return Select(_all(condition, context), then, orelse)
+            case Load(buffer, indices):
+                return Load(buffer, _places(buffer, indices, context))
+            case _:
+                return node
+
+    found = map_bottom_up(change, of)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _all(condition: Scalar, context: Context) -> Scalar:
+    return reduce(And, [coarser(each, context) for each in conjuncts(condition)])
+
+
+def coarser(of: Scalar, context: Context) -> Scalar:
+    """A bound on the high digits of a place that says the same, or the bound itself."""
+    match of:
+        case Lt(left, right):
+            less: Scalar = left - right
+        case Le(left, right):
+            less = left - right - 1
+        case _:
+            return of
+    if dtype_of(left) is not i64 or reads_memory(of):
+        return of
+    terms = [(atoms, factor) for atoms, factor in polynomial(less).values()]  # all of it below 0
+    whole = sum(factor for atoms, factor in terms if not atoms)
+    moving = [(atoms, factor) for atoms, factor in terms if atoms]
+    for step in sorted({abs(factor) for _, factor in moving}, reverse=True):
+        low = [each for each in moving if each[1] % step]
+        high = [each for each in moving if each[1] % step == 0]
+        if step == 1 or not low or not high:
+            continue
+        ends = [bounds(_product(atoms, factor), context) for atoms, factor in low]
+        least, most = [each.low for each in ends], [each.high for each in ends]
+        if None in least or None in most:
+            continue
+        rest = whole % step
+        if rest + sum(n or 0 for n in least) < 0 or rest + sum(n or 0 for n in most) >= step:
+            continue
+        above = reduce(Add, [_product(atoms, factor // step) for atoms, factor in high])
+        return Lt(above, index(-(whole // step)))
+    return of
+
+
+def _product(atoms: tuple[Term, ...], factor: int) -> Scalar:
+    found: Scalar | None = None if factor == 1 else index(factor)
+    for each in atoms:
+        assert isinstance(each, Scalar)
+        found = each if found is None else Mul(each, found)
+    return index(factor) if found is None else found

@@ -1,0 +1,35 @@
+"""Linearising: the passes of a page from primitive functions to a program and its memory plan."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.llvm.fold import AnyPlan
+from plica.codegen.lower.sequence import sequence
+from plica.codegen.open_place import place_open
+from plica.codegen.place import place
+from plica.codegen.program import Program
+from plica.codegen.road import Job
+from plica.ir.module import Module
+from plica.ir.passes import Pass
+
+
+def linearise(module: Module, job: Job) -> Program:
+    """The program of a module: its kernels scheduled for the machine of the job, in order."""
+    return sequence(module, job.scheduler, job.built)
+
+
+def plan_memory(program: Program) -> AnyPlan:
+    """Where each value of a program lies."""
+    return place_open(program) if program.dims else place(program)
+
+
+SCHEDULE: Final = Pass(
+    "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
+    linearise, kind="schedule",
+)  # fmt: skip
+
+PLAN: Final = Pass(
+    "plan-memory", "Values share one arena as far as they are not alive at once.",
+    plan_memory, kind="plan",
+)  # fmt: skip

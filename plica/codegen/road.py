@@ -1,0 +1,260 @@
+"""The road: a page of passes from a module to code, driven hop by hop.
+
+    Module --graph, rules--> Module --schedule--> Program --lower--> Program --emit--> Artefact
+
+`Job` is what a page is run for; `lowered` drives it as far as the memory plan, `emitted` to the
+end.  What is known on the way is a value: `Lowered`.
+
+    page = LLVM's page, edited or not
+    lowered(page, module, job)                 everything known before code is made
+    emitted(page, lowered(page, module, job), job)
+
+Laws: passes of a later kind never come before those of an earlier one (`check_page`); instruments
+and checks change nothing of what is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from attrs import evolve, field, frozen
+
+from plica.codegen.choices import Choices, Row
+from plica.codegen.llvm.fold import AnyPlan
+from plica.codegen.lower.passes import lowered as lower_kernel
+from plica.codegen.lower.scheduled import NOTHING, Chosen, Scheduler, processor
+from plica.codegen.program import Program
+from plica.codegen.record import recorded
+from plica.core.diagnostic import CompilerBug
+from plica.ir.driver import Checks, Instrument, drive
+from plica.ir.infer import infer
+from plica.ir.loop import Kernel
+from plica.ir.module import Module
+from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
+from plica.rewrite.contract import Contract, fused, signless_zero
+from plica.rewrite.derivation import Derivation
+from plica.rewrite.history import History, begun
+from plica.rewrite.rule_pass import Setting, advanced, through
+from plica.runtime.error import Diagnostic
+from plica.runtime.executable import Executable
+from plica.runtime.record import Record
+from plica.runtime.store import Store
+
+P = TypeVar("P")
+L = TypeVar("L")
+
+
+@frozen(eq=False)
+class Job(Setting):
+    """What a page is run for: the contract and packs, the target and what schedules ask of it.
+
+    `choose` gives the schedules that tuning found for the kernels of a module, `built` is told of
+    each kernel that is made, by its digest, and `versions` say who makes the code.
+    """
+
+    target: Any = None  # Any: a target is its backend's own
+    machine: Any = None  # Any: as the backend describes a target to schedules
+    schedules: Callable[[Any, Contract, Mapping[str, Chosen]], Scheduler] = processor
+    """How the kernels for a machine are chosen."""
+    threads: int = 1
+    store: Store | None = None
+    choose: Callable[[Module], Choices] | None = None
+    chosen: Mapping[str, Chosen] = field(factory=lambda: NOTHING)
+    built: Callable[[str], object] | None = None
+    native: Callable[[Module], Executable] | None = None
+    """Compiles what stays on this processor."""
+    known: Any = None  # Any: what tuning found for a backend that has its own way to say it
+    versions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """What chooses the kernels."""
+        return self.schedules(self.machine, self.contract, self.chosen)
+
+
+@frozen
+class Arranged(Generic[P, L]):
+    """Everything known before native code is made: a value, the same wherever it is computed."""
+
+    module: Module
+    derivation: Derivation
+    program: P
+    plan: L
+    final: Module
+    """The module that was scheduled."""
+    fused: bool = False
+    """Whether `a * b + c` may be rounded once."""
+    signless: bool = False
+    """Whether a zero may have another sign."""
+    asked: str = ""
+    """The contract within which rules were used."""
+    packs: tuple[str, ...] = ()
+    """The names of the packs that were asked for."""
+    tuning: tuple[Row, ...] = ()
+    """Which kernels have a schedule of a tuning database, and why others have none."""
+
+
+Lowered: TypeAlias = Arranged[Program, AnyPlan]
+"""A program without objects, and its memory plan."""
+
+
+@frozen(eq=False)
+class State:
+    """Where a page has come to: a module and its history, then a program, a plan, an artefact."""
+
+    history: History
+    program: Any = None  # Any: of static programs or of dynamic ones, as the page makes it
+    plan: Any = None  # as above
+    tuning: tuple[Row, ...] = ()
+    artefact: Any = None  # as above
+
+
+def lowered(
+    page: Pipeline,
+    module: Module,
+    job: Job,
+    instruments: Sequence[Instrument] = (),
+    checks: Checks | None = None,
+) -> Arranged[Any, Any]:  # Any: as the page makes it
+    """What a page makes of a module before code is emitted."""
+    check_page(page)
+    state = State(begun(infer(module)))
+    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
+
+
+def emitted(
+    page: Pipeline,
+    of: Arranged[Any, Any],  # Any: as the page makes it
+    job: Job,
+    instruments: Sequence[Instrument] = (),
+) -> Any:  # an artefact, as the page makes it
+    """The artefact of what was lowered, by the last passes of a page."""
+    state = State(History(of.final, of.derivation), of.program, of.plan, of.tuning)
+    step = partial(_emit, of, job)
+    return drive(page.of("emit"), state, step, instruments).artefact
+
+
+def grouped(page: Pipeline, history: History, job: Setting) -> History:
+    """The history of a module through the graph passes and rules of a page: fused operators."""
+    return through(page.of("graph", "rules"), history, job)
+
+
+def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
+    """What the rest of a page makes of a module whose operators are grouped already."""
+    rest = page.of("stages", "forms", "schedule", "lower", "plan")
+    return arranged(_driven(rest, State(history), job, (), None), job)
+
+
+def arranged(state: State, job: Job) -> Arranged[Any, Any]:  # Any: as the page makes it
+    """The state before code is made, as a value."""
+    source = state.history.derivation.source
+    assert isinstance(source, Module)
+    return Arranged(
+        source,
+        state.history.derivation,
+        state.program,
+        state.plan,
+        state.history.module,
+        fused=job.contract >= fused,
+        signless=job.contract >= signless_zero,
+        asked=str(job.contract),
+        packs=tuple([each.name for each in job.packs]),
+        tuning=state.tuning,
+    )
+
+
+def record(of: Lowered) -> Record:
+    """Where the code of a lowered module comes from."""
+    return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+BEFORE_CODE: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "emit")
+NEEDED: Final[tuple[Kind, ...]] = ("schedule", "emit")
+"""Without a pass of each of these kinds there is no code."""
+
+_LEVEL: Final = {**{kind: level for level, kind in enumerate(KINDS)}, "graph": 0, "rules": 0}
+
+
+def check_page(page: Pipeline) -> None:
+    """Refuse a page that leads nowhere, or on which a pass has nothing to work on yet."""
+    wrong: list[Diagnostic] = []
+    for one, other in zip(page.passes, page.passes[1:], strict=False):
+        if _LEVEL[one.kind] > _LEVEL[other.kind]:
+            message = f"The pass {other.name} ({other.kind}) comes after {one.name} ({one.kind})."
+            expected = ", ".join(KINDS)
+            hint = f"Insert it before {one.name!r}."
+            wrong.append(Diagnostic("misplaced-pass", message, None, expected, other.kind, hint))
+    kinds = {each.kind for each in page}
+    for kind in NEEDED:
+        if kind not in kinds:
+            message = f"The page holds no pass of the kind {kind}: it leads to no code."
+            hint = "Begin with a target's own page, plica.pipeline.page_of('cpu'), and edit it."
+            wrong.append(Diagnostic("missing-pass", message, None, kind, "none", hint))
+    if wrong:
+        raise PassError(wrong[0], *wrong[1:])
+
+
+# --- the driver --------------------------------------------------------------------------------
+
+
+def _driven(
+    page: Pipeline, state: State, job: Job, watchers: Sequence[Instrument], checks: Checks | None
+) -> State:
+    if not watchers and checks is None:  # nobody looks at kernels between passes
+        page = _joined(page)
+    return drive(page, state, partial(_step, job), watchers, checks)
+
+
+def _joined(page: Pipeline) -> Pipeline:
+    """The page with all passes over kernels as one, which remembers what it lowered."""
+    over = page.of("lower").passes
+    if not over:
+        return page
+    whole = Pass(
+        "lower", "All passes over kernels.", partial(lower_kernel, passes=over), kind="lower"
+    )
+    rest = [each for each in page if each.kind != "lower"]
+    at = sum(_LEVEL[each.kind] < _LEVEL["lower"] for each in rest)
+    return Pipeline((*rest[:at], whole, *rest[at:]))
+
+
+def _step(job: Job, each: Pass, state: State) -> State:
+    """The state after one pass."""
+    match each.kind:
+        case "graph" | "rules" | "stages" | "forms":
+            history = advanced(each, state.history, job)
+            return state if history is state.history else evolve(state, history=history)
+        case "schedule":
+            module = state.history.module
+            found = Choices({}, ()) if job.choose is None else job.choose(module)
+            program = each.run(module, evolve(job, chosen=found.chosen))
+            return evolve(state, program=program, tuning=found.rows)
+        case "lower":
+            return _lowered(each, state)
+        case "plan":
+            return evolve(state, plan=each.run(state.program))
+        case "emit":
+            raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
+
+
+def _emit(of: Arranged[Any, Any], job: Job, each: Pass, state: State) -> State:
+    return evolve(state, artefact=each.run(of, job))
+
+
+def _lowered(each: Pass, state: State) -> State:
+    """All kernels after a pass; what was never scheduled is lowered already."""
+    program = state.program
+    made = [
+        kernel if origin is None else each.run(kernel)
+        for kernel, origin in zip(program.kernels, program.origins, strict=True)
+    ]
+    for kernel in made:
+        if not isinstance(kernel, Kernel):
+            raise CompilerBug(f"The pass {each.name} gave a {type(kernel).__name__}, no kernel.")
+    if all(new is old for new, old in zip(made, program.kernels, strict=True)):
+        return state
+    return evolve(state, program=evolve(program, kernels=tuple(made)))

@@ -1,0 +1,109 @@
+"""Compiled: a module is driven down its page, once, kept in the store, and loaded.
+
+What is still in use somewhere in this process is shared; what was made before is taken from the
+store of the user, by the digest of all that decides what the code will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from plica.codegen.llvm.unit import fingerprint
+from plica.codegen.road import Job, lowered, record
+from plica.core.collector import paused
+from plica.core.digest import digest
+from plica.ir.module import Module
+from plica.pipeline.lowered import job_for
+from plica.pipeline.option import known_tilings, read_records
+from plica.pipeline.request import Request
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact, Record, from_members, to_members
+from plica.runtime.error import ArtefactError
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+from plica.runtime.store import Store, key_of, user_store
+
+_IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
+"""Executables that are still in use somewhere in this process, by all that made them."""
+
+
+def compiled(
+    module: Module, request: Request, native: Callable[[Module], Executable] | None = None
+) -> Executable:
+    """Code for a module, by the page of the request; `native` compiles what stays here."""
+    backend, target = request.backend, backend_target(request)
+    records = None
+    if request.database is not None and not backend.native:
+        records = read_records(request.database, target)
+    found = "" if records is None else records.digest
+    # What the database of a backend with its own records holds may change.
+    shared = request.cache and not (backend.native and request.database is not None)
+    key = (backend, module, target, request.contract, request.packs, request.threads, found,
+           request.page)  # fmt: skip
+    same = _IN_USE.get(key) if shared else None
+    if same is not None:
+        return same
+    store = user_store() if request.cache else None
+    entry = _entry(module, request, found) if store is not None else ""
+    with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
+        job = job_for(
+            target,
+            request.contract,
+            request.packs,
+            records,
+            threads=request.threads if backend.threaded else 1,
+            store=store,
+            native=native,
+            known=known,
+        )
+        made = _made(module, request, job, store, entry)
+    if shared:
+        _IN_USE[key] = made
+    return made
+
+
+def backend_target(request: Request) -> Any:  # Any: a target is its backend's own
+    """The target as the threads of the request see it."""
+    return request.backend.with_threads(request.target, request.threads)
+
+
+def _made(
+    module: Module, request: Request, job: Job, store: Store | None, entry: str
+) -> Executable:
+    """What can be called, by the store or by the page."""
+    backend = request.backend
+    later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
+    stored = store.get(entry) if store is not None and entry else None
+    artefact = None if stored is None else _reread(stored, lambda: record(later()))
+    if artefact is not None:
+        return executable(artefact, texts=backend.texts(later, job, artefact))
+    made = backend.build(request.page, later(), job)
+    if store is not None and entry:
+        store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+    return made
+
+
+def _entry(module: Module, request: Request, found: str) -> str:
+    """The key under which the artefact of a module is kept; none where it cannot be told from
+    others: what a user's own rules and passes are made of has no digest."""
+    page = request.spelled
+    named = all(isinstance(each, str) for each in request.wanted)
+    if module.main is None or page is None or not named or not request.backend.keeps():
+        return ""
+    names = [str(each.name) for each in module.main_function().params]
+    where = (
+        f"{names} {request.wanted} {request.contract} {request.threads} {request.target!r} {found} "
+        f"{request.backend.facts()} {page}"
+    )
+    return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
+
+
+def _reread(stored: bytes, later: Callable[[], Record]) -> Artefact | None:
+    """The artefact in an entry of the store, None if the entry holds something else."""
+    try:  # the store has compared digests
+        return from_members(archive.unpack(stored, checked=True), later, checked=True)
+    except ArtefactError:
+        return None

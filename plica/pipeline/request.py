@@ -1,0 +1,65 @@
+"""Requests: what a compilation is asked for, checked, and what tells one from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from plica.codegen.backend import AnyTarget, Backend
+from plica.codegen.road import check_page
+from plica.ir.passes import PassError, Pipeline
+from plica.rewrite.contract import Contract
+from plica.rewrite.pack import Pack
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+if TYPE_CHECKING:
+    from plica.search.record import Database
+
+
+@frozen(eq=False)
+class Request:
+    """What is asked for, whatever the module is."""
+
+    backend: Backend
+    target: AnyTarget
+    threads: int
+    contract: Contract
+    packs: tuple[Pack, ...]
+    wanted: tuple[str | Pack, ...]
+    """The packs as they were asked for."""
+    database: Database | str | PathLike[str] | None
+    cache: bool
+    page: Pipeline
+
+    @property
+    def spelled(self) -> str | None:
+        """The page as a text, the same in every process; None if somebody else's pass is in it."""
+        own = {}
+        for effort, page in reversed([*self.backend.pages.items()]):
+            own.update({each: f"{effort}/{each.name}" for each in page})
+        words = [own.get(each) for each in self.page]
+        return None if None in words else " ".join(word for word in words if word is not None)
+
+
+def chosen_page(
+    backend: Backend, passes: Pipeline | None, disabled: str | Sequence[str], effort: str
+) -> Pipeline:
+    """The page that is asked for: one's own or that of an effort, less what is disabled."""
+    given: object = passes
+    if given is not None and not isinstance(given, Pipeline):
+        message = "This is no page of passes."
+        expected, hint = "a Pipeline", "Edit plica.pipeline.page_of('cpu')."
+        raise PassError(Diagnostic("unknown-pass", message, None, expected, repr(given), hint))
+    if passes is not None and effort != "default":
+        message = "A page of one's own has no effort: the effort chooses a page."
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, "passes or effort", f"both, {effort!r}")
+        )
+    page = backend.page(effort) if passes is None else passes
+    names = (disabled,) if isinstance(disabled, str) else tuple(disabled)
+    page = page.without(*names) if names else page
+    check_page(page)
+    return page

@@ -1,0 +1,292 @@
+"""To stages: a primitive function becomes tensors computed one from another.
+
+Every operator of the function is computed at one place (fusion sees to that), so the expression of
+each goes where its element is read.  If one of them reduces, that is a stage, over its own axes;
+what follows it is the epilogue.
+
+    relu(conv(x, w) + b)
+      -->  reduced[n, o, i, j] = sum over c, k, l of x[n, c, i + k, j + l] * w[o, c, k, l]
+           out[n, o, i, j] = max(reduced[n, o, i, j] + b[o], 0)
+
+Where fusion joined groups along rows, each of those is a stage or two.
+
+>>> from plica.ir.graph import Apply
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((3,), "f32"))
+>>> function = Function((), (), (x,), x.type, Apply("exp", (x + x,)))
+>>> print(to_stages(function).stages)
+out[i < 3] = exp(x[i] + x[i])
+>>> to_stages(function).source, to_stages(function).reads
+('add + exp', (0,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.dtype import i64
+from plica.ir.graph import Const, Expr, Function, Var, attr
+from plica.ir.infer import type_of
+from plica.ir.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.stage import Each
+from plica.ir.stages import Stages, exposed, loads, stages
+from plica.ir.type import TensorType, Type
+from plica.rewrite.fuse.decide import moved
+from plica.rewrite.fuse.group import is_small, labelled
+from plica.rewrite.fuse.reading import (
+    Index,
+    Reading,
+    count,
+    operator,
+    parts,
+    reading,
+    values_below,
+    with_parts,
+)
+from plica.runtime.error import UnsupportedError
+
+SPELLED: Final = 4
+"""How many operators the name of a kernel spells out."""
+
+
+@frozen(eq=False)
+class Fused:
+    """The stages of a primitive function, which parameter each input is, and its operators."""
+
+    stages: Stages
+    reads: tuple[int, ...]
+    source: str
+
+
+def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
+    """A single operator as a primitive function, and the arguments of that.
+
+    Numbers stay arguments where knowing them makes no element cheaper: one kernel serves all.
+    """
+    params: dict[Expr, Var] = {}
+    labels: dict[str, int] = {}
+    args: list[Expr] = []
+    of = reading(value)
+    known_now = of is not None and not of.is_cheap
+    for number, part in enumerate(parts(value) or ()):
+        if part not in params and not (known_now and is_small(part)):
+            params[part] = labelled(value, number, labels, type_of(part))
+        args.append(params.get(part, part))
+    body = with_parts(value, tuple(args))
+    return Function((), (), tuple(params.values()), type_of(value), body), tuple(params)
+
+
+@lru_cache(maxsize=4096)
+def to_stages(function: Function) -> Fused:
+    """The stages of a primitive function."""
+    order = values_below(function.body)
+    params = {param: _buffer(param.name, param.type) for param in function.params}
+    used = {each.name for each in params.values()}
+    held: dict[Expr, Buffer] = {param: buffer for param, buffer in params.items()}  # noqa: C416  # wider keys
+    made: list[Each] = []
+    for number in (*attr(function, "stages", ())[:-1], len(order) - 1):
+        made += _stages(order[number], held, used)
+        held[order[number]] = made[-1].out
+    read = {load.buffer for each in made for load in loads(each.value)}
+    inputs = [(n, buffer) for n, buffer in enumerate(params.values()) if buffer in read]
+    whole = stages([buffer for _, buffer in inputs], made)
+    return Fused(whole, tuple([n for n, _ in inputs]), _source(order))
+
+
+def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each]:
+    """The stages that make a value of what is held in buffers; their names are `used` then."""
+    order = values_below(body, held)
+    known_: dict[Expr, Reading] = {value: _known(value) for value in order}
+    anchor = next((value for value, of in known_.items() if of.reduces), None)
+    sink = known_[body]
+    if anchor is None or anchor is body:
+        value = _composed(order, known_, held, {body: sink.identity}, {})[body]
+        return _bare(_out(used, body), sink.compute.axes, value, used)
+    # The anchor is computed at its own axes; the sink is stored at these, in its own order.
+    there = _places(order, known_, {body: sink.identity})[anchor]
+    here = _transposed(sink, there, known_[anchor])
+    before = values_below(anchor, held)
+    axes = known_[anchor].compute.axes
+    value = _composed(before, known_, held, {anchor: axes}, {})[anchor]
+    first = _bare(_named("reduced", type_of(anchor), used), axes, value, used)
+    given: dict[Expr, Scalar] = {anchor: Load(first[-1].out, axes)}
+    after = [value for value in order if value not in before or value is anchor]
+    last = _composed(after, known_, held, {body: here}, given)[body]
+    return _joined(first, _epilogue(_out(used, body), here, axes, last, used))
+
+
+def _bare(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, used: set[Name]) -> list[Each]:
+    """A stage; one that does more than to reduce is two.
+
+    out[i] = (sum over k of x[i, k]) / 3  -->  held[i] = sum over k of x[i, k]
+                                               out[i] = held[i] / 3
+    """
+    found = [node for node in post_order(value) if isinstance(node, Reduce)]
+    if len(found) != 1 or found[0] is value or exposed(value) != found:
+        return [Each(out, axes, value)]
+    held = Buffer(_fresh("held", used), out.shape, dtype_of(found[0]))
+    read = Load(held, axes)
+    rest = map_top_down(lambda node: read if node is found[0] else node, value)
+    assert isinstance(rest, Scalar)
+    return [Each(held, axes, found[0]), Each(out, axes, rest)]
+
+
+def _joined(first: list[Each], last: Each) -> list[Each]:
+    """A reduction and its epilogue; what is done in between is part of the latter."""
+    if len(first) == 1:
+        return [*first, last]
+    total, between = first
+    there: dict[Term, Scalar] = {}
+    for load in loads(last.value):
+        if load.buffer is between.out:
+            at: dict[Term, Term] = dict(zip(between.axes, load.indices, strict=True))
+            value = substitute(between.value, at)
+            assert isinstance(value, Scalar)
+            there[load] = value
+    whole = map_top_down(lambda node: there.get(node, node), last.value)
+    assert isinstance(whole, Scalar)
+    return [total, Each(last.out, last.axes, whole)]
+
+
+def _epilogue(
+    out: Buffer, here: Index, axes: tuple[ScalarVar, ...], value: Scalar, used: set[Name]
+) -> Each:
+    """The stage that stores `value`, a term over the axes of a reduction, at `here`."""
+    own: list[ScalarVar] = []
+    for place in here:
+        if isinstance(place, ScalarVar) and place not in own:
+            own.append(place)
+        else:  # an axis of length 1
+            own.append(ScalarVar(_fresh("one", used), i64))
+    units: dict[Term, Term] = {axis: index(0) for axis in axes if axis not in own}
+    whole = substitute(value, units) if not free_vars(value).isdisjoint(units) else value
+    assert isinstance(whole, Scalar)
+    return Each(out, tuple(own), whole)
+
+
+def _known(value: Expr) -> Reading:
+    """What is known of an operator; a tensor that no machine could hold is refused all the same."""
+    of = reading(value)
+    if of is None:
+        raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
+    elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
+    if elements * of.compute.dtype.bytes > MOST_BYTES:
+        raise UnsupportedError(too_large(str(type_of(value))))
+    return of
+
+
+def _buffer(name: Name, of: Type | None) -> Buffer:
+    if not isinstance(of, TensorType):
+        raise CompilerBug(f"A kernel is to read a value of type {of}.")
+    return Buffer(name, of.shape, of.dtype)
+
+
+def _named(like: str, of: Type, used: set[Name]) -> Buffer:
+    return _buffer(_fresh(like, used), of)
+
+
+def _out(used: set[Name], of: Expr) -> Buffer:
+    return _named("out", type_of(of), used)
+
+
+def _fresh(like: str, used: set[Name]) -> Name:
+    found = fresh(Name(like), used)
+    used.add(found)
+    return found
+
+
+def _places(
+    order: Sequence[Expr], made: dict[Expr, Reading], start: dict[Expr, Index]
+) -> dict[Expr, Index]:
+    """Where each value is computed, from the sink back to the first."""
+    places = dict(start)
+    for value in reversed(order):
+        of = made[value]
+        for number, part in enumerate(parts(value) or ()):
+            if part not in made:
+                continue
+            for place in of.places[number]:
+                found = moved(place, of, places[value])
+                if places.setdefault(part, found) != found:
+                    raise CompilerBug(f"{operator(part)} is fused and needed at two places.")
+    return places
+
+
+def _composed(
+    order: Sequence[Expr],
+    made: dict[Expr, Reading],
+    params: Mapping[Expr, Buffer],
+    start: dict[Expr, Index],
+    given: dict[Expr, Scalar],
+) -> dict[Expr, Scalar]:
+    """The scalar that each value is at its place; those in `given` are known."""
+    places = _places([each for each in order if each not in given], made, start)
+    found = dict(given)
+    for value in order:
+        if value in found:
+            continue
+        of = made[value]
+        at: dict[Term, Term] = {
+            axis: place
+            for axis, place in zip(of.compute.axes, places[value], strict=True)
+            if axis is not place
+        }
+        body = substitute(of.compute.body, at) if at else of.compute.body
+        held = [_holds(part, params, found) for part in parts(value) or ()]
+        new = map_bottom_up(_Filled(of.operands, held), body)
+        assert isinstance(new, Scalar)
+        found[value] = new
+    return found
+
+
+def _holds(part: Expr, held: Mapping[Expr, Buffer], found: dict[Expr, Scalar]) -> Buffer | Scalar:
+    """What stands for an argument: a buffer to read from, or the element itself."""
+    if part in held:
+        return held[part]
+    if isinstance(part, Const):
+        return Lit(part.numpy().reshape(()).item(), part.dtype)
+    return found[part]
+
+
+class _Filled:
+    """Puts in the place of each load what its operand holds."""
+
+    def __init__(self, operands: tuple[Buffer, ...], held: Sequence[Buffer | Scalar]) -> None:
+        self.held = dict(zip(operands, held, strict=True))
+
+    def __call__(self, node: Term) -> Term:
+        if not isinstance(node, Load) or node.buffer not in self.held:
+            return node
+        holds = self.held[node.buffer]
+        return Load(holds, node.indices) if isinstance(holds, Buffer) else holds
+
+
+def _transposed(sink: Reading, there: Index, anchor: Reading) -> Index:
+    """The place in the sink of an element of the anchor, which the sink reads at `there`."""
+    back = dict(zip(there, anchor.compute.axes, strict=True))
+    ones = [axis for axis, at in zip(anchor.compute.axes, there, strict=True) if at is index(0)]
+    found: list[Scalar] = []
+    for number, place in enumerate(sink.identity):
+        if isinstance(place, ScalarVar):
+            found.append(back[place])
+        else:  # an axis of length 1: the anchor's, if it has one there
+            same = anchor.compute.axes[number : number + 1]
+            found += same if same and same[0] in ones else (index(0),)
+    return tuple(found)
+
+
+def _source(order: Sequence[Expr]) -> str:
+    """The operators of a kernel, as a person would call it."""
+    names = [operator(value) for value in order]
+    if len(names) > SPELLED:
+        names = [*names[: SPELLED - 1], f"{len(names) - SPELLED + 1} more"]
+    return " + ".join(names)

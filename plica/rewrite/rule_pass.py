@@ -1,0 +1,120 @@
+"""Passes of rules: packs on a page, driven by strategies, and the driver of the graph part.
+
+    rules("simplify", "Arithmetic that is not needed goes.", "simplify")       to a normal form
+    rules("expand", "Once, from the top.", MY_PACK, swept_down)                by another strategy
+
+The rules of a pack that the contract does not allow are left out.  A pack may be named, given, or
+chosen by a function of the setting: what pays may depend on the machine.
+
+>>> from plica.rewrite.contract import exact
+>>> each = rules("logic", "An example.", "logic")
+>>> each.kind, [pack.name for pack in each.run.packs(Setting(exact))]
+('rules', ['logic'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.ir.driver import Instrument, ModuleChecks, apply, drive
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.contract import Contract, approx
+from plica.rewrite.history import History
+from plica.rewrite.pack import Pack
+from plica.rewrite.packs import find_pack
+from plica.rewrite.strategy import Driving, innermost
+
+DEFAULT_CONTRACT: Final = approx(1e-4)
+
+
+@frozen(eq=False)
+class Setting:
+    """What a page is run with: the contract that rules keep, and the packs a user asks for."""
+
+    contract: Contract = DEFAULT_CONTRACT
+    packs: tuple[Pack, ...] = ()
+
+
+Chosen: TypeAlias = Callable[[Setting], Sequence[Pack]]
+"""Chooses packs by the setting."""
+
+
+@frozen
+class Rules:
+    """Packs that are driven by a strategy, one pack after another."""
+
+    given: str | Pack | Chosen
+    by: Driving = innermost
+
+    def packs(self, setting: Setting) -> tuple[Pack, ...]:
+        """The packs, with those of their rules that the contract allows."""
+        match self.given:
+            case str(name):
+                found: Sequence[Pack] = (find_pack(name),)
+            case Pack():
+                found = (self.given,)
+            case choose:
+                found = choose(setting)
+        return tuple([each.within(setting.contract) for each in found])
+
+    def __call__(self, history: History, setting: Setting) -> History:
+        """The history after the packs; types are found after each, since the next may ask."""
+        for pack in self.packs(setting):
+            history = history.under(pack, by=self.by)
+        return history
+
+
+def rules(name: str, why: str, given: str | Pack | Chosen, by: Driving = innermost) -> Pass:
+    """A pass that uses the rules of packs by a strategy."""
+    return Pass(name, why, Rules(given, by), kind="rules")
+
+
+def packs_of(each: Pass, setting: Setting) -> tuple[Pack, ...]:
+    """The packs of a pass of rules, none for any other."""
+    return each.run.packs(setting) if isinstance(each.run, Rules) else ()
+
+
+def asked_for(setting: Setting) -> Sequence[Pack]:
+    """The packs of the user."""
+    return setting.packs
+
+
+def through(
+    pipeline: Pipeline,
+    history: History,
+    setting: Setting,
+    instruments: Sequence[Instrument] = (),
+    debug: bool = False,
+) -> History:
+    """The history after the graph passes and rules of a pipeline."""
+    checks = HistoryChecks() if debug else None
+    return drive(pipeline, history, partial(_step, setting), instruments, checks)
+
+
+def _step(setting: Setting, each: Pass, history: History) -> History:
+    return advanced(each, history, setting)
+
+
+def advanced(each: Pass, history: History, setting: Setting) -> History:
+    """The history after one graph pass, or the rules of one pass."""
+    if each.kind != "rules":
+        return history.made(each, apply(each, history.module))
+    made = each.run(history, setting)
+    assert isinstance(made, History)
+    return made
+
+
+class HistoryChecks:
+    """The checks of modules, for the module of a history."""
+
+    def before(self, each: Pass, state: History) -> str | None:
+        """Why a pass cannot take the module."""
+        return ModuleChecks().before(each, state.module)
+
+    def after(self, each: Pass, state: History) -> str | None:
+        """What a pass has broken."""
+        return ModuleChecks().after(each, state.module)

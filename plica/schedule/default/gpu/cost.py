@@ -1,0 +1,121 @@
+"""What tiles of a product cost on a GPU, in cycles of the processor that has most to do.
+
+    turns * slices * max(multiply, wait)  +  beginning and end  +  joining the parts of the terms
+
+A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to answer
+with so many slices under way.  The figures are of an H200; what counts is how they compare.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.operand import Operands
+from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.tensor_core import Warps
+
+PRODUCTS: Final = 1024
+"""Products of f16 that the warps of a processor do in a cycle, one warp at a time for each core."""
+
+GROUPED: Final = 2048
+"""The same where four warps multiply together."""
+
+FETCH: Final = 96
+"""What fetching an element of a row or a column costs, in products, where eight come at once."""
+
+GATHER: Final = 1024
+"""The same where elements come one by one."""
+
+LATENCY: Final = 800
+"""Cycles until memory answers."""
+
+LAUNCH: Final = 4000
+"""Cycles that one more launch takes."""
+
+JOIN: Final = 0.5
+"""Cycles of a processor for each element of a part that is written and added up."""
+
+ENDS: Final = 1500
+"""Cycles before the first slice is there and after the last one is multiplied."""
+
+
+def warps_cost(of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu) -> float:
+    """A product on tensor cores; `gathers` says on which side elements come one by one."""
+    rows, columns, terms = warps.tile
+    m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")
+    tiles = -(-m // rows) * -(-n // columns) * lots * parts
+    slices = -(-of.depth // (parts * terms))
+    turns = -(-tiles // gpu.processors)
+    left, right = (GATHER if each else FETCH for each in gathers)
+    # What is fetched for a tile: an element of a row is used once for each column, and so on.
+    fetching = left / columns + right / rows
+    work = rows * columns * terms / (GROUPED if warps.together else PRODUCTS)
+    wait = LATENCY / (warps.ahead + 1)
+    cycles = turns * slices * work * (1 + fetching)
+    at_once = min(turns, blocks_at_once(warps, gpu))
+    waiting = -(-turns // at_once) * slices * wait
+    joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
+    return max(cycles, waiting) + ENDS + joining
+
+
+def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
+    """Blocks that a processor has memory and registers for."""
+    rows, columns, terms = warps.tile
+    versions = warps.ahead + 1 + warps.together
+    shared = 2 * versions * terms * (rows + columns)
+    sums = rows * columns // warps.threads
+    registers = warps.threads * min(255, sums + 64)
+    return max(1, min(gpu.shared // shared, gpu.registers // registers))
+
+
+# --- products of f32 ------------------------------------------------------------------------------
+
+NEAR: Final = 8
+"""Tiles below one another that run at once: they read the same columns."""
+
+ROW: Final = 8
+"""What fetching an element of a row costs, in products."""
+
+STALL: Final = 0.8
+"""How much of its time a warp that is alone waits, of that in which it multiplies."""
+
+AT_ONCE: Final = {128: 3, 256: 1}
+"""Blocks of so many threads that have registers enough on one processor."""
+
+WINDOW: Final = 20
+"""What fetching an element of a window costs: where it is takes quotients."""
+
+JOINED: Final = 24
+"""What writing and adding up an element of a part costs."""
+
+
+def is_window(of: Operands) -> bool:
+    """Whether where an element of the data is takes quotients."""
+    return len(of.groups["terms"]) > 1 or of.bordered is not None
+
+
+def tile_cost(of: Operands, tile: Tile, parts: int, gpu: Gpu) -> float:
+    """A product of f32 in tiles, in products of the processor that has most to do."""
+    rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
+    plain = not is_window(of) and lots == 1
+    tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots
+    deep = -(-of.depth // parts)
+    turns = -(-tiles * parts // gpu.processors)
+    slices = -(-deep // tile.terms) * tile.terms
+    fetching = 1 + (WINDOW if is_window(of) else ROW) / tile.rows + ROW / tile.columns
+    work = turns * tile.rows * tile.columns * slices * fetching
+    if plain:
+        warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
+        work *= 1 + STALL / warps
+    joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0
+    return work + joining
+
+
+def is_enough(of: Operands, tile: Tile, parts: int, gpu: Gpu) -> bool:
+    """Whether more parts of the terms would only have to be joined."""
+    rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
+    tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots
+    plain = not is_window(of) and lots == 1
+    return -(-of.depth // parts) < 4 * tile.terms or (plain and tiles >= 2 * gpu.processors)

@@ -1,0 +1,357 @@
+"""Operands of a product: which axes of a contraction are batch, M, N and K, and where each side lies.
+
+    out[z, m, n] = epilogue(sum over k of left[z, m, k] * right[z, k, n], …)
+
+Any contraction is read so: axes of one kind that are neighbours in the result are one number.
+Columns are the axes that are neighbours in the result, rows the last run of the other kind before
+them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as what
+they are in memory.
+
+>>> from plica.ir.dtype import f16, f32
+>>> from plica.ir.scalar import Cast
+>>> from plica.ir.stage import stage
+>>> from plica.ir.stages import stages
+>>> from plica.ir.tensor import buffer, reduce
+>>> x, w = buffer("x", (5, 7, 8), f16), buffer("w", (6, 8), f16)
+>>> dense = stage("y", (5, 7, 6), lambda b, m, n: reduce(
+...     "sum", (8,), lambda k: Cast(x[b, m, k], f32) * Cast(w[n, k], f32)))
+>>> found = operands(stages((x, w), (dense,)))
+>>> found.size("batch"), found.size("rows"), found.size("columns"), found.size("terms")
+(1, 35, 6, 8)
+>>> found.left.buffer.dtype.name, found.right.buffer.name == w.name
+('f16', True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.dim import known
+from plica.ir.dtype import DType, bf16, f16, f32
+from plica.ir.scalar import Buffer, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.stage import Each
+from plica.ir.stages import Names, Stages, loads, reductions, stages
+from plica.schedule.default.contraction import Contraction, contraction
+from plica.schedule.default.grouped import by_group
+
+NARROW: Final = (f16, bf16)
+"""What tensor cores multiply."""
+
+Group: TypeAlias = Literal["batch", "rows", "columns", "terms"]
+Axes: TypeAlias = tuple[ScalarVar, ...]
+
+GROUPS: Final[tuple[Group, ...]] = ("batch", "rows", "columns", "terms")
+
+
+@frozen(eq=False)
+class Where:
+    """Where something is: the number of each group, which is all of its axes as one, and the axes
+    that are not told by those."""
+
+    numbers: Mapping[Group, Scalar]
+    axes: Mapping[Term, Scalar]
+
+
+@frozen(eq=False, slots=False)
+class Operands:
+    """A contraction as a product of matrices."""
+
+    inputs: tuple[Buffer, ...]
+    axes: Axes
+    """Those of the result, in its order; such of length 1 are in no group."""
+    groups: Mapping[Group, Axes]
+    sizes: Mapping[ScalarVar, int]
+    left: Load
+    right: Load
+    border: tuple[Scalar, ...]
+    """What holds where the data is inside, over the axes."""
+    bordered: Load | None
+    """The side that is 0 outside of the border."""
+    reduced: Buffer
+    value: Scalar
+
+    def size(self, group: Group) -> int:
+        """How long all axes of a group are as one."""
+        return prod(self.sizes[each] for each in self.groups[group])
+
+    @property
+    def dtype(self) -> DType:
+        """What is multiplied."""
+        return self.left.buffer.dtype
+
+    @property
+    def depth(self) -> int:
+        """How many products are summed."""
+        return self.size("terms")
+
+    @cached_property
+    def views(self) -> Mapping[Buffer, Buffer]:
+        """Inputs in another shape of the same elements, in which axes that are one number are one.
+
+        A buffer that is read in two ways stays as it is.
+        """
+        found: dict[Buffer, set[tuple[int, ...]]] = {}
+        for load in (self.left, self.right, *self.others()):
+            found.setdefault(load.buffer, set()).add(tuple([n for n, _ in self._runs(load)]))
+        return {
+            buffer: Buffer(buffer.name, tuple(map(index, next(iter(shapes)))), buffer.dtype)
+            for buffer, shapes in found.items()
+            if len(shapes) == 1
+        }
+
+    def others(self) -> Iterator[Load]:
+        """What the epilogue reads besides the sum."""
+        return (load for load in loads(self.value) if load.buffer is not self.reduced)
+
+    def depends(self, of: Load, group: Group) -> bool:
+        """Whether a side differs along a group."""
+        return not free_vars(of).isdisjoint(self.groups[group])
+
+    def along(self, of: Load) -> bool:
+        """Whether the elements of neighbouring terms are neighbours, and only they."""
+        terms = self.groups["terms"]
+        last = [each for each, size in zip(of.indices, of.buffer.shape, strict=True)
+                if known(size) != 1]  # fmt: skip
+        return bool(last) and bool(terms) and last[-1] is terms[-1]
+
+    def at(self, of: Load, where: Where) -> Load:
+        """A load where its axes are told."""
+        view = self.views.get(of.buffer)
+        if view is None:
+            return Load(of.buffer, tuple([self._put(each, where) for each in of.indices]))
+        return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
+
+    def inside(self, where: Where) -> list[Scalar]:
+        """The border, where the axes are told."""
+        return [self._put(each, where) for each in self.border]
+
+    def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
+        """Axes of the result, the shape, and where an element of it is.
+
+        Where the groups lie one behind another, each is one axis: z, if there are several, m and n.
+        """
+        own = [axis for axis in self.axes if self.sizes[axis] > 1]
+        wanted = [*self.groups["batch"], *self.groups["rows"], *self.groups["columns"]]
+        if own != wanted:
+            numbers = {group: joined(self.groups[group], self.sizes) for group in GROUPS[:3]}
+            shape = tuple([index(self.sizes[axis]) for axis in self.axes])
+            return self.axes, shape, Where(numbers, {})
+        words = (("z", "batch"), ("m", "rows"), ("n", "columns"))
+        axes: list[ScalarVar] = []
+        told: dict[Group, Scalar] = {}
+        sizes: list[Scalar] = []
+        for word, group in words:
+            told[group] = index(0)  # type: ignore[index]  # a group's name
+            if group != "batch" or self.size("batch") > 1:
+                axes.append(names.var(word))
+                sizes.append(index(self.size(group)))  # type: ignore[arg-type]
+                told[group] = axes[-1]  # type: ignore[index]
+        return tuple(axes), tuple(sizes), Where(told, {})
+
+    def is_plain(self) -> bool:
+        """Whether each group is one axis of the result, one behind another."""
+        own = [axis for axis in self.axes if self.sizes[axis] > 1]
+        return own == [*self.groups["batch"], *self.groups["rows"], *self.groups["columns"]]
+
+    def _runs(self, of: Load) -> list[tuple[int, tuple[Scalar, ...]]]:
+        """The axes of a load with their lengths; neighbours of one group that are whole are one."""
+        found: list[tuple[int, tuple[Scalar, ...]]] = []
+        for place, extent in zip(of.indices, of.buffer.shape, strict=True):
+            size = known(extent)
+            assert size is not None
+            if size == 1 and known(place) == 0:
+                continue
+            last = found[-1][1][-1] if found else None
+            if self._follow(last, place) and self.sizes.get(place) == size:  # type: ignore[call-overload]  # an axis
+                count, run = found.pop()
+                found.append((count * size, (*run, place)))
+            else:
+                found.append((size, (place,)))
+        return found or [(1, (index(0),))]
+
+    def _follow(self, one: Scalar | None, other: Scalar) -> bool:
+        for axes in self.groups.values():
+            if one in axes and other in axes:
+                return axes.index(other) == axes.index(one) + 1  # type: ignore[arg-type]  # axes, as was asked
+        return False
+
+    def _run(self, run: tuple[Scalar, ...], where: Where) -> Scalar:
+        """Where a run of axes is; all of a group is its number."""
+        for group, axes in self.groups.items():
+            if run[0] in axes and run[-1] in axes and group in where.numbers:
+                first, last = axes.index(run[0]), axes.index(run[-1])  # type: ignore[arg-type]
+                number = where.numbers[group]
+                after = prod(self.sizes[each] for each in axes[last + 1 :])
+                if after > 1:
+                    number = number // after
+                if first:
+                    number = number % prod(self.sizes[each] for each in axes[first : last + 1])
+                return number
+        (place,) = run
+        return self._put(place, where)
+
+    def _put(self, of: Scalar, where: Where) -> Scalar:
+        told: dict[Term, Term] = dict(where.axes)
+        for group, axes in self.groups.items():
+            if group in where.numbers:
+                told |= {axis: self._run((axis,), where) for axis in axes}
+        for axis in self.axes:
+            if self.sizes[axis] == 1:
+                told.setdefault(axis, index(0))
+        found = substitute(of, {k: v for k, v in told.items() if k is not v})
+        assert isinstance(found, Scalar)
+        return found
+
+
+@lru_cache(maxsize=1024)
+def operands(of: Stages) -> Operands | None:
+    """The product some stages are, None where they are none.
+
+    Both sides have one dtype, f32, f16 or bf16, and sums are of f32.
+    """
+    if not all(isinstance(each, Each) for each in of.stages):
+        return None
+    wide, narrow = _widened(of)
+    found = contraction(wide)
+    if found is None:
+        apart = by_group(wide)
+        found = None if apart is None else contraction(apart)
+    if found is None or found.weight is None or found.combiner != "sum":
+        return None
+    if found.reduced.dtype is not f32 or found.fill.value != 0:
+        return None
+    sides = [_narrowed(each, narrow) for each in (found.data, found.weight)]
+    if sides[0].buffer.dtype is not sides[1].buffer.dtype:
+        return None
+    return _arranged(of, found, sides[0], sides[1])
+
+
+def _widened(of: Stages) -> tuple[Stages, dict[Term, Buffer]]:
+    """Stages whose sums read inputs of f32 instead of narrow ones that are cast, and which buffer
+    each of those stands for, by name."""
+    names = Names(of)
+    twins: dict[Load, Buffer] = {}
+
+    def change(node: Term) -> Term:
+        match node:
+            case Cast(Load() as load, dtype) if dtype is f32 and load.buffer.dtype in NARROW:
+                return Load(_twin(load, twins, names), load.indices)
+            case Cast(Select(condition, Load() as load, Lit(fill)), dtype) if (
+                dtype is f32 and load.buffer.dtype in NARROW
+            ):
+                inside = Load(_twin(load, twins, names), load.indices)
+                return Select(condition, inside, Lit(fill, f32))
+            case _:
+                return node
+
+    made: list[Each] = []
+    for each in of.stages:
+        assert isinstance(each, Each)
+        value = map_bottom_up(change, each.value) if reductions(each.value) else each.value
+        assert isinstance(value, Scalar)
+        made.append(Each(each.out, each.axes, value))
+    if not twins:
+        return of, {}
+    inputs = (*of.inputs, *twins.values())
+    return stages(inputs, made, of.outputs), {
+        twin.name: load.buffer for load, twin in twins.items()
+    }
+
+
+def _twin(of: Load, twins: dict[Load, Buffer], names: Names) -> Buffer:
+    if of not in twins:
+        twins[of] = Buffer(names.name("wide"), of.buffer.shape, f32)
+    return twins[of]
+
+
+def _narrowed(of: Load, narrow: Mapping[Term, Buffer]) -> Load:
+    """A load of what a wide buffer stands for, in the shape that has now."""
+    real = narrow.get(of.buffer.name)
+    if real is None:
+        return of
+    return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)
+
+
+def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Operands | None:
+    """Axes in groups; None where a buffer would have to have two shapes."""
+    kinds: dict[ScalarVar, str] = {}
+    for axis in found.axes:
+        if found.sizes[axis] > 1:
+            kinds[axis] = "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
+    batch, rows, columns = _cut(kinds)
+    over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
+        not all(kinds[axis] == "data" for axis in rows)
+    )  # fmt: skip
+    read = (data, weight, *[each for each in loads(found.value) if each.buffer is not found.reduced])
+    shapes: dict[Term, Buffer] = {}
+    for load in read:
+        if shapes.setdefault(load.buffer.name, load.buffer) is not load.buffer:
+            return None
+    inputs = tuple([shapes.get(each.name, each) for each in of.inputs])
+    return Operands(
+        inputs=inputs,
+        axes=found.axes,
+        groups={"batch": batch, "rows": rows, "columns": columns, "terms": found.terms},
+        sizes=found.sizes,
+        left=weight if over_data else data,
+        right=data if over_data else weight,
+        border=tuple(_border(found, data)),
+        bordered=data if found.guarded else None,
+        reduced=found.reduced,
+        value=found.value,
+    )
+
+
+def _cut(kinds: Mapping[ScalarVar, str]) -> tuple[Axes, Axes, Axes]:
+    """Batch, rows and columns among axes of a result, each of which is of a side or of both."""
+    order = list(kinds)
+    columns = _last_run(order, kinds, ("weight", "data"))
+    left = [axis for axis in order if axis not in columns]
+    kind = kinds[columns[0]] if columns else ""
+    rows = _last_run(left, kinds, tuple({"weight", "data"} - {kind}) if kind else ())
+    return tuple([axis for axis in left if axis not in rows]), tuple(rows), tuple(columns)
+
+
+def _last_run(
+    order: Sequence[ScalarVar], kinds: Mapping[ScalarVar, str], wanted: tuple[str, ...]
+) -> list[ScalarVar]:
+    """The last axes of one of some kinds that follow one another."""
+    run: list[ScalarVar] = []
+    for axis in reversed(order):
+        if kinds[axis] in wanted and (not run or kinds[axis] == kinds[run[0]]):
+            run.insert(0, axis)
+        elif run:
+            break
+    return run
+
+
+def _border(of: Contraction, data: Load) -> Iterator[Scalar]:
+    """What holds where a place of the data is inside of it."""
+    if not of.guarded:
+        return
+    for place, size in zip(data.indices, data.buffer.shape, strict=True):
+        extent, number = known(size), known(place)
+        if number is not None and extent is not None and 0 <= number < extent:
+            continue
+        longest = of.sizes.get(place) if isinstance(place, ScalarVar) else None
+        if longest is None:
+            yield Le(index(0), place)
+            yield Lt(place, size)
+        elif extent is None or longest > extent:  # padded at the end alone
+            yield Lt(place, size)
+
+
+def joined(axes: Sequence[ScalarVar], sizes: Mapping[ScalarVar, int]) -> Scalar:
+    """All of some axes as one number."""
+    found: Scalar = index(0)
+    for number, axis in enumerate(axes):
+        found = axis if number == 0 else found * sizes[axis] + axis
+    return found

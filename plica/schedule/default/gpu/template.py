@@ -1,0 +1,194 @@
+"""Templates for products in tiles: what the stages of a form say about its tiles, and the trace.
+
+The digits of a form are its decisions: how large tiles are, how many warps and squares they have,
+how the sides lie.  What a form does not say (slices under way, the order of tiles) is looked up, or
+given by whoever tries others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+from attrs import evolve, frozen
+
+from plica.core.binding import free_vars
+from plica.ir.dim import known
+from plica.ir.loop import Kernel
+from plica.ir.scalar import Buffer, Load, ScalarVar
+from plica.ir.stage import Each
+from plica.ir.stages import Stages, kernel_of, loads
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.product import WIDE, Blocks, Tile, product
+from plica.schedule.default.gpu.shape import stages
+from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET
+from plica.schedule.default.gpu.thread import recorded
+from plica.schedule.do import Block, Body, do
+from plica.schedule.replay import begin
+from plica.schedule.trace import Trace
+
+NEAR = 8
+"""Tiles below one another that run at once: they read the same columns."""
+
+
+@frozen(eq=False)
+class Tiled:
+    """The stages of a product in tiles: its sides, where they are gathered, the sums, and how long
+    each digit goes."""
+
+    sides: tuple[Each | None, Each | None]
+    part: Each
+    after: tuple[Each, ...]
+    digits: Mapping[str, int]
+    last: tuple[str, str]
+    """The last digit of each side: which are neighbours."""
+
+    @property
+    def count(self) -> tuple[int, int, int]:
+        """Tiles: in z, down, across."""
+        return self.digits.get("z", 1), self.digits["by"], self.digits["bx"]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the epilogue follows the sums, at a row and a column that are an axis each."""
+        words = [axis.name.hint for axis in self.after[0].axes]
+        return len(self.after) == 1 and words == ["z"] * ("z" in self.digits) + ["m", "n"]
+
+    def blocks(self, *, fused: bool) -> Blocks:
+        """What the blocks are called; with `fused` the epilogue is one of them."""
+        left, right = (None if each is None else str(each.out.name) for each in self.sides)
+        out = str(self.after[0].out.name) if fused else None
+        return Blocks(left, right, str(self.part.out.name), out, self.count)
+
+
+def tiled_of(of: Stages) -> Tiled | None:
+    """What stages say of their tiles, None where they are no product in tiles."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    at = [n for n, each in enumerate(every) if each.out.name.hint == "part"]
+    if len(every) != len(of.stages) or len(at) != 1:
+        return None
+    part, after = every[at[0]], tuple(every[at[0] + 1 :])
+    made = {each.out: each for each in every}
+    sides = [load for load in loads(part.value) if load.buffer is not part.out]
+    if len(sides) != 2 or not after:
+        return None
+    digits: dict[str, int] = {}
+    for load, buffer in ((Load(part.out, part.axes), part.out), *[(e, e.buffer) for e in sides]):
+        digits |= _extents(load, buffer)
+    last = (_hint(sides[0]), _hint(sides[1]))
+    return Tiled((made.get(sides[0].buffer), made.get(sides[1].buffer)), part, after, digits, last)
+
+
+def _extents(of: Load, buffer: Buffer) -> dict[str, int]:
+    return {
+        axis.name.hint: known(size) or 0
+        for axis, size in zip(of.indices, buffer.shape, strict=True)
+        if isinstance(axis, ScalarVar)
+    }
+
+
+def _hint(of: Load) -> str:
+    last = of.indices[-1]
+    return last.name.hint if isinstance(last, ScalarVar) else ""
+
+
+def tensor_core_schedule(
+    of: Stages, gpu: Gpu, known_: Sequence[Warps]
+) -> tuple[Trace, Kernel] | None:
+    """The schedule of a product on tensor cores, in tiles of one of some known shapes."""
+    found = tiled_of(of)
+    if found is None:
+        return None
+    of_part = found.digits
+    together = "w" in of_part
+    warps = next((each for each in known_ if _fits(each, of_part, together)), None)
+    if warps is None:
+        return None
+    near = evolve(warps, near=gcd(warps.near, found.count[1]))
+    along = (found.last[0] == "e", found.last[1] == "e")
+    (dtype, _) = [load.buffer.dtype for load in loads(found.part.value)]
+    kernel = kernel_of(of)
+    if found.is_plain:
+        whole = tensor_core(near, along, found.blocks(fused=True), dtype)
+        made = recorded(whole, kernel, late=False)
+        if made is not None:
+            return made
+    return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
+
+
+def _fits(of: Warps, digits: Mapping[str, int], together: bool) -> bool:
+    """Whether digits are those of some warps."""
+    high, wide = digits.get("i", 1), digits.get("j", 1) * (OCTET if together else 1)
+    found = (digits["wm"], digits["wn"], high, wide, digits["s"], together)
+    return found == (of.down, of.across, of.high, of.wide, of.steps, of.together)
+
+
+def product_schedule(of: Stages, gpu: Gpu, known_: Sequence[Tile]) -> tuple[Trace, Kernel] | None:
+    """The schedule of a product of f32, in tiles of one of some known shapes.
+
+    The epilogue is done in registers where the tiles cover the result.
+    """
+    found = tiled_of(of)
+    if found is None:
+        return None
+    digits = found.digits
+    kept = found.last[0] == "e"
+    along = (kept or _along(found.sides[0]), _along(found.sides[1]))
+    rows, columns = digits["vi"] * digits["ty"] * WIDE, digits["vj"] * digits["tx"] * WIDE
+    shape = (rows, columns, digits["e"], digits["ty"], digits["tx"])
+    tile = next(
+        (
+            each
+            for each in known_
+            if (each.rows, each.columns, each.terms, each.down, each.across) == shape
+            and each.keeps(along) == kept
+        ),
+        None,
+    )
+    if tile is None:
+        return None
+    kernel = kernel_of(of)
+    if found.is_plain and "z" not in digits and _covers(found, rows, columns):
+        near = evolve(tile, near=gcd(NEAR, found.count[1]))
+        made = recorded(product(near, found.blocks(fused=True), along), kernel)
+        if made is not None:
+            return made
+    return _apart(found, kernel, gpu, product(tile, found.blocks(fused=False), along))
+
+
+def _along(of: Each | None) -> bool:
+    """Whether terms, not rows or columns, are neighbours in what is gathered."""
+    if of is None:
+        return False
+    (load,) = loads(of.value)
+    near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
+    return near == {"k", "e"} or near == {"e"}
+
+
+def _covers(of: Tiled, rows: int, columns: int) -> bool:
+    sizes = [known(size) for size in of.after[0].out.shape]
+    _, down, across = of.count
+    return sizes == [down * rows, across * columns]
+
+
+def _apart(
+    of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block
+) -> tuple[Trace, Kernel] | None:
+    """A product whose sums are joined and finished by another launch."""
+    every = stages(begin(kernel).kernel)
+    if every is None:
+        return None
+    labels = {each.out.name for each in of.after}
+    after = [each for each in every if each.label in labels]
+
+    @do
+    def whole(wide: bool) -> Body:
+        yield spread(after[-1], tuple(after[:-1]), gpu, wide)
+        yield sums
+
+    return recorded(whole(True), kernel) or recorded(whole(False), kernel)
+
+
+__all__ = ["Tiled", "product_schedule", "tensor_core_schedule", "tiled_of"]

@@ -1,0 +1,168 @@
+"""Templates for stages as they are: rows, sums that threads share, transposes, elementwise work.
+
+What can be computed where it is read is.  The plainest template, each element by a thread, fits
+everything that has a size.
+
+>>> from plica.ir.script import from_text
+>>> kernel = from_text(DOUBLED).values[0]
+>>> "threadIdx.x" in gpu_trace(kernel, Gpu()).to_python()
+True
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product as product_of
+from typing import Final
+
+from plica.core.collector import paused
+from plica.ir.loop import Kernel
+from plica.schedule.default.gpu.across import across, down
+from plica.schedule.default.gpu.elementwise import elementwise
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, reads_once, rowed
+from plica.schedule.default.gpu.shape import Stage, inlined, stages
+from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.turn import turn_of, turned
+from plica.schedule.do import Block, Body, do, run
+from plica.schedule.flow import stages as flow
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.replay import begin
+from plica.schedule.trace import Trace
+
+MANY: Final = 128
+"""Terms of a sum that many threads share, at least."""
+
+
+def gpu_trace(kernel: Kernel, gpu: Gpu) -> Trace | None:
+    """The default schedule of a kernel, None where there is none for it."""
+    found = gpu_schedule(kernel, gpu)
+    return None if found is None else found[0]
+
+
+@lru_cache(maxsize=1024)
+def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The trace, and the kernel it makes, by the first template that fits."""
+    for template in (elementwise_schedule, row_schedule, shared_sums, plain_threads):
+        found = template(kernel, gpu)
+        if found is not None:
+            return found
+    return None
+
+
+def elementwise_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of a block without sums, each element of which is its own."""
+    bare = _bare(kernel)
+    if bare is None or len(bare[2]) > 1 or bare[2][0].reduce:
+        return None
+    before, inner, (one,) = bare
+    turn = turn_of(inner, one)
+    size = flow(inner.body)[one.label].writes[0].dtype.bytes
+
+    @do
+    def across_tiles() -> Body:
+        yield before
+        assert turn is not None
+        yield turned(one, turn)
+
+    @do
+    def along(wide: bool, even: bool) -> Body:
+        yield before
+        yield elementwise(one, size, gpu, wide, even)
+
+    found = None if turn is None else recorded(across_tiles(), kernel)
+    for wide, even in product_of((True, False), (False, True)):
+        found = found or recorded(along(wide, even), kernel)
+    return found
+
+
+def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of stages of rows, each row by the threads of a block."""
+    every = stages(begin(kernel).kernel)
+    if not every or not any(each.reduce for each in every):
+        return None
+    kept = kept_rows(begin(kernel).kernel, every)
+    inline = tuple([each.label for each in every[:-1] if each.label not in kept])
+    bare = recorded(inlined(inline), kernel)
+    left = None if bare is None else stages(bare[1])
+    found = None if bare is None or not left else rowed(bare[1], left, gpu)
+    return None if found is None else recorded(by_rows(found, inline), kernel)
+
+
+def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of long sums, each by the threads of a warp or a block, a launch after another."""
+    bare = _bare(kernel)
+    if bare is None:
+        return None
+    before, inner, left = bare
+    sums = [each for each in left if each.reduce]
+    blocks = flow(inner.body)
+    if not sums or any(
+        each.terms < MANY
+        or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
+        for each in sums
+    ):
+        return None
+
+    @do
+    def together() -> Body:
+        yield before
+        for each in left:
+            if not each.reduce:
+                yield spread(each, (), gpu)
+            elif reads_along(blocks[each.label].block):
+                yield across(each, gpu)
+            else:
+                yield down(each, gpu)
+
+    return recorded(together(), kernel)
+
+
+def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule in which each element is a thread's own, with the sums it needs."""
+    bare = _bare(kernel)
+    if bare is None:
+        return None
+    before, _, left = bare
+
+    @do
+    def whole(wide: bool) -> Body:
+        yield before
+        yield spread(left[-1], left[:-1], gpu, wide)
+
+    return recorded(whole(True), kernel) or recorded(whole(False), kernel)
+
+
+@lru_cache(maxsize=256)
+def _bare(kernel: Kernel) -> tuple[Block, Kernel, tuple[Stage, ...]] | None:
+    """How blocks that can be computed where they are read are, the kernel then, and its blocks."""
+    every = stages(begin(kernel).kernel)
+    if not every:
+        return None
+    before = inlined(tuple([each.label for each in every[:-1]]))
+    bare = recorded(before, kernel)
+    left = None if bare is None else stages(bare[1])
+    return None if bare is None or not left else (before, bare[1], left)
+
+
+def recorded(schedule: Block, kernel: Kernel, *, late: bool = True) -> tuple[Trace, Kernel] | None:
+    """The trace of a schedule; one that is not shown to be legal is none."""
+    with paused():
+        try:
+            steps, state, _ = run(schedule, kernel, 0, {}, late=late)
+        except ScheduleRefused:
+            return None
+    return Trace(steps), state.kernel
+
+
+DOUBLED: Final = """
+from plica.script import Buffer, block, f32, grid
+import plica
+
+@plica.kernel
+def doubled(x: Buffer[(64,), f32], y: Buffer[(64,), f32]):
+    for i in grid(64):
+        with block("out", spatial=(i,)):
+            y[i] = x[i] * 2.0
+"""
+"""A kernel for examples."""

@@ -1,0 +1,144 @@
+"""Forms: rules that change what is computed in which shape, `Stages -> Stages`.
+
+    Form ::= Form(name, why, contract, apply, rank)
+
+Padding an axis, packing a side of a product, cutting a sum in parts: a form never changes the
+result beyond its float contract.  It looks at the stages, at what is known of their inputs and at
+the machine, and gives whatever it can make of them, each with the cycles that it should take; where
+it does not apply it gives nothing.  Forms are tested as a population, like all rules; installed
+libraries add theirs under the entry-point group `plica.forms`.
+
+>>> Form("Two words", "An example.", exact, lambda of, facts, machine: ())
+Traceback (most recent call last):
+plica.core.diagnostic.RuleRefused: The name of a form is in small letters with dashes. [bad-rule]
+  expected: a name such as pad-axis
+  found: 'Two words'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache, partial
+from importlib import metadata
+from typing import Any, Final, TypeAlias
+
+from attrs import field, frozen
+
+from plica.core.diagnostic import RuleRefused
+from plica.ir.stages import Stages
+from plica.rewrite.contract import Contract, exact, reassociates
+from plica.runtime.error import Diagnostic
+
+__all__ = ["GROUP", "Facts", "Form", "Formed", "exact", "installed", "reach"]
+
+GROUP: Final = "plica.forms"
+
+WORD: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@frozen
+class Facts:
+    """What is known of the inputs of stages before the program runs, and what their user allows.
+
+    `constant` says which inputs are known, `fits_i8` which of these are of i32 and hold nothing but
+    numbers from -128 to 127.
+    """
+
+    constant: tuple[bool, ...]
+    fits_i8: tuple[int, ...] = ()
+    contract: Contract = exact
+
+    @property
+    def reassociates(self) -> bool:
+        """Whether terms of a sum may be joined in another order than they come."""
+        return self.contract >= reassociates
+
+    @property
+    def approximates(self) -> bool:
+        """Whether more than that may differ, as far as rounding goes."""
+        return self.contract > reassociates
+
+
+@frozen(eq=False, slots=False)
+class Formed:
+    """What a form makes of some stages, once somebody asks, and the cycles that should take."""
+
+    form: str
+    make: Callable[[], Stages]
+    cycles: float = 0.0
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The stages it makes."""
+        return self.make()
+
+
+Made: TypeAlias = "Stages | tuple[float, Callable[[], Stages]]"
+"""What a form gives: stages, or cycles and how to make stages if those are the fewest."""
+
+Apply: TypeAlias = Callable[[Stages, Facts, Any], Iterable[Made]]
+"""From stages, facts and a machine, which is whatever a target describes itself by."""
+
+
+@frozen
+class Form:
+    """A rule over stages.  Of the forms that apply those of the lowest rank are taken, and of these
+    the one with the fewest cycles."""
+
+    name: str
+    why: str
+    contract: Contract
+    apply: Apply = field(eq=False)
+    rank: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        if not WORD.fullmatch(self.name):
+            message = "The name of a form is in small letters with dashes."
+            expected = "a name such as pad-axis"
+            raise RuleRefused(Diagnostic("bad-rule", message, None, expected, repr(self.name)))
+
+    def reach(self, of: Stages, facts: Facts, machine: object) -> list[Formed]:
+        """Everything the form makes of some stages."""
+        found = []
+        for each in self.apply(of, facts, machine):
+            cycles, make = each if isinstance(each, tuple) else (0.0, partial(_itself, each))
+            found.append(Formed(self.name, make, cycles))
+        return found
+
+
+def _itself(of: Stages) -> Stages:
+    return of
+
+
+def reach(
+    forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None = None
+) -> list[Formed]:
+    """What the forms of the lowest rank that apply make of some stages, the cheapest first.
+
+    With `only` a name, that form alone is tried.
+    """
+    usable = [
+        each for each in forms if each.contract <= facts.contract and only in (None, each.name)
+    ]
+    for rank in sorted({each.rank for each in usable}):
+        found = [made for each in usable if each.rank == rank
+                 for made in each.reach(of, facts, machine)]  # fmt: skip
+        if found:
+            return sorted(found, key=lambda each: each.cycles)
+    return []
+
+
+@lru_cache(maxsize=1)
+def installed() -> tuple[Form, ...]:
+    """The forms that installed libraries offer, in the order of their names."""
+    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
+    found: list[Form] = []
+    for point in points:
+        loaded = point.load()
+        for each in loaded if isinstance(loaded, tuple | list) else (loaded,):
+            if not isinstance(each, Form):
+                message = f"The entry point {point.name} of {GROUP} is no form but {each!r}."
+                raise RuleRefused(Diagnostic("bad-rule", message))
+            found.append(each)
+    return tuple(found)

@@ -1,0 +1,187 @@
+"""Hoisting: what stages make of constants alone is computed once, before the program runs.
+
+    packed[b, k, v] = w[k, 16 * b + v]          w a constant: done now
+    sum[m, b, v] = sum over k of x[m, k] * packed[b, k, v]
+
+So a packed weight is an ordinary stage, and whether it is packed at compile time or at run time is
+no concern of the form that asked for it.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.stage import placeholder, stage
+>>> from plica.ir.stages import stages
+>>> x, w = placeholder("x", (2, 3), f32), placeholder("w", (3, 4), f32)
+>>> turned = stage("t", (4, 3), lambda i, j: w[j, i])
+>>> out = stage("y", (2, 4), lambda i, j: x[i, j % 3] + turned[j, i])
+>>> found = hoist(stages((x, w), (turned, out)), (False, True))
+>>> [str(each.name) for each in found.rest.inputs], found.reads[0]
+(['x', 't'], 0)
+>>> constants(found, {1: np.arange(12, dtype=np.float32).reshape(3, 4)})[turned.out][1]
+array([1., 5., 9.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.arithmetic import Array
+from plica.ir.dim import known, polynomial
+from plica.ir.evaluate import evaluate
+from plica.ir.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
+from plica.ir.stage import Each, Stage
+from plica.ir.stages import Stages, compute_of, loads, stages
+
+
+@frozen(eq=False)
+class Hoisted:
+    """The stages that are left, and those that are done before.
+
+    `reads` says for each input of the rest which input of the whole it is, or which buffer of what
+    was done before.
+    """
+
+    rest: Stages
+    before: tuple[Each, ...]
+    reads: tuple[int | Buffer, ...]
+    inputs: tuple[Buffer, ...]
+    """Those of the whole."""
+
+
+def hoist(of: Stages, constant: Sequence[bool]) -> Hoisted:
+    """The stages, less those that read nothing but constants; the result is never one of them."""
+    told = {buffer for buffer, known_now in zip(of.inputs, constant, strict=True) if known_now}
+    before: list[Each] = []
+    left: list[Stage] = []
+    for each in of.stages:
+        read = {load.buffer for load in loads(each)} if isinstance(each, Each) else {None}
+        if isinstance(each, Each) and read and read <= told and each.out is not of.result:
+            before.append(each)
+            told.add(each.out)
+        else:
+            left.append(each)
+    if not before:
+        return Hoisted(of, (), tuple(range(len(of.inputs))), of.inputs)
+    touched = {term for each in left for term in free_vars(each)}
+    outputs = [each for each in of.outputs if each not in told]
+    reads = _reads(of, before, touched)
+    inputs = [of.inputs[each] if isinstance(each, int) else each for each in reads]
+    return Hoisted(stages(inputs, left, outputs), tuple(before), tuple(reads), of.inputs)
+
+
+def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list[int | Buffer]:
+    """What is read in the end: what is made of an input takes its place where nothing else does."""
+    source: dict[Buffer, Buffer] = {
+        each: each for each in of.inputs
+    }  # the first that it is made of
+    made: dict[Buffer, list[Buffer]] = {}
+    for each in before:
+        source[each.out] = source[next(loads(each)).buffer]
+        if each.out in touched:
+            made.setdefault(source[each.out], []).append(each.out)
+    found: list[int | Buffer] = []
+    later: list[int | Buffer] = []
+    for number, buffer in enumerate(of.inputs):
+        instead = made.get(buffer, [])
+        if buffer in touched:
+            found.append(number)
+            later += instead
+        else:
+            found += instead[:1]
+            later += instead[1:]
+    return found + later
+
+
+def constants(of: Hoisted, given: Mapping[int, Array]) -> dict[Buffer, Array]:
+    """What was done before, from the arrays of constant inputs by their places."""
+    held: dict[Buffer, Array] = {}
+    for number, array in given.items():
+        shape = [known(size) or 0 for size in of.inputs[number].shape]
+        held[of.inputs[number]] = np.reshape(array, shape)
+    for each in of.before:
+        made = _copied(each, held)
+        if made is None:
+            compute = compute_of(each)
+            made = evaluate(compute, [held[read] for read in compute.inputs])
+        held[each.out] = np.ascontiguousarray(made)
+    return held
+
+
+def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:
+    """A stage that puts elements in another order, as one strided copy; None where it is none.
+
+    Where places are outside of the source, and a guard says so, it is padded first.
+    """
+    found = _load(of.value)
+    if found is None:
+        return None
+    load, fill = found
+    source = held[load.buffer]
+    sizes = dict(zip(of.axes, [known(size) or 0 for size in of.out.shape], strict=True))
+    if not all(sizes.values()):
+        return None
+    steps = dict.fromkeys(of.axes, 0)
+    pads: list[tuple[int, int]] = []
+    starts: list[int] = []
+    factors: list[dict[ScalarVar, int]] = []
+    for place, count in zip(load.indices, source.shape, strict=True):
+        start = low = high = 0
+        mine: dict[ScalarVar, int] = {}
+        for atoms, factor in polynomial(place).values():
+            if not atoms:
+                start += factor
+            elif len(atoms) == 1 and isinstance(atoms[0], ScalarVar) and atoms[0] in sizes:
+                mine[atoms[0]] = factor
+                end = factor * (sizes[atoms[0]] - 1)
+                low, high = low + min(0, end), high + max(0, end)
+            else:
+                return None
+        pads.append((max(0, -(start + low)), max(0, start + high - count + 1)))
+        starts.append(start + pads[-1][0])
+        factors.append(mine)
+    if any(pad != (0, 0) for pad in pads):
+        if fill is None:
+            return None
+        source = np.pad(source, pads, constant_values=fill)
+    for mine, stride in zip(factors, source.strides, strict=True):
+        for axis, factor in mine.items():
+            steps[axis] += factor * stride
+    first = source[tuple([slice(start, None) for start in starts])] if starts else source
+    shape, strides = tuple(sizes.values()), tuple(steps.values())
+    return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
+
+
+def _load(of: Scalar) -> tuple[Load, bool | int | float | None] | None:
+    """What a stage copies, and what stands outside of it."""
+    match of:
+        case Load():
+            return of, None
+        case Select(condition, Load() as load, Lit(fill)) if _is_border(condition, load):
+            return load, fill
+        case Select(condition, Select() as inner, Lit(fill)):
+            found = _load(inner)
+            if found is None or found[1] != fill or not _is_border(condition, found[0]):
+                return None
+            return found
+        case _:
+            return None
+
+
+def _is_border(condition: Scalar, of: Load) -> bool:
+    """Whether a condition says where a load is inside, and nothing else."""
+    places = dict(zip(of.indices, of.buffer.shape, strict=True))
+    stack: list[Scalar] = [condition]
+    while stack:
+        match stack.pop():
+            case And(left, right):
+                stack += [left, right]
+            case Lt(place, size) if places.get(place) is size:
+                pass
+            case Le(Lit(0), place) if place in places:
+                pass
+            case _:
+                return False
+    return True

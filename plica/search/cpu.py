@@ -1,0 +1,86 @@
+"""Processors, as the search for schedules sees them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.lower.scheduled import facts, machine_of
+from plica.codegen.target import Target
+from plica.ir.graph import Expr
+from plica.ir.loop import Kernel
+from plica.schedule.default import Formed
+from plica.search.measure import Limits, LocalMeasurer
+from plica.search.policy.fold import Policy
+from plica.search.policy.named import TRANSFER, policy_named
+from plica.search.policy.taught import lessons_of, taught
+from plica.search.record.database import Database
+from plica.search.space import Space
+from plica.search.space_of import form_named, space_of, space_of_kernel
+from plica.search.target import Facts, Tuning
+from plica.search.task import Task
+from plica.search.tune_loop import Subject
+
+
+def fingerprint(target: Target) -> str:
+    """A processor as a short text that tells it from others."""
+    known = [
+        target.triple,
+        target.cpu,
+        sorted(target.features),
+        target.vector_bits,
+        target.vector_registers,
+        [target.cache(level) for level in (1, 2, 3)],
+        target.cores,
+    ]
+    whole = hashlib.sha256(json.dumps(known).encode()).hexdigest()
+    return f"{target.name}-{target.architecture}-{target.cpu}-{target.cores}-{whole[:16]}"
+
+
+def _compilers() -> tuple[tuple[str, str], ...]:
+    return (("llvm", toolchain.llvm_version()),)
+
+
+def _space(task: Task, target: Target) -> Space:
+    return space_of(task, machine_of(target))
+
+
+def _space_of_kernel(kernel: Kernel, target: Target) -> Space:
+    return space_of_kernel(kernel, machine_of(target))
+
+
+def _form(name: str, task: Task, target: Target) -> Formed | None:
+    return form_named(name, task, machine_of(target))
+
+
+def _measurer(target: Target, limits: Limits | None) -> LocalMeasurer:
+    return LocalMeasurer(target, limits or Limits(threads=target.cores))
+
+
+def _policy(
+    name: str, subjects: Sequence[Subject], target: Target, database: Database
+) -> Policy[Any]:  # what an explorer remembers is its own
+    machine = machine_of(target)
+    if name != TRANSFER:
+        return policy_named(name, machine)
+    return taught(machine, lessons_of(subjects, database.all(target=fingerprint(target))))
+
+
+def _facts(reads: Sequence[Expr], target: Target) -> Facts:
+    return facts(reads, machine_of(target))
+
+
+CPU: Final = Tuning(
+    fingerprint,
+    _compilers,
+    _space,
+    _space_of_kernel,
+    _form,
+    _measurer,
+    _policy,
+    facts=_facts,
+    pools=True,
+)

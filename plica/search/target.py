@@ -1,0 +1,85 @@
+"""The side of a target that the search for schedules needs, as one record a backend names.
+
+    tuning_of(target).space(task, target)         what can be decided of a kernel
+    tuning_of(target).measurer(target, limits)    who tries it out
+
+A backend says where its record is (`plica.codegen.backend.Backend.tuning`), so that compiling does
+not wait for this room, and so that nobody here asks which kind a target is.
+
+>>> from plica.codegen.backend import find_target
+>>> tuning_of(find_target("cuda:sm_80")).fingerprint(find_target("cuda:sm_80"))[:11]
+'cuda-sm_80-'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.backend import AnyTarget, backend_of
+from plica.core.diagnostic import CompilerBug
+from plica.ir.graph import Expr
+from plica.ir.loop import Kernel
+from plica.ir.module import Module
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.schedule.default import Formed
+
+if TYPE_CHECKING:  # rooms that ask for this record
+    from plica.search.measure import Limits, Measurer
+    from plica.search.policy.fold import Policy
+    from plica.search.record.database import Database
+    from plica.search.space import Space
+    from plica.search.task import Task
+    from plica.search.tune import How, Tuned
+    from plica.search.tune_loop import Subject
+
+Facts: TypeAlias = tuple[tuple[bool, ...], tuple[int, ...]]
+"""Which of what a kernel reads is constant, and which of these are narrow."""
+
+
+def _constants(reads: Sequence[Expr], target: Any) -> Facts:  # Any: a target is its backend's own
+    from plica.ir.graph import Const
+
+    return tuple([isinstance(each, Const) for each in reads]), ()
+
+
+@frozen(eq=False)
+class Tuning:
+    """How schedules for one kind of target are searched for; targets are of that kind.
+
+    Where a target is not searched kernel by kernel, `whole` does it for a model, and `known` gives
+    what compiling wants of a database.
+    """
+
+    fingerprint: Callable[[Any], str]
+    """A machine as a short text that tells it from others."""
+    compilers: Callable[[], tuple[tuple[str, str], ...]]
+    """The versions of what makes the code."""
+    space: Callable[[Task, Any], Space] | None = None
+    space_of_kernel: Callable[[Kernel, Any], Space] | None = None
+    form: Callable[[str, Task, Any], Formed | None] | None = None
+    """The form that a record begins with, by its name."""
+    measurer: Callable[[Any, Limits | None], AbstractContextManager[Measurer]] | None = None
+    policy: Callable[[str, Sequence[Subject], Any, Database], Policy[Any]] | None = None
+    facts: Callable[[Sequence[Expr], Any], Facts] = _constants
+    """What is known of what a kernel reads."""
+    pools: bool = False
+    """Whether candidates can be measured on the devices of a pool."""
+    whole: Callable[[Module, Any, Database, How], Tuned] | None = None
+    known: Callable[[Database, Any], Any] = lambda database, target: None
+
+
+def tuning_of(target: AnyTarget) -> Tuning:
+    """The record of a target's kind; one for which nothing is searched is refused."""
+    where = backend_of(target).tuning
+    if not where:
+        message = f"Schedules are not searched for the target {target.describe()!r}."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu or cuda"))
+    found = resolve_name(where)
+    if not isinstance(found, Tuning):
+        raise CompilerBug(f"{where} is no tuning record but {found!r}.")
+    return found
