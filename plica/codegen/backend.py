@@ -83,7 +83,7 @@ class Backend:
 
     `parse` reads a text that begins with the name.  `pages` leads from a module to an artefact,
     one page for each effort.  `build` makes what can be called of what was lowered, by the last
-    passes of a page.  `objects` is the way of programs with data and recursion, if there is one.
+    passes of a page.
     """
 
     name: str
@@ -120,9 +120,18 @@ class Backend:
     """Why no library for C is made, where none is."""
     tuning: str = ""
     """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
-    objects: Backend | None = None
+    objects: str = ""
+    """Where the backend of its programs with data and recursion is, if there is one."""
     spellings: tuple[str, ...] = field(default=())
     """Texts that name its targets, for suggestions."""
+
+    def with_objects(self) -> Backend | None:
+        """The backend of programs with data and recursion, which loads when one comes."""
+        if not self.objects:
+            return None
+        found = resolve_name(self.objects)
+        assert isinstance(found, Backend)
+        return found
 
     def page(self, effort: str = "default") -> Pipeline:
         """The page of an effort."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -26,7 +26,6 @@ from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, Chosen, Scheduler, processor
 from plica.codegen.program import Program
-from plica.codegen.record import recorded
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
 from plica.ir.infer import infer
@@ -39,8 +38,14 @@ from plica.rewrite.history import History, begun
 from plica.rewrite.rule_pass import Setting, advanced, through
 from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
+from plica.runtime.late import late
 from plica.runtime.record import Record
 from plica.runtime.store import Store
+
+if TYPE_CHECKING:
+    from plica.codegen.record import recorded
+else:
+    recorded = late("plica.codegen.record:recorded")
 
 P = TypeVar("P")
 L = TypeVar("L")

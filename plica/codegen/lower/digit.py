@@ -77,9 +77,7 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
     return with_substatements(stmt, parts)
 
 
-def _places(
-    buffer: Buffer, indices: tuple[Scalar, ...], context: Context
-) -> tuple[Scalar, ...]:
+def _places(buffer: Buffer, indices: tuple[Scalar, ...], context: Context) -> tuple[Scalar, ...]:
     """Where something is among the registers of a thread; other places stay as they are."""
     if scope(buffer.scope).reach != "thread" or any(reads_memory(each) for each in indices):
         return indices

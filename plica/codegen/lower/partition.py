@@ -87,8 +87,10 @@ def partition(kernel: Kernel) -> Kernel:
     registers = _chosen(kernel)
 
     def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
-        if isinstance(stmt, For) and stmt.kind in KINDS and not (
-            stmt in pieces or stmt.var in registers
+        if (
+            isinstance(stmt, For)
+            and stmt.kind in KINDS
+            and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
             if cut is not None:
