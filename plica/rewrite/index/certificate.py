@@ -43,9 +43,7 @@ from plica.ir.scalar import (
     Select,
     Sub,
 )
-from plica.rewrite.index.case import Constraint, System, TooManyCases, contrary, linearised, split
 from plica.rewrite.index.context import Context, Range
-from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
 from plica.rewrite.index.interval import EVERYTHING, Interval
 from plica.rewrite.index.period import Periods, box, repeats, slopes_of
 from plica.rewrite.index.point import Values, all_values, atoms, is_structure, value
@@ -53,8 +51,15 @@ from plica.rewrite.index.polynomial import literal
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.rewrite.index.case import Constraint, System, contrary, linearised, split
+    from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
     from plica.rewrite.index.nonlinear import Nonlinear, follows
 else:
+    contradicted = late("plica.rewrite.index.elimination:contradicted")
+    Constraint = late("plica.rewrite.index.case:Constraint")
+    contrary = late("plica.rewrite.index.case:contrary")
+    linearised = late("plica.rewrite.index.case:linearised")
+    split = late("plica.rewrite.index.case:split")
     follows = late("plica.rewrite.index.nonlinear:follows")
 
 MOST_POINTS: Final = 1_000_000
@@ -263,7 +268,7 @@ def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values]
 
 def _contradictory(condition: Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
     systems = split(contrary(condition, context))
-    if isinstance(systems, TooManyCases) or len(systems) != len(cases):
+    if isinstance(systems, int) or len(systems) != len(cases):
         return False
     return all(_contradicts(system, why) for system, why in zip(systems, cases, strict=True))
 
