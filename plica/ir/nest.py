@@ -28,6 +28,7 @@ from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.scalar import (
     BINARY,
+    Add,
     And,
     Buffer,
     Eq,
@@ -36,6 +37,9 @@ from plica.ir.scalar import (
     Lit,
     Load,
     Lt,
+    Max,
+    Min,
+    Mul,
     Not,
     Or,
     Pow,
@@ -51,6 +55,7 @@ EXACT: Final = frozenset(
     {"abs", "ceil", "copysign", "floor", "fmod", "isinf", "isnan", "round", "sign", "sqrt", "trunc"}
 )
 """Intrinsics that have one right answer, so that arrays and numbers give the same bits."""
+SWAPS: Final = (Add, Mul, Min, Max)
 _ZERO: Final = Lit(0, i64)
 
 
