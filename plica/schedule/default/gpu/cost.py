@@ -41,9 +41,7 @@ ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
 
 
-def warps_cost(
-    of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu
-) -> float:
+def warps_cost(of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu) -> float:
     """A product on tensor cores; `gathers` says on which side elements come one by one."""
     rows, columns, terms = warps.tile
     m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")

@@ -285,18 +285,12 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     kinds: dict[ScalarVar, str] = {}
     for axis in found.axes:
         if found.sizes[axis] > 1:
-            kinds[axis] = (
-                "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
-            )
+            kinds[axis] = "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
     batch, rows, columns = _cut(kinds)
     over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
         not all(kinds[axis] == "data" for axis in rows)
     )  # fmt: skip
-    read = (
-        data,
-        weight,
-        *[each for each in loads(found.value) if each.buffer is not found.reduced],
-    )
+    read = (data, weight, *[each for each in loads(found.value) if each.buffer is not found.reduced])
     shapes: dict[Term, Buffer] = {}
     for load in read:
         if shapes.setdefault(load.buffer.name, load.buffer) is not load.buffer:

@@ -173,7 +173,9 @@ def _covers(of: Tiled, rows: int, columns: int) -> bool:
     return sizes == [down * rows, across * columns]
 
 
-def _apart(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> tuple[Trace, Kernel] | None:
+def _apart(
+    of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block
+) -> tuple[Trace, Kernel] | None:
     """A product whose sums are joined and finished by another launch."""
     every = stages(begin(kernel).kernel)
     if every is None:

@@ -98,7 +98,8 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     sums = [each for each in left if each.reduce]
     blocks = flow(inner.body)
     if not sums or any(
-        each.terms < MANY or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
+        each.terms < MANY
+        or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
         for each in sums
     ):
         return None
