@@ -71,6 +71,7 @@ demo: $(VENV)/.runtime-stamp
 fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz graph --examples 2000
 	$(BIN)/plica fuzz onnx --examples 500
+	$(BIN)/plica fuzz open --examples 2000
 	$(BIN)/plica fuzz kernel --examples 3000 --guard
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
 

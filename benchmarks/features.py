@@ -25,8 +25,10 @@ from plica.codegen.native import Ready
 from plica.core.name import Name
 from plica.ir.graph import Expr, Function, Var
 from plica.ir.type import tensor
+from plica.rewrite.contract import reassociates
 from plica.runtime.error import PlicaError
 from plica.schedule.default.machine import Machine
+from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
 from plica.search.feature import SpaceFeaturiser, features
 from plica.search.model import Analytical, Chance, Model, PackSum, Perceptron, Ranked, held_out
@@ -40,7 +42,7 @@ def task(name: str, shapes: tuple[tuple[int, ...], ...], out: tuple[int, ...], *
     x, w = (Var(Name(n), tensor(shape, "f32")) for n, shape in zip("xw", shapes, strict=True))
     body: Expr = op.nn.conv2d(x, w, padding=(more["pad"],) * 2) if more else op.matmul(x, w)
     function = Function((), (), (x, w), tensor(out, "f32"), body)
-    return Task(function, (False, True), True, 1, name)
+    return Task(function, Facts((False, True), contract=reassociates), 1, name)
 
 
 # fmt: off

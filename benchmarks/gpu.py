@@ -39,19 +39,23 @@ from plica.core.name import Name
 from plica.ir.dtype import DType, f16, f32
 from plica.ir.graph import Apply, Function, Var, const
 from plica.ir.module import Module, module
-from plica.ir.scalar import Cast
+from plica.ir.scalar import Cast, Scalar
 from plica.ir.script import from_text
-from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.stage import stage
+from plica.ir.stages import Stages, stages
+from plica.ir.tensor import buffer, reduce
 from plica.ir.type import tensor
+from plica.rewrite.contract import reassociates
 from plica.runtime.cuda.driver import Device, Memory, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import PlicaError
-from plica.schedule.default.contraction import Work
-from plica.schedule.default.gpu import contracted
-from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_choice import GROUPS
-from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
-from plica.schedule.do import run
+from plica.schedule.default.gpu import candidates
+from plica.schedule.default.gpu.choose import GROUPS
+from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.template import tensor_core_schedule
+from plica.schedule.default.gpu.tensor_core import Warps
+from plica.schedule.form import Facts
 
 Array = np.ndarray[Any, Any]
 
@@ -147,24 +151,24 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
 # --- matrix products ------------------------------------------------------------------------------
 
 
-def square(n: int, dtype: DType) -> Compute:
+def square(n: int, dtype: DType) -> Stages:
     """A matrix product, summed in f32."""
     x, w = buffer("x", (n, n), dtype), buffer("w", (n, n), dtype)
+
+    def wide(of: Scalar) -> Scalar:
+        return of if dtype is f32 else Cast(of, f32)
+
+    held = stage(
+        "held", (n, n), lambda i, j: reduce("sum", (n,), lambda k: wide(x[i, k]) * wide(w[k, j]))
+    )
     if dtype is f32:
-        return compute(
-            (x, w), (n, n), lambda i, j: reduce("sum", (n,), lambda k: x[i, k] * w[k, j])
-        )
-    return compute(
-        (x, w), (n, n),
-        lambda i, j: Cast(
-            reduce("sum", (n,), lambda k: Cast(x[i, k], f32) * Cast(w[k, j], f32)), dtype
-        ),
-    )  # fmt: skip
+        return stages((x, w), (held,))
+    return stages((x, w), (held, stage("out", (n, n), lambda i, j: Cast(held[i, j], dtype))))
 
 
 def untuned(n: int, of: DType) -> Code:
-    found = contracted(Work(square(n, of)), (False, False), here().gpu)
-    assert found is not None
+    facts = Facts((False, False), (), reassociates)
+    found = next(candidates(square(n, of), facts, here().gpu))
     return fold(lower(found.kernel, "gpu"), "g")
 
 
@@ -176,10 +180,11 @@ def here() -> GpuTarget:
 
 
 def on_tensor_cores(n: int, warps: Warps) -> Code:
-    form = tensor_core_form(Work(square(n, f16)), warps)
-    assert form is not None
-    made = run(tensor_core(warps, form.along, form.labels), form.kernel, 0, {})[1]
-    return fold(lower(made.kernel, "gpu"), "g")
+    found = operands(square(n, f16))
+    assert found is not None
+    made = tensor_core_schedule(tiled(found, warps.layout((True, False))), here().gpu, (warps,))
+    assert made is not None
+    return fold(lower(made[1], "gpu"), "g")
 
 
 def to_device(gpu: Device, array: Array) -> Memory:

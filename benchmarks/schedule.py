@@ -23,8 +23,9 @@ from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import module
 from plica.ir.op import find
-from plica.ir.staged import kernel_of
+from plica.ir.stages import kernel_of
 from plica.ir.type import tensor
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import (
     Trace,
     block,
@@ -58,7 +59,7 @@ def convolution(channels: int, size: int) -> Kernel:
     main = Var(Name("main"), None)
     body = relu(conv(x, w, padding=1))
     whole = infer(module({main: Function((), (), (x, w), None, body)}, main))
-    return kernel_of(whole.main_function())
+    return kernel_of(to_stages(whole.main_function()).stages)
 
 
 @do

@@ -21,13 +21,17 @@ from plica.ir.dtype import (
     DType,
     bf16,
     bool_,
+    f8e4m3fn,
+    f8e5m2,
     f16,
     f32,
     f64,
+    i4,
     i8,
     i16,
     i32,
     i64,
+    u4,
     u8,
     u16,
     u32,
@@ -41,8 +45,9 @@ from plica.ir.word import KERNEL_WORDS
 from plica.runtime.error import Diagnostic, Place
 
 __all__ = [
-    "Buffer", "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim", "f16",
-    "f32", "f64", "forall", "i8", "i16", "i32", "i64", "partial", "u8", "u16", "u32", "u64",
+    "Buffer", "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim",
+    "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "forall", "i4", "i8", "i16", "i32", "i64", "partial",
+    "u4", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 

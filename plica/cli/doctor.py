@@ -99,7 +99,7 @@ def examine() -> Report:
             *(Package(name, _version(name), True, "") for name in REQUIRED),
             *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
-        targets=(_try_cpu(), _try_cuda(), _try_accel()),
+        targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),
     )
 
@@ -184,8 +184,8 @@ def _try_accel() -> Target:
 
     from plica.codegen.accel.assembly import read_stream
     from plica.codegen.accel.functional import run
-    from plica.codegen.accel.target import MACHINES
     from plica.codegen.accel.vta import vta
+    from plica.codegen.backend import backend_named
 
     code = "gemm uop_end=1 iter_out=1 iter_in=1\nstore.out dram=64 y_size=1 x_size=1\nfinish\n"
     loads = "load.inp y_size=1 x_size=1\nload.wgt dram=1 y_size=1 x_size=1\n"
@@ -193,10 +193,23 @@ def _try_accel() -> Target:
     stream = read_stream(vta(), rooms + loads + code)
     one, all_ = np.ones((1, 1, 16), np.int8), np.ones((1, 16, 16), np.int8)
     works = bool((run(vta(), stream, {"x": one, "w": all_})["y"] == 16).all())
-    found = "Integer layers are offloaded to simulators of " + ", ".join(
-        f"accel:{name}" for name in MACHINES
-    )
+    names = ", ".join(backend_named("accel").spellings)
+    found = f"Integer layers are offloaded to simulators of {names}"
     return Target("accel", works, f"{found}." if works else "The simulator miscalculates.")
+
+
+def _others() -> tuple[Target, ...]:
+    """The targets of other installed libraries, as far as their records can be read."""
+    from plica.codegen.backend import OWN, backend_named, backends
+    from plica.runtime.error import UnsupportedError
+
+    found = []
+    for name in sorted(backends().keys() - OWN.keys()):
+        try:
+            found.append(Target(name, True, backend_named(name).about))
+        except (ImportError, AttributeError, UnsupportedError) as error:
+            found.append(Target(name, False, f"Its record cannot be read: {error}."))
+    return tuple(found)
 
 
 def _try_artefacts() -> Tool:

@@ -1,4 +1,8 @@
-"""`plica explain MODEL -o report.html`: what compiling did to a model, as one page."""
+"""`plica explain MODEL -o report.html`: what compiling did to a model, as one page.
+
+`plica explain --passes` prints the pages of passes that lead from a model to code, and `plica
+explain MODEL --road` what each pass of one took, gave and cost for a model.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,29 @@ from plica.cli.command import Command, json_text
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import read_arrays
 from plica.cli.progress import progress
+from plica.runtime.error import Diagnostic, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plica.ir.passes import Pipeline
     from plica.report.study import Study
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile, run, and write the page, or print what it would say as JSON."""
+    if arguments.passes:
+        return print_passes(arguments)
+    if arguments.model is None:
+        message = "There is no model to explain."
+        hint = "Give one, or --passes for the passes that every model goes through."
+        raise InputError(Diagnostic("input-missing", message, suggestion=hint))
+    if arguments.road:
+        return print_road(arguments)
+    if arguments.target is not None or arguments.effort != "default":
+        message = "Models are explained by running them on this processor."
+        hint = "--target and --effort go with --passes and --road."
+        raise InputError(Diagnostic("unsupported", message, suggestion=hint))
     from plica.report import examine, page
     from plica.runtime import archive
 
@@ -40,6 +60,66 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         show(study)
+    return 0
+
+
+def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
+    """The pages of a target, or of all that are installed, and what they are called."""
+    from plica.codegen.backend import backend_named, backend_of, backends, find_target
+
+    named = [backend_of(find_target(target))] if target else map(backend_named, sorted(backends()))
+    for backend in named:
+        yield backend.name, backend.page(effort)
+        if backend.objects is not None:
+            yield f"{backend.name}, programs with data and recursion", backend.objects.page(effort)
+
+
+def print_passes(arguments: argparse.Namespace) -> int:
+    """Print the pages of targets."""
+    found = list(pages(arguments.target, arguments.effort))
+    if arguments.json:
+        print(json_text({
+            name: [{"pass": each.name, "kind": each.kind, "why": each.why} for each in page]
+            for name, page in found
+        }))  # fmt: skip
+        return 0
+    print("\n\n".join(f"{name}\n{page.table()}" for name, page in found))
+    return 0
+
+
+def print_road(arguments: argparse.Namespace) -> int:
+    """Drive a model down the page of a target, and print every hop."""
+    from time import perf_counter
+
+    from plica.cli.model import check_sizes, packs_of, read
+    from plica.codegen.backend import backend_of
+    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.hop import Hops, KernelCount
+    from plica.codegen.road import emitted, lowered
+    from plica.pipeline import compile, contract_of, job_for, page_of, target_of
+    from plica.pipeline import packs_of as allowed
+
+    module = read(arguments.model, arguments.dim, read_arrays(arguments.input)).module
+    check_sizes(module)
+    target = target_of(arguments.target or "cpu")
+    backend = backend_of(target)
+    static = module if backend.objects is None else static_form(module)
+    page = page_of(target, arguments.effort, objects=static is None)
+    contract = contract_of(arguments.contract)
+    seen = backend.with_threads(target, arguments.threads)
+    native = compile if backend.native else None
+    packs = allowed(packs_of(arguments), contract)
+    job = job_for(seen, contract, packs, threads=arguments.threads, native=native)
+    hops, kernels = Hops(perf_counter), KernelCount()
+    made = lowered(page, module if static is None else static, job, (hops, kernels))
+    emitted(page, made, job, (hops, kernels))
+    if arguments.json:
+        rows = [each.to_data() for each in hops.hops]
+        print(json_text({"hops": rows, "built": kernels.built, "emitted": kernels.emitted}))
+        return 0
+    print(hops)
+    total = sum(each.seconds for each in hops.hops)
+    print(f"{len(hops.hops)} hops of {len(hops.kinds)} kinds, {1e3 * total:.0f} ms; {kernels}")
     return 0
 
 
@@ -93,7 +173,12 @@ def show(of: Study) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_model(parser)
+    add_model(parser, optional=True)
+    parser.add_argument("--passes", action="store_true", help="print the pages of passes instead")
+    parser.add_argument("--road", action="store_true",
+                        help="print each pass that ran: what it took, gave, and cost")  # fmt: skip
+    parser.add_argument("--target", help="of which target, for --passes (all) and --road (cpu)")
+    parser.add_argument("--effort", default="default", help="fast, default or max")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="the page to write")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
@@ -107,5 +192,7 @@ COMMAND: Final = Command(
         "plica explain M.onnx -o report.html",
         "plica explain M.onnx --threads 2 --packs algebra",
         "plica explain M.onnx --json",
+        "plica explain M.onnx --road --target cuda:sm_90",
+        "plica explain --passes --target cpu",
     ),
 )

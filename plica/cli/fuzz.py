@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.fuzz_onnx import configure as configure_onnx
+from plica.cli.fuzz_open import configure as configure_open
 from plica.cli.progress import progress
 from plica.cli.rules import count, named_contract, named_packs, run
 
@@ -44,7 +45,7 @@ Kernels run in processes of their own: one that dies is a finding, and the rest 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica fuzz graph`, `plica fuzz schedule`, `plica fuzz kernel`, `plica fuzz onnx`."""
+    """`plica fuzz graph`, `schedule`, `kernel`, `onnx` and `open`."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     graph = verbs.add_parser(
         "graph",
@@ -96,11 +97,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "first its end, then its start")  # fmt: skip
     kernel.add_argument("--plant", choices=("bound", "order"),
                         help="plant a mistake in lowering: it must be found")  # fmt: skip
-    kernel.add_argument("--target", choices=("cpu", "cuda"), default="cpu",
-                        help="where they run: natively, or on the GPU of this machine")  # fmt: skip
+    kernel.add_argument("--target", default="cpu",
+                        help="the target whose code runs: cpu, c, or cuda on the GPU of "
+                             "this machine (cpu)")  # fmt: skip
     kernel.add_argument("--json", action="store_true", help="print JSON")
     kernel.set_defaults(verb=fuzz_kernel)
     configure_onnx(verbs)
+    configure_open(verbs)
 
 
 def fuzz_graph(arguments: argparse.Namespace) -> int:
@@ -180,6 +183,7 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
         length=arguments.length,
         guard=arguments.guard,
         lowering=PLANTS.get(arguments.plant, lower),
+        target=arguments.target,
     )
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
@@ -241,12 +245,20 @@ def planted() -> Pack:
 
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
-    """What native code gives; None where the module can't be compiled for now."""
-    from plica.pipeline import compile
+    """What native code gives; None where the module can't be compiled for now.
+
+    Modules and kernels are checked after every pass on the way.
+    """
+    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.road_check import StateChecks
+    from plica.pipeline import compile, lower, target_of
     from plica.runtime.error import UnsupportedError
 
     try:
         made = compile(module, cache=False)
+        static = static_form(module)
+        lower(module if static is None else static, target=target_of("cpu"),
+              objects=static is None, checks=StateChecks())  # fmt: skip
     except UnsupportedError:
         return None
     return _shaped(made(*inputs), module)

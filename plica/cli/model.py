@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from plica.runtime.port import Array
 
 
-def add_model(parser: argparse.ArgumentParser, packs: bool = True) -> None:
+def add_model(parser: argparse.ArgumentParser, packs: bool = True, optional: bool = False) -> None:
     """The model, and how it is compiled."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
+    count: Any = {"nargs": "?"} if optional else {}
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="an ONNX file, or a script", **count
+    )
     add_dims(parser)
     add_inputs(parser, "an input; random numbers for those not given")
     parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")

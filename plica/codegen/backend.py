@@ -19,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from attrs import field, frozen
 
 from plica.codegen.lower.scheduled import Chosen, Scheduler, processor
+from plica.codegen.native import Entry
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
@@ -41,7 +43,8 @@ OWN: Final[dict[str, str]] = {
     "cuda": "plica.codegen.cuda.backend:CUDA",
     "accel": "plica.codegen.accel.backend:ACCEL",
 }
-"""Where each of Plica's own backends is."""
+"""Where each of Plica's own is, as pyproject.toml registers them: known without a look at what is
+installed, which takes longer than a small model."""
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -120,10 +123,12 @@ class Backend:
     """Why no library for C is made, where none is."""
     tuning: str = ""
     """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
+    entry: Entry | None = None
+    """Makes code of a program in this process, where that can be: what fuzzing runs."""
     objects: str = ""
     """Where the backend of its programs with data and recursion is, if there is one."""
     spellings: tuple[str, ...] = field(default=())
-    """Texts that name its targets, for suggestions."""
+    """Texts that name its targets."""
 
     def with_objects(self) -> Backend | None:
         """The backend of programs with data and recursion, which loads when one comes."""
@@ -144,10 +149,19 @@ class Backend:
         return self.pages[effort]
 
 
+@lru_cache(maxsize=1)
+def own() -> dict[str, str]:
+    """Plica's own backends: a folder here with a `backend` that is called `BACKEND` is one, too."""
+    taken = {where.split(".")[2] for where in OWN.values()}
+    folders = sorted(each.parent.name for each in Path(__file__).parent.glob("*/backend.py"))
+    found = {each: f"plica.codegen.{each}.backend:BACKEND" for each in folders}
+    return {**OWN, **{name: where for name, where in found.items() if name not in taken}}
+
+
 def backends() -> dict[str, str]:
     """The names of all backends and where each is; none is imported by asking."""
     points = metadata.entry_points(group=GROUP)
-    return {**{point.name: point.value for point in points}, **OWN}
+    return {**{point.name: point.value for point in points}, **own()}
 
 
 @lru_cache(maxsize=64)
@@ -161,8 +175,8 @@ def _loaded(where: str, name: str) -> Backend:
 
 def backend_named(name: str) -> Backend:
     """The backend of that name; a wrong name is refused with the nearest right one."""
-    if name in OWN:  # the packages that are installed are not looked through for these
-        return _loaded(OWN[name], name)
+    if name in own():  # the packages that are installed are not looked through for these
+        return _loaded(own()[name], name)
     known = backends()
     if name not in known:
         raise unknown_target(name, tuple(known))
@@ -181,7 +195,7 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
         name = _name(given)
         return backend_named(name).parse(given)
     if not isinstance(given, AnyTarget):
-        raise unknown_target(given, tuple(OWN))
+        raise unknown_target(given, tuple(own()))
     return given
 
 

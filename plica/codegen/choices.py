@@ -2,9 +2,9 @@
 
 `plica.search.choice` makes them of the records of a database; compiling only takes them.
 
->>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/blocked/default"),)))
+>>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
 kernel         times  schedule  why
-matmul + relu      3  tuned     12.5 us as thumb/blocked/default
+matmul + relu      3  tuned     12.5 us as thumb/window/default
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from typing import Any, Final
 
 import attrs
 
+from plica.codegen.backend import backend_named, backends
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower
+from plica.codegen.native import Entry
 from plica.codegen.smaller import smallest
 from plica.codegen.subject import Lowering, Passed, Subject, Wrong, judge, scheduled, subject
 from plica.core.fold import map_bottom_up
@@ -28,6 +30,7 @@ from plica.ir.loop import For, Kernel, statements
 from plica.ir.module import module
 from plica.ir.scalar import Add, Sub, index
 from plica.rewrite.check.report import literal
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 TRIES: Final = 4
 """How many kernels are drawn for each that runs, at most: some are for other machines."""
@@ -71,12 +74,15 @@ def fuzz(
     guard: bool = False,
     isolated: bool = True,
     lowering: Lowering = lower,
+    target: str = "cpu",
 ) -> Report:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
-    Those that cannot run here (their trace is for a graphics processor, say) are counted apart.
+    The backend of the target makes their code.  Those that cannot run here (their trace is for a
+    graphics processor, say) are counted apart.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
+    entry = _entry(target)
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -87,7 +93,7 @@ def fuzz(
         if drawn is None:
             skipped["the kernel is ill formed"] += 1
         else:
-            verdict = judge(drawn, lowering, guard=guard, isolated=isolated)
+            verdict = judge(drawn, lowering, guard=guard, isolated=isolated, entry=entry)
             if isinstance(verdict, Passed | Wrong):
                 ran += 1
                 steps.update(each.instruction.kind for each in drawn.trace.steps)
@@ -95,7 +101,7 @@ def fuzz(
             else:
                 skipped[verdict.reason] += 1
             if isinstance(verdict, Wrong):
-                finding = blame(drawn, number, verdict, lowering, guard, isolated)
+                finding = blame(drawn, number, verdict, lowering, guard, isolated, target)
         number += 1
     return Report(
         ran,
@@ -109,17 +115,24 @@ def fuzz(
 
 
 def blame(  # noqa: PLR0917  # how it was found
-    of: Subject, number: int, verdict: Wrong, lowering: Lowering, guard: bool, isolated: bool
+    of: Subject,
+    number: int,
+    verdict: Wrong,
+    lowering: Lowering,
+    guard: bool,
+    isolated: bool,
+    target: str = "cpu",
 ) -> Finding:
     """The smallest subject that goes wrong in the same way."""
+    entry = _entry(target)
 
     def same(each: Subject) -> Wrong | None:
-        found = judge(each, lowering, guard=guard, isolated=isolated)
+        found = judge(each, lowering, guard=guard, isolated=isolated, entry=entry)
         return found if isinstance(found, Wrong) and found.kind == verdict.kind else None
 
     least = smallest(of, lambda each: same(each) is not None)
     again = same(least) or verdict
-    text = as_pytest(least, again.reason, guard)
+    text = as_pytest(least, again.reason, guard, target)
     return Finding(again.kind, number, again.reason, len(least.trace), text)
 
 
@@ -129,7 +142,17 @@ def _loops(of: Subject) -> list[str]:
     return [each.kind for each in statements(made.body) if isinstance(each, For)]
 
 
-def as_pytest(of: Subject, reason: str, guard: bool) -> str:
+def _entry(target: str) -> Entry:
+    """How a backend makes code that runs in this process; one that cannot is refused."""
+    found = backend_named(target).entry
+    if found is None:
+        message = f"Code for {target!r} does not run in this process."
+        fit = [name for name in backends() if backend_named(name).entry is not None]
+        raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(fit), target))
+    return found
+
+
+def as_pytest(of: Subject, reason: str, guard: bool, target: str = "cpu") -> str:
     """A test that fails as long as native code is wrong; with `guard`, or dies."""
     kernel = str(module({Var(Name("kernel"), None): of.kernel})).rstrip()
     arrays = "".join(f"        {literal(each)},\n" for each in of.arrays)
@@ -138,6 +161,7 @@ def as_pytest(of: Subject, reason: str, guard: bool) -> str:
 import pytest
 
 import plica
+from plica.codegen.backend import backend_named
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import run_native
 from plica.ir.run import run_kernel
@@ -160,7 +184,8 @@ def test_native(side: str | None) -> None:
 {arrays}    ]
     expected = run_kernel(kernel_of(program)[2], inputs)
     scheduled = kernel_of(replay(Trace.from_python(TRACE), program))[2]
-    found = run_native(lower(scheduled), inputs, fused={of.fused}, side=side)
+    entry = backend_named("{target}").entry
+    found = run_native(lower(scheduled), inputs, fused={of.fused}, side=side, entry=entry)
     for ours, meant in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, meant, rtol=1e-4, atol=1e-4)
 '''

@@ -34,6 +34,14 @@ def interface(main: Function, program: Program) -> Interface:
     return faced(main, program.space("input"), program.space("output"))
 
 
+def names_of(main: Function) -> str:
+    """The names a caller sees, of which the digest of a module knows nothing.
+
+    Those of outputs and the ranges of dims are attributes, which it knows.
+    """
+    return f"{[str(each.name) for each in main.params]} {[str(each.name) for each in main.dims]}"
+
+
 def faced(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
     """The same, from what is taken and what is given."""
     inputs: list[Port] = []

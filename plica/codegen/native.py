@@ -16,13 +16,15 @@ read cannot be written.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import place
+from plica.codegen.place import Plan, place
 from plica.codegen.program import Launch, Program, Slot, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
@@ -34,6 +36,18 @@ from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side
 from plica.runtime.link import Code
 from plica.runtime.pool import use_threads
+
+Entry: TypeAlias = Callable[[Program, Plan, bool], tuple[int, object]]
+"""Makes code of a program in this process: its address, and what holds it."""
+
+
+def llvm_entry(
+    program: Program, plan: Plan, fused: bool, target: Target | None = None
+) -> tuple[int, object]:
+    """Native code of a program by LLVM, for this machine unless another is given."""
+    machine = target or toolchain.host()
+    made = toolchain.build(fold(program, plan, machine, fused), machine)
+    return made.address, made.engine
 
 
 class Spoiled(CompilerBug):
@@ -55,15 +69,14 @@ class Ready:
     """A kernel that is machine code in this process."""
 
     def __init__(
-        self, kernel: Kernel, target: Target | None = None, fused: bool = False, threads: int = 1
+        self, kernel: Kernel, fused: bool = False, threads: int = 1, entry: Entry = llvm_entry
     ) -> None:
-        machine = target or toolchain.host()
         program = program_of(kernel)
-        self.kernel, self._slots, self._plan = kernel, program.slots, place(program)
-        self._native = toolchain.build(fold(program, self._plan, machine, fused), machine)
-        if isinstance(self._native.engine, Code):
-            use_threads(self._native.engine, threads)
-        self._main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._native.address)
+        self.kernel, self._slots = kernel, program.slots
+        address, self._keep = entry(program, place(program), fused)
+        if isinstance(self._keep, Code):
+            use_threads(self._keep, threads)
+        self._main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def __call__(self, arrays: Sequence[Array], side: Side | None = None) -> tuple[Array, ...]:
         """What the kernel writes; raises `EvaluationError` where an index is outside."""
@@ -105,9 +118,14 @@ def run_native(
     target: Target | None = None,
     fused: bool = False,
     side: Side | None = None,
+    entry: Entry | None = None,
 ) -> tuple[Array, ...]:
-    """What a lowered kernel without symbolic dims writes; outputs begin as zeros."""
-    return Ready(kernel, target, fused)(arrays, side)
+    """What a lowered kernel without symbolic dims writes; outputs begin as zeros.
+
+    `entry` is that of the backend which makes the code: LLVM's if none is given.
+    """
+    make = entry or partial(llvm_entry, target=target)
+    return Ready(kernel, fused, entry=make)(arrays, side)
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:

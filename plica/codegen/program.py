@@ -140,6 +140,8 @@ class Origin:
 
     kernel: Kernel
     trace: Trace
+    passed_over: tuple[str, ...] = ()
+    """Forms that promised more but could not be lowered, and why."""
 
 
 @frozen
@@ -147,7 +149,8 @@ class Program:
     """Kernels with their names, slots, and regions; `thunks` says which region each thunk runs.
 
     `origins` says how kernels were scheduled, None for those that are plain loops.  `dims` are the
-    open sizes, in the order in which they are given.
+    open sizes, in the order in which they are given; `needs` are terms over them that must not be
+    negative, so that every operator has a meaning.
     """
 
     kernels: tuple[Kernel, ...]
@@ -159,6 +162,7 @@ class Program:
     thunks: tuple[int, ...] = ()
     origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
     dims: tuple[ScalarVar, ...] = ()
+    needs: tuple[Scalar, ...] = ()
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""

@@ -17,7 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from attrs import evolve, field, frozen
 
@@ -31,7 +40,9 @@ from plica.ir.driver import Checks, Instrument, drive
 from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
+from plica.ir.need import needs
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
+from plica.ir.scalar import Scalar
 from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History, begun
@@ -77,6 +88,14 @@ class Job(Setting):
     def scheduler(self) -> Scheduler:
         """What chooses the kernels."""
         return self.schedules(self.machine, self.contract, self.chosen)
+
+
+@runtime_checkable
+class KernelListener(Protocol):
+    """An instrument that is told of every kernel that is built, by its digest."""
+
+    def tell(self, key: str) -> None:
+        """A kernel was built."""
 
 
 @frozen
@@ -125,6 +144,9 @@ def lowered(
 ) -> Arranged[Any, Any]:  # Any: as the page makes it
     """What a page makes of a module before code is emitted."""
     check_page(page)
+    for each in instruments:
+        if isinstance(each, KernelListener):
+            job = evolve(job, built=each.tell)
     state = State(begun(infer(module)))
     return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
 
@@ -237,6 +259,8 @@ def _step(job: Job, each: Pass, state: State) -> State:
             module = state.history.module
             found = Choices({}, ()) if job.choose is None else job.choose(module)
             program = each.run(module, evolve(job, chosen=found.chosen))
+            if isinstance(program, Program) and program.dims:
+                program = evolve(program, needs=_needs(state.history))
             return evolve(state, program=program, tuning=found.rows)
         case "lower":
             return _lowered(each, state)
@@ -244,6 +268,13 @@ def _step(job: Job, each: Pass, state: State) -> State:
             return evolve(state, plan=each.run(state.program))
         case "emit":
             raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
+
+
+def _needs(of: History) -> tuple[Scalar, ...]:
+    """What a model asks of its open sizes; of what rules made of it nobody knows."""
+    source = of.derivation.source
+    assert isinstance(source, Module)
+    return needs(source)
 
 
 def _emit(of: Arranged[Any, Any], job: Job, each: Pass, state: State) -> State:

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.lower.passes import lower
-from plica.codegen.native import Ready
+from plica.codegen.native import Entry, Ready, llvm_entry
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -107,7 +107,12 @@ def _fractions(of: Array, random: Random) -> Array:
 
 
 def judge(
-    of: Subject, lowering: Lowering = lower, *, guard: bool = False, isolated: bool = True
+    of: Subject,
+    lowering: Lowering = lower,
+    *,
+    guard: bool = False,
+    isolated: bool = True,
+    entry: Entry = llvm_entry,
 ) -> Verdict:
     """Whether native code of the scheduled kernel computes what the kernel means.
 
@@ -133,11 +138,11 @@ def judge(
     room = margins(of, expected)
 
     def work() -> bytes:
-        found = compared(code, of, expected, room, sides)
+        found = compared(code, of, expected, room, sides, entry)
         return b"" if found is None else f"{found.kind}:{found.reason}".encode()
 
     if not isolated or not can_part():
-        return compared(code, of, expected, room, sides) or Passed()
+        return compared(code, of, expected, room, sides, entry) or Passed()
     said = apart(work)
     if isinstance(said, Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
@@ -146,15 +151,16 @@ def judge(
     return Passed() if not kind else Wrong("bounds" if kind == "bounds" else "meaning", reason)
 
 
-def compared(
+def compared(  # noqa: PLR0917  # what is compared with what
     code: Kernel,
     of: Subject,
     expected: Sequence[Array],
     margins: Sequence[Array],
     sides: Sequence[Side | None],
+    entry: Entry = llvm_entry,
 ) -> Wrong | None:
     """What is wrong with native code, which runs in this process."""
-    ready = Ready(code, fused=of.fused, threads=THREADS_USED)
+    ready = Ready(code, of.fused, THREADS_USED, entry)
     for side in sides:
         where = "" if side is None else f" (the {side} of each array is guarded)"
         try:

@@ -47,8 +47,8 @@ def to(x: Expr, wanted: DType) -> Expr:
 
 
 def in_f32(x: Expr) -> Expr:
-    """16-bit floats as f32."""
-    return cast(x, f32) if dtype(x).is_float and dtype(x).bits == 16 else x
+    """Narrow floats as f32."""
+    return cast(x, f32) if dtype(x).is_narrow else x
 
 
 def along(vector: Expr, axis: int, of: int) -> Expr:

@@ -30,6 +30,14 @@ Step: TypeAlias = Callable[[Pass, S], S]
 """How a pass changes a state."""
 
 
+class PassBroke(CompilerBug):
+    """A check between passes failed: the pass that is to blame is named."""
+
+    def __init__(self, guilty: str, message: str) -> None:
+        super().__init__(message)
+        self.guilty = guilty
+
+
 class Instrument(Protocol):
     """Somebody who watches: told before and after each pass, asked nothing."""
 
@@ -98,7 +106,7 @@ def drive(
     instruments: Sequence[Instrument] = (),
     checks: Checks | None = None,
 ) -> S:
-    """The state after all passes; with checks, a `CompilerBug` names the pass that broke it."""
+    """The state after all passes; with checks, a `PassBroke` names the pass that did."""
     check_requirements(pipeline)
     changed: set[str] = set()
     for each in pipeline:
@@ -106,7 +114,7 @@ def drive(
             continue
         wrong = None if checks is None else checks.before(each, state)
         if wrong is not None:
-            raise CompilerBug(f"Before {each.name}: {wrong}")
+            raise PassBroke(each.name, f"Before {each.name}: {wrong}")
         for watcher in instruments:
             watcher.before(each, state)
         made = step(each, state)
@@ -114,7 +122,7 @@ def drive(
             watcher.after(each, made)
         wrong = None if checks is None else checks.after(each, made)
         if wrong is not None:
-            raise CompilerBug(f"After {each.name}: {wrong}")
+            raise PassBroke(each.name, f"After {each.name}: {wrong}")
         if made is not state:
             changed.add(each.name)
         state = made

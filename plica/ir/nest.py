@@ -28,7 +28,6 @@ from plica.ir.dtype import i64
 from plica.ir.loop import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.scalar import (
     BINARY,
-    Add,
     And,
     Buffer,
     Eq,
@@ -37,9 +36,6 @@ from plica.ir.scalar import (
     Lit,
     Load,
     Lt,
-    Max,
-    Min,
-    Mul,
     Not,
     Or,
     Pow,
@@ -48,14 +44,10 @@ from plica.ir.scalar import (
     ScalarVar,
     dtype_of,
 )
+from plica.ir.scalar_table import ROWS
 from plica.ir.vector import VECTORS
 
 MOST_LOOPS: Final = 16
-EXACT: Final = frozenset(
-    {"abs", "ceil", "copysign", "floor", "fmod", "isinf", "isnan", "round", "sign", "sqrt", "trunc"}
-)
-"""Intrinsics that have one right answer, so that arrays and numbers give the same bits."""
-SWAPS: Final = (Add, Mul, Min, Max)
 _ZERO: Final = Lit(0, i64)
 
 
@@ -256,9 +248,7 @@ def _is_exact(root: Scalar) -> bool:
         seen.add(node)
         if isinstance(node, (Pow, *VECTORS)):
             return False
-        if isinstance(node, Intrinsic) and (
-            node.name not in EXACT or not dtype_of(node.args[0]).is_float
-        ):
+        if isinstance(node, Intrinsic) and not _has_one_answer(node):
             return False
         if isinstance(node, Reduce) and not all(isinstance(each, Lit) for each in node.extents):
             return False
@@ -268,3 +258,8 @@ def _is_exact(root: Scalar) -> bool:
             continue
         stack.extend(node._children)
     return True
+
+
+def _has_one_answer(of: Intrinsic) -> bool:
+    row = ROWS.get(of.name)
+    return row is not None and row.is_exact and dtype_of(of.args[0]).is_float

@@ -53,7 +53,7 @@ OWN: Final[dict[str, str]] = {
     "inline-composites": "plica.rewrite.partition:INLINE_COMPOSITES",
     "verify-kernels": "plica.codegen.lower.verify:VERIFY_KERNELS",
 }
-"""Where Plica's own passes are that no page holds by default."""
+"""Where Plica's own passes are that no page holds by default, as pyproject.toml registers them."""
 
 
 class PassError(PlicaError):
@@ -80,7 +80,7 @@ def has_form(name: str, module: Module) -> bool:
     return _forms[name](module)
 
 
-@frozen
+@frozen(cache_hash=True)
 class Pass:
     """A transformation; `before` and `after` name the normal forms it takes and gives.
 
@@ -139,7 +139,7 @@ def function_pass(
     return Pass(name, why, over, requires, before, after)
 
 
-@frozen
+@frozen(cache_hash=True)  # pages are part of the keys of what is kept
 class Pipeline:
     """Passes in order, each name once."""
 
@@ -165,6 +165,15 @@ class Pipeline:
     def __str__(self) -> str:
         width = max((len(each.name) for each in self.passes), default=0)
         return "\n".join(_line(each, width) for each in self.passes)
+
+    def table(self) -> str:
+        """One line a pass: its name, its kind, why it is there, and what it waits for."""
+        width = max((len(each.name) for each in self.passes), default=0)
+        lines = []
+        for each in self.passes:
+            wait = f"  (if {each.if_changed} changed something)" if each.if_changed else ""
+            lines.append(f"  {each.name:<{width}}  {each.kind:<8}  {each.why}{wait}")
+        return "\n".join(lines)
 
     @property
     def names(self) -> tuple[str, ...]:

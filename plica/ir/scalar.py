@@ -35,6 +35,8 @@ from plica.core.diagnostic import OutOfRange, ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import DType, bool_, i64
+from plica.ir.scalar_row import ScalarRow
+from plica.ir.scalar_table import INTRINSIC_ROWS, ROWS
 from plica.runtime.error import Diagnostic
 
 Number: TypeAlias = bool | int | float
@@ -366,7 +368,7 @@ class Cast(Scalar):
 
 @frozen(eq=False)
 class Intrinsic(Scalar):
-    """A function of the machine or its library, named in `INTRINSICS`."""
+    """A function of the machine or its library, a row of `plica.ir.scalar_table`."""
 
     name: str
     args: tuple[Scalar, ...]
@@ -435,6 +437,9 @@ def like(value: Like, other: Scalar) -> Scalar:
 
 def dtype_of(scalar: Scalar) -> DType:
     """The dtype of a scalar term, found along one path: the sides of an operation agree."""
+    known = getattr(scalar, "_dtype", None)
+    if known is not None:
+        return known  # type: ignore[no-any-return]  # a slot holds a dtype or nothing
     path = [scalar]
     while (known := getattr(scalar, "_dtype", None)) is None:
         match scalar:
@@ -470,16 +475,26 @@ def dtype_of(scalar: Scalar) -> DType:
     return known
 
 
-BOOL_INTRINSICS: Final = frozenset({"isnan", "isinf"})
+BOOL_INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS if each.is_bool)
 """Intrinsics that answer yes or no; every other has the dtype of its first argument."""
 
-UNARY_FLOAT: Final = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "erf", "floor", "ceil", "round", "trunc", "abs", "sign",
-)  # fmt: skip
-"""One-argument intrinsics; `round` is to even; `abs` and `sign` take integers as well."""
+UNARY_FLOAT: Final = tuple(
+    each.name
+    for each in INTRINSIC_ROWS
+    if each.arity == 1 and "float" in each.takes and not each.is_bool
+)
+"""Intrinsics of one float; `round` is to even."""
 
 _remember_dtype: Final = cast(Any, Scalar.__dict__["_dtype"]).__set__
 
-INTRINSICS: Final = frozenset({*UNARY_FLOAT, *BOOL_INTRINSICS, "atan2", "fmod", "copysign"})
+INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS)
+
+ROW_OF: Final[dict[type[Scalar], ScalarRow]] = {
+    each: ROWS[each.__name__] for each in (*BINARY, *COMPARISON, And, Or, Not, Select)
+}
+"""The rows of operators that have a class."""
+
+
+def row_of(node: Scalar) -> ScalarRow | None:
+    """The row of a scalar operator, None for what is none (a literal, a load, a cast …)."""
+    return ROWS.get(node.name) if isinstance(node, Intrinsic) else ROW_OF.get(type(node))

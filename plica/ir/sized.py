@@ -129,6 +129,9 @@ def open_form(of: Module) -> Module:
 FAR: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 
+LARGE: Final = 4096
+"""The size of all other dims then: what is asked of several together is none of one (`need`)."""
+
 
 def with_least(of: Module) -> Module:
     """The module saying of its dims which sizes are too small for some operator of it."""
@@ -150,7 +153,7 @@ def with_least(of: Module) -> Module:
 
 def _least(of: Module, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts."""
-    others = dict.fromkeys(open_dims(of), FAR)
+    others = dict.fromkeys(open_dims(of), LARGE)
     for size in range(FAR):
         try:
             sized(of, {**others, dim: size})
@@ -165,10 +168,16 @@ OPEN: Final = "open_"
 
 
 def apart(of: Module) -> Module:
-    """The module with names for its open dims that no loop has."""
+    """The module with names for its open dims that no loop has, and no two of them as a text."""
     main = of.main_function()
     assert of.main is not None
-    new = {each: _apart(each) for each in main.dims}
+    new: dict[Term, ScalarVar] = {}
+    said: set[str] = set()
+    for each in main.dims:
+        first = Name(f"{OPEN}{each.name.hint}", each.name.index)
+        name = next(name for name in _names(first) if str(name) not in said)
+        said.add(str(name))
+        new[each] = ScalarVar(name, each.dtype)
     if not new:
         return of
     named = substitute(
@@ -179,10 +188,6 @@ def apart(of: Module) -> Module:
         tuple(new.values()), named.types, named.params, named.ret, named.body, named.attrs
     )
     return infer(module({**dict(of.items()), of.main: whole}, of.main))
-
-
-def _apart(of: ScalarVar) -> ScalarVar:
-    return ScalarVar(Name(f"{OPEN}{of.name.hint}", of.name.index), of.dtype)
 
 
 def named(of: ScalarVar) -> str:

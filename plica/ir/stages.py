@@ -26,6 +26,7 @@ Laws: names never enter the digest; `evaluate_stages` is the meaning that every 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,6 +118,7 @@ def stages_of(of: Compute, name: str = "out") -> Stages:
     return stages(of.inputs, (Each(out, of.axes, of.body),))
 
 
+@lru_cache(maxsize=1024)
 def kernel_of(of: Stages) -> Kernel:
     """The kernel of blocks that schedules work on: a nest for each stage."""
     match of.stages:
@@ -124,6 +126,15 @@ def kernel_of(of: Stages) -> Kernel:
             return Kernel(of.dims, (*of.inputs, *of.outputs), len(of.inputs), body)
         case _:
             return define(*of.stages, inputs=of.inputs, outputs=of.outputs)
+
+
+def from_kernel(of: Kernel) -> Stages:
+    """A kernel that has the loops it should have, as the one stage of some.
+
+    Law: `kernel_of(from_kernel(kernel)) is kernel`.
+    """
+    inputs, outputs = of.params[: of.inputs], of.params[of.inputs :]
+    return Stages(of.dims, inputs, outputs, (Extern(outputs, of.body),), outputs)
 
 
 def compute_of(of: Each) -> Compute:

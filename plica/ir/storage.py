@@ -25,7 +25,6 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, too_large
-from plica.ir.dtype import bf16
 from plica.ir.lane import strides_of
 from plica.ir.memory import is_scope, scope
 from plica.ir.scalar import Buffer
@@ -66,7 +65,7 @@ class Storage:
         self.buffer = buffer
         self.shape = shape
         self.items = items
-        self.item = items.item if buffer.dtype is not bf16 else lambda at: float(items[at])
+        self.item = items.item
         self.written = written
         self.watchers = watchers
         self.strides = tuple(strides)
@@ -235,7 +234,7 @@ def _strided(flat: Array, of: Storage) -> Array:
     if 0 in of.shape:
         return np.empty(of.shape, flat.dtype)
     width = flat.itemsize
-    # Numpy lays no view over dtypes that others have added, such as bf16.
+    # Numpy lays no view over dtypes that others have added.
     bare = flat if flat.dtype.num < 256 else flat.view(np.dtype(f"u{width}"))
     steps = [each * width for each in of.strides]
     view: Array = np.ndarray(of.shape, bare.dtype, bare, of.offset * width, steps)

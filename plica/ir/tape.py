@@ -328,7 +328,7 @@ def number(size: Scalar) -> int:
 
 
 _CUSTOM: Final = 256
-"""Numbers of numpy dtypes that others have added, such as bf16, begin here."""
+"""Numbers of numpy dtypes that others have added begin here."""
 
 Affine: TypeAlias = tuple[int, dict[Term, int]]  # a constant, and the factor of each axis
 

@@ -43,7 +43,18 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.memory import is_scope, scopes, unknown_scope
-from plica.ir.scalar import BINARY, COMPARISON, Buffer, Lit, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.scalar import (
+    BINARY,
+    COMPARISON,
+    Buffer,
+    Intrinsic,
+    Lit,
+    Load,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+)
 from plica.ir.vector import lanes_of, store_lanes
 from plica.runtime.error import Diagnostic, Place
 
@@ -182,6 +193,9 @@ def _scalar(root: Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic]:
             message = f"The sides of a {type(node).__name__} have different element types."
             left, right = (str(dtype_of(kid)) for kid in kids)
             yield finding("dtype-conflict", message, place, left, right)
+        elif isinstance(node, (*BINARY, Intrinsic, Reduce)) and dtype_of(node).is_storage:
+            message = f"{dtype_of(node)} only keeps numbers: cast before a {type(node).__name__}."
+            yield finding("dtype-conflict", message, place, "a cast", str(dtype_of(node)))
         stack.extend(kids)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
@@ -93,7 +94,7 @@ def _entry(module: Module, request: Request, found: str) -> str:
     named = all(isinstance(each, str) for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
         return ""
-    names = [str(each.name) for each in module.main_function().params]
+    names = names_of(module.main_function())
     where = (
         f"{names} {request.wanted} {request.contract} {request.threads} {request.target!r} {found} "
         f"{request.backend.facts()} {page}"

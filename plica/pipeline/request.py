@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from plica.codegen.backend import AnyTarget, Backend
+from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named
 from plica.codegen.road import check_page
 from plica.ir.passes import PassError, Pipeline
 from plica.rewrite.contract import Contract
@@ -36,7 +36,10 @@ class Request:
 
     @property
     def spelled(self) -> str | None:
-        """The page as a text, the same in every process; None if somebody else's pass is in it."""
+        """The page as a text, the same in every process; None if somebody else's pass is in it,
+        or the backend is another library's: what these are made of has no digest."""
+        if self.backend.name not in OWN or backend_named(self.backend.name) is not self.backend:
+            return None
         own = {}
         for effort, page in reversed([*self.backend.pages.items()]):
             own.update({each: f"{effort}/{each.name}" for each in page})
@@ -60,6 +63,8 @@ def chosen_page(
         )
     page = backend.page(effort) if passes is None else passes
     names = (disabled,) if isinstance(disabled, str) else tuple(disabled)
+    if passes is None and not names:
+        return page
     page = page.without(*names) if names else page
     check_page(page)
     return page

@@ -38,6 +38,7 @@ from plica.ir.graph import Apply, Const, Constructor, Expr, Function, Literal, P
 from plica.ir.infer import type_of
 from plica.ir.module import Module
 from plica.ir.op.mark import device_copy
+from plica.ir.passes import Pass
 from plica.ir.type import TensorType
 from plica.rewrite.cut import cheapest
 from plica.rewrite.graph.dataflow import to_dataflow
@@ -229,3 +230,9 @@ def _conflict(value: Expr, one: str, other: str) -> Diagnostic:
         found=other,
         suggestion=f"Copy it: op.device_copy(x, {one!r}, {other!r}).",
     )
+
+
+PLACE_DEVICES: Final = Pass(
+    "place-devices", "Values are copied where they are used on another device than made.", place
+)
+"""On a page: marks of devices become copies; on one device they cost nothing that is kept."""

@@ -32,6 +32,7 @@ of `infer(m)`; no expression is in two composites.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from plica.core.diagnostic import RuleRefused
@@ -55,6 +56,7 @@ from plica.ir.graph import (
 from plica.ir.graph import Match as GraphMatch
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
+from plica.ir.passes import Pass
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.match import covered
@@ -235,3 +237,14 @@ def _written_out(node: Expr, name: str | None) -> Expr:
             parts = tuple([become[part] for part in opened(each)])
             become[each] = with_operands(each, parts) if parts else each
     return become[function.body]
+
+
+def partitioning(pattern: Term, name: str) -> Pass:
+    """A pass that makes functions of the regions a pattern finds; they are fused as all others."""
+    why = f"Regions like {name} become functions of their own."
+    return Pass(f"partition-{name}", why, partial(partition, pattern=pattern, name=name))
+
+
+INLINE_COMPOSITES: Final = Pass(
+    "inline-composites", "Functions that partitioning made are written out.", inline_composites
+)

@@ -248,8 +248,16 @@ class Executable:
         try:
             return self._free.pop()
         except IndexError:
+            pass
+        try:
             made = np.empty(self._size + _ALIGNMENT, np.uint8)
-            return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
+        except MemoryError:
+            message = "There is not enough memory for what the model computes on the way."
+            hint = "Compile the model for smaller sizes, or a smaller batch."
+            need = f"{self._size} bytes"
+            wrong = Diagnostic("no-memory", message, None, need, repr(self), hint)
+            raise EvaluationError(wrong) from None
+        return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface

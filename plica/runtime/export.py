@@ -20,22 +20,12 @@ from typing import Final
 
 from plica.runtime.archive import write
 from plica.runtime.artefact import ALIGNMENT, Artefact, Machine, to_members
+from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
 from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
-
-TYPES: Final = {
-    "bool": "uint8_t",
-    **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
-    "f16": "uint16_t",
-    "bf16": "uint16_t",
-    "f32": "float",
-    "f64": "double",
-}
-"""C's types for the elements; those of 16 bits are given by their bits."""
 
 _WORDS: Final = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept
@@ -209,7 +199,7 @@ def example_text(artefact: Artefact, word: str) -> str:
         "{",
     ]
     for number, (name, port) in enumerate(_named(artefact)):
-        kind, size = TYPES[port.dtype], _size(port)
+        kind, size = ELEMENTS[port.dtype].c, _size(port)
         lines.append(f"    {kind} *{name} = calloc({max(1, size)}, sizeof *{name});")
         if number < count and port.dtype in ("f32", "f64"):
             lines += [
@@ -239,7 +229,7 @@ def example_text(artefact: Artefact, word: str) -> str:
 def _signature(artefact: Artefact, word: str) -> str:
     count = len(artefact.interface.inputs)
     params = [
-        f"{'const ' if number < count else ''}{TYPES[port.dtype]} *{name}"
+        f"{'const ' if number < count else ''}{ELEMENTS[port.dtype].c} *{name}"
         for number, (name, port) in enumerate(_named(artefact))
     ]
     return f"int64_t {word}({', '.join([*params, 'void *workspace'])})"

@@ -1,6 +1,6 @@
 """Interfaces: what a caller of a compiled model sees, as data that can be written down.
 
->>> x = Port("x", (2, 3), "f32", numpy_dtype("f32"))
+>>> x = Port("x", (2, 3), "f32", ELEMENTS["f32"].numpy)
 >>> face = Interface((("pair", (0, 0)),), (x,), (x,), True)
 >>> to_data(face)["params"]
 [['pair', [0, 0]]]
@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import damaged
 from plica.runtime.open_port import OpenPort
-from plica.runtime.port import NUMPY, Port, numpy_dtype
+from plica.runtime.port import Port
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
 
@@ -71,13 +72,13 @@ def _lists(shape: Shape) -> Any:
 
 def _port(given: object) -> Port:
     match given:
-        case [str(name), [*shape], str(dtype)] if dtype in NUMPY:
+        case [str(name), [*shape], str(dtype)] if dtype in ELEMENTS:
             sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 48]
             if len(sizes) == len(shape):
-                return Port(name, tuple(sizes), dtype, numpy_dtype(dtype))
+                return Port(name, tuple(sizes), dtype, ELEMENTS[dtype].numpy)
             names = [size for size in shape if isinstance(size, str) and size]
             if len(sizes) + len(names) == len(shape):
-                return OpenPort(name, tuple(shape), dtype, numpy_dtype(dtype))
+                return OpenPort(name, tuple(shape), dtype, ELEMENTS[dtype].numpy)
     raise damaged("An input or output in the artefact is damaged.", repr(given))
 
 

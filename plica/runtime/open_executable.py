@@ -40,6 +40,10 @@ SPECIAL: Final = 16
 MOST: Final = 1 << 46
 """Bytes that no machine has."""
 
+TOO_LARGE: Final = -1
+NEGATIVE: Final = -2
+"""Said in place of the bytes of a workspace: some number does not fit; a size is too small."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dim:
@@ -132,7 +136,7 @@ class OpenExecutable(Executable):
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
         outputs = [port.empty() for port in sized.outputs]
-        room = self._room(sized.workspace)
+        room = self._room(sized)
         addresses = [address_of(each) for each in (*arrays, *outputs)]
         last = (address_of(room), sized.dims.buffer_info()[0])
         table = array("Q", [*addresses, *self._addresses, *last])
@@ -156,7 +160,7 @@ class OpenExecutable(Executable):
         for port, shape in zip(face.inputs, shapes, strict=True):
             wanted = tuple(found[at : at + len(shape)])
             at += len(shape)
-            if wanted != shape:
+            if wanted != shape and workspace != TOO_LARGE:
                 message = f"Input {port.name!r} has the wrong shape."
                 expected = f"{wanted}, since {self._said(dims)}" if dims else str(wanted)
                 place = Place(node=port.name)
@@ -166,15 +170,18 @@ class OpenExecutable(Executable):
             shape = tuple(found[at : at + len(port.shape)])
             at += len(shape)
             outputs.append(Port(port.name, shape, port.dtype, port.numpy))
-            if any(size < 0 for size in shape):
+            if workspace != TOO_LARGE and any(size < 0 for size in shape):
                 message = f"The output {port.name!r} would have a negative size."
                 place = Place(node=port.name)
                 wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
+        if workspace == NEGATIVE and not wrong:
+            message, said = "Some operator has no value at these sizes.", self._said(dims)
+            hint = f"Give larger sizes for {', '.join(self.dims)}."
+            wrong.append(Diagnostic("input-shape", message, None, "larger sizes", said, hint))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
-            message, found_ = "The sizes are too large to compute with.", self._said(dims)
-            raise EvaluationError(Diagnostic("no-memory", message, None, "less", found_))
+            raise self._no_memory("less than 2**46 bytes", dims)
         return _Sized(dims, tuple(outputs), workspace)
 
     def _check_ranges(self, dims: array[int]) -> None:
@@ -193,13 +200,26 @@ class OpenExecutable(Executable):
             for each, size in zip(self._dims, dims, strict=True)
         )
 
-    def _room(self, size: int) -> Array:
+    def _no_memory(self, expected: str, dims: Sequence[int]) -> EvaluationError:
+        message = "The sizes are too large to compute with."
+        hint = f"Give smaller sizes for {', '.join(self.dims)}."
+        return EvaluationError(
+            Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
+        )
+
+    def _room(self, of: _Sized) -> Array:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
             found = self._rooms.pop()
         except IndexError:
-            return aligned_array(size)
-        return found if found.size >= size else aligned_array(size)
+            pass
+        else:
+            if found.size >= of.workspace:
+                return found
+        try:
+            return aligned_array(of.workspace)
+        except MemoryError:
+            raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
 
     def export(self, path: str | PathLike[str], name: str | None = None) -> None:
         """Refuse: a function of C has arrays of sizes that are known."""

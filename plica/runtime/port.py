@@ -17,32 +17,14 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError, Place
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
-
-NUMPY: Final[dict[str, str]] = {
-    "bool": "bool",
-    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    "bf16": "bfloat16",
-}
-"""The dtypes of Plica, by name, and numpy's names of them."""
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Numpy's dtype for one of Plica's; that of bf16 lives in a package of its own."""
-    if name == "bf16":
-        import ml_dtypes
-
-        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return found
-    return np.dtype(NUMPY[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +101,25 @@ class Port:
         return array
 
     def _shared(self, value: Any) -> Array:
-        """The memory of another library's tensor; it has a type for bf16, and numpy has none."""
+        """The memory of another library's tensor; it may have a type that numpy has not."""
         torch = sys.modules.get("torch")
-        if self.dtype != "bf16" or torch is None or not isinstance(value, torch.Tensor):
+        element = ELEMENTS[self.dtype]
+        if not element.extended or torch is None or not isinstance(value, torch.Tensor):
             return np.from_dlpack(value)
-        if value.dtype is not torch.bfloat16 or value.requires_grad:
+        if value.dtype is not getattr(torch, element.array, None) or value.requires_grad:
             return np.from_dlpack(value)
-        bits: Array = np.from_dlpack(value.contiguous().view(torch.int16))
+        whole = getattr(torch, f"int{8 * element.bytes}")
+        bits: Array = np.from_dlpack(value.contiguous().view(whole))
         return bits.view(self.numpy)
 
     def _holds(self, value: bool | int | float) -> bool:
         """Whether a Python number is a value of the dtype; a float may be rounded."""
-        if self.dtype == "bool":
+        element = ELEMENTS[self.dtype]
+        if element.kind == "bool":
             return isinstance(value, bool)
-        if self.dtype[0] in "iu":
-            info = np.iinfo(self.numpy)
-            return not isinstance(value, bool | float) and info.min <= value <= info.max
+        if element.kind != "float":
+            low, high = element.bounds
+            return not isinstance(value, bool | float) and low <= value <= high
         return not isinstance(value, bool)
 
     def _refuse(self, code: str, what: str, expected: str, found: str) -> Diagnostic:

@@ -30,7 +30,7 @@ from plica.ir.stages import Stages
 from plica.rewrite.contract import Contract, exact, reassociates
 from plica.runtime.error import Diagnostic
 
-__all__ = ["GROUP", "Facts", "Form", "Formed", "exact", "installed", "reach"]
+__all__ = ["GROUP", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach"]
 
 GROUP: Final = "plica.forms"
 
@@ -102,12 +102,13 @@ class Form:
         """Everything the form makes of some stages."""
         found = []
         for each in self.apply(of, facts, machine):
-            cycles, make = each if isinstance(each, tuple) else (0.0, partial(_itself, each))
+            cycles, make = each if isinstance(each, tuple) else (0.0, partial(itself, each))
             found.append(Formed(self.name, make, cycles))
         return found
 
 
-def _itself(of: Stages) -> Stages:
+def itself(of: Stages) -> Stages:
+    """Stages that are made already."""
     return of
 
 
@@ -135,7 +136,12 @@ def installed() -> tuple[Form, ...]:
     points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
     found: list[Form] = []
     for point in points:
-        loaded = point.load()
+        try:
+            loaded = point.load()
+        except (ImportError, AttributeError) as error:
+            message = f"The entry point {point.name} of {GROUP} cannot be loaded."
+            told = Diagnostic("bad-rule", message, None, f"a form at {point.value}", str(error))
+            raise RuleRefused(told) from error
         for each in loaded if isinstance(loaded, tuple | list) else (loaded,):
             if not isinstance(each, Form):
                 message = f"The entry point {point.name} of {GROUP} is no form but {each!r}."

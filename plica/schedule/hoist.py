@@ -22,6 +22,7 @@ array([1., 5., 9.], dtype=float32)
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +58,8 @@ class Hoisted:
     """Those of the whole."""
 
 
-def hoist(of: Stages, constant: Sequence[bool]) -> Hoisted:
+@lru_cache(maxsize=1024)
+def hoist(of: Stages, constant: tuple[bool, ...]) -> Hoisted:
     """The stages, less those that read nothing but constants; the result is never one of them."""
     told = {buffer for buffer, known_now in zip(of.inputs, constant, strict=True) if known_now}
     before: list[Each] = []

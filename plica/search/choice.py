@@ -30,6 +30,7 @@ from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.record import Database, Record
 from plica.search.record.order import in_order
+from plica.search.rule import begun
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
@@ -110,7 +111,7 @@ def applied(record: Record, task: Task, target: AnyTarget) -> Chosen | str:
     except Malformed as error:
         return f"The trace of its record cannot be read: {error.diagnostics[0].message}"
     try:
-        kernel = scheduled(trace, form.kernel)
+        kernel = scheduled(trace, begun(form, task.facts.constant).kernel)
     except ScheduleRefused as refused:
         return f"The trace of its record is refused: {refused.diagnostics[0].message}"
     return Chosen(form, trace, kernel)

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import facts, machine_of
+from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
-from plica.ir.graph import Expr
 from plica.ir.loop import Kernel
-from plica.schedule.default import Formed
+from plica.ir.stages import Stages
 from plica.search.measure import Limits, LocalMeasurer
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
@@ -20,7 +19,7 @@ from plica.search.policy.taught import lessons_of, taught
 from plica.search.record.database import Database
 from plica.search.space import Space
 from plica.search.space_of import form_named, space_of, space_of_kernel
-from plica.search.target import Facts, Tuning
+from plica.search.target import Tuning
 from plica.search.task import Task
 from plica.search.tune_loop import Subject
 
@@ -52,7 +51,7 @@ def _space_of_kernel(kernel: Kernel, target: Target) -> Space:
     return space_of_kernel(kernel, machine_of(target))
 
 
-def _form(name: str, task: Task, target: Target) -> Formed | None:
+def _form(name: str, task: Task, target: Target) -> Stages | None:
     return form_named(name, task, machine_of(target))
 
 
@@ -69,10 +68,6 @@ def _policy(
     return taught(machine, lessons_of(subjects, database.all(target=fingerprint(target))))
 
 
-def _facts(reads: Sequence[Expr], target: Target) -> Facts:
-    return facts(reads, machine_of(target))
-
-
 CPU: Final = Tuning(
     fingerprint,
     _compilers,
@@ -81,6 +76,5 @@ CPU: Final = Tuning(
     _form,
     _measurer,
     _policy,
-    facts=_facts,
     pools=True,
 )

@@ -1,13 +1,14 @@
-"""Schedule rules: from work and a machine to schedules with open decisions.
+"""Schedule rules: from stages and a machine to schedules with open decisions.
 
     Rule ::= Rule(name, forms, traces)
 
-A rule first says which kernels do the work (`forms`, by name), then how each of them may be
-scheduled (`traces`, by name): ordinary traces, whose decisions are by rule of thumb and open.  Both
-are pure functions.  A record of tuning names the rule and the form, so that its kernel is found
-again without making the whole space.
+A rule first says which stages to begin with (`forms`, by name), then how the kernel of each of
+them may be scheduled (`traces`, by name): ordinary traces, whose decisions are by rule of thumb and
+open.  Both are pure functions.  A record of tuning names the rule and the form, so that its kernel
+is found again without making the whole space.
 
-Installed libraries add rules under the entry-point group `plica.schedule_rules`.
+Installed libraries add rules under the entry-point group `plica.schedule_rules`; forms that they
+add under `plica.forms` are used by Plica's own rules.
 
 >>> Rule("two words", lambda of, machine: (), lambda of, machine: ())
 Traceback (most recent call last):
@@ -19,57 +20,64 @@ plica.core.diagnostic.RuleRefused: The name of a schedule rule is a word. [bad-r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import lru_cache
 from importlib import metadata
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.lower.fused import Fused, fused
-from plica.codegen.lower.scheduled import chain_of, work_of
 from plica.core.diagnostic import RuleRefused
-from plica.ir.graph import Function
+from plica.ir.loop import Kernel
+from plica.ir.stages import Stages, kernel_of
 from plica.runtime.error import Diagnostic
-from plica.schedule.default import Formed, Machine, Work
-from plica.schedule.default.row import Chain
+from plica.schedule.default import Machine
+from plica.schedule.form import Facts
+from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
 
 GROUP: Final = "plica.schedule_rules"
 
 
-@frozen(slots=False)
+class Work(Protocol):
+    """What is to be computed: a task, as far as spaces and measuring go."""
+
+    @property
+    def stages(self) -> Stages: ...
+
+    @property
+    def facts(self) -> Facts: ...
+
+
+@frozen
 class Asked:
-    """What is to be scheduled, as `plica.codegen.lower.scheduled` is asked."""
+    """What is to be scheduled: stages, and what is known of their inputs."""
 
-    function: Function
-    constant: tuple[bool, ...]
-    reassociates: bool
-    bytes_: tuple[int, ...] = ()
-    approximates: bool = False
-
-    @cached_property
-    def fused(self) -> Fused:
-        """The plain kernel, and what it was made of."""
-        return fused(self.function)
-
-    @cached_property
-    def work(self) -> Work | None:
-        """The work, None where it is done in several stages."""
-        return None if self.fused.stages else work_of(self.fused)
-
-    @cached_property
-    def chain(self) -> Chain | None:
-        """The stages, None where there is one."""
-        return chain_of(self.fused) if self.fused.stages else None
+    stages: Stages
+    facts: Facts
 
 
-Forms: TypeAlias = Callable[[Asked, Machine], Iterable[tuple[str, Formed]]]
-Traces: TypeAlias = Callable[[Formed, Machine], Iterable[tuple[str, Trace]]]
+@frozen(eq=False)
+class Begun:
+    """What a trace begins with: a form less what is made of constants, and the kernel of that."""
+
+    hoisted: Hoisted
+    kernel: Kernel
+
+
+@lru_cache(maxsize=256)
+def begun(form: Stages, constant: tuple[bool, ...]) -> Begun:
+    """What a schedule of a form begins with, if so much is known of what it reads."""
+    hoisted = hoist(form, constant)
+    return Begun(hoisted, kernel_of(hoisted.rest))
+
+
+Forms: TypeAlias = Callable[[Asked, Machine], Iterable[tuple[str, Stages]]]
+Traces: TypeAlias = Callable[[Kernel, Machine], Iterable[tuple[str, Trace]]]
 
 
 @frozen
 class Rule:
-    """Kernels for some work, and schedules of each."""
+    """Forms of some work, and schedules of each."""
 
     name: str
     forms: Forms

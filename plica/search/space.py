@@ -1,7 +1,7 @@
 """Spaces: the schedules a search chooses from, as traces whose decisions are open.
 
     Space  ::= Space(sketches)                 Point ::= Point(sketch, decisions)
-    Sketch ::= Sketch(name, kernel, trace, supports)
+    Sketch ::= Sketch(name, kernel, trace, supports, form)
 
 A sketch is a trace with some decision at every sampling step, the analytical one where there is a
 model for it, and what else each of these steps might decide.  A point says which sketch, and what
@@ -38,7 +38,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.loop import Kernel
-from plica.ir.stages import Stages
+from plica.ir.stages import Stages, from_kernel
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import begin, taken
@@ -56,8 +56,8 @@ class Sketch:
     steps: tuple[int, ...]
     """The numbers of the steps whose decisions are open."""
     supports: tuple[Support, ...]
-    form: Stages | None = None
-    """What the kernel wants packed, and its scratch memory."""
+    form: Stages
+    """The stages that the kernel is made of, with what is done to constants before."""
 
     @property
     def size(self) -> int:
@@ -78,8 +78,11 @@ class Sketch:
 
 
 def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) -> Sketch:
-    """The sketch of a trace; a step with one possible decision, or a support that cannot be
-    listed, stays as it is.  Raises `ScheduleRefused` where the trace itself is illegal."""
+    """The sketch of a trace on the kernel of a form, or on one that somebody wrote.
+
+    A step with one possible decision, or a support that cannot be listed, stays as it is.  Raises
+    `ScheduleRefused` where the trace itself is illegal.
+    """
     state = begin(kernel)
     steps, supports = list[int](), list[Support]()
     for number, step in enumerate(trace.steps):
@@ -92,7 +95,8 @@ def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) 
         if isinstance(after, Problem):
             raise ScheduleRefused(after, step.instruction.kind, number)
         state = after
-    return Sketch(name, kernel, trace, tuple(steps), tuple(supports), form)
+    whole = from_kernel(kernel) if form is None else form
+    return Sketch(name, kernel, trace, tuple(steps), tuple(supports), whole)
 
 
 @frozen

@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph import Expr
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
+from plica.ir.stages import Stages
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.schedule.default import Formed
 
 if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.measure import Limits, Measurer
@@ -36,15 +35,6 @@ if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.task import Task
     from plica.search.tune import How, Tuned
     from plica.search.tune_loop import Subject
-
-Facts: TypeAlias = tuple[tuple[bool, ...], tuple[int, ...]]
-"""Which of what a kernel reads is constant, and which of these are narrow."""
-
-
-def _constants(reads: Sequence[Expr], target: Any) -> Facts:  # Any: a target is its backend's own
-    from plica.ir.graph import Const
-
-    return tuple([isinstance(each, Const) for each in reads]), ()
 
 
 @frozen(eq=False)
@@ -61,12 +51,10 @@ class Tuning:
     """The versions of what makes the code."""
     space: Callable[[Task, Any], Space] | None = None
     space_of_kernel: Callable[[Kernel, Any], Space] | None = None
-    form: Callable[[str, Task, Any], Formed | None] | None = None
+    form: Callable[[str, Task, Any], Stages | None] | None = None
     """The form that a record begins with, by its name."""
     measurer: Callable[[Any, Limits | None], AbstractContextManager[Measurer]] | None = None
     policy: Callable[[str, Sequence[Subject], Any, Database], Policy[Any]] | None = None
-    facts: Callable[[Sequence[Expr], Any], Facts] = _constants
-    """What is known of what a kernel reads."""
     pools: bool = False
     """Whether candidates can be measured on the devices of a pool."""
     whole: Callable[[Module, Any, Database, How], Tuned] | None = None

@@ -1,10 +1,10 @@
 """Tasks: the distinct kernels of a model, and how often each occurs.
 
-    Task ::= Task(function, constant, reassociates, weight, name)
+    Task ::= Task(function, facts, weight, name)
 
-A task is what tuning is about: a fused group of operators, which of what it reads is known when the
-program is compiled, and whether its sums may be joined in another order.  Two groups that do the
-same are one task of twice the weight.
+A task is what tuning is about: a fused group of operators, and what is known of it when the program
+is compiled: which of what it reads is constant, and what may happen to floats.  Two groups that do
+the same are one task of twice the weight.
 
 >>> from plica.codegen.llvm.toolchain import host
 >>> from plica.ir.script import from_text
@@ -22,7 +22,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.fused import alone, fused
+from plica.codegen.lower.scheduled import NOTHING
 from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.road import Job, grouped
@@ -31,59 +31,60 @@ from plica.ir.graph import Call, Expr, Function, If
 from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.rewrite.contract import Contract, reassociates
+from plica.ir.stages import Stages, from_kernel
+from plica.rewrite.contract import Contract
+from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
-from plica.search.target import tuning_of
+from plica.schedule.form import Facts
 
 __all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_of"]
 
 
 @frozen(eq=False, slots=False)
 class Task:
-    """Some work that occurs so many times; `constant` says which of what it reads is known."""
+    """Some work that occurs so many times, and what is known of what it reads."""
 
     function: Function
-    constant: tuple[bool, ...]
-    reassociates: bool
+    facts: Facts
     weight: int = 1
     name: str = ""
-    bytes_: tuple[int, ...] = ()
-    """Which of what it reads are constants of i32 that hold numbers of 8 bits."""
-    approximates: bool = False
-    """Whether more than the order of sums may differ."""
+
+    @property
+    def stages(self) -> Stages:
+        """What is computed."""
+        return to_stages(self.function).stages
 
     @cached_property
     def key(self) -> str:
         """The digest of the work, by which its records are found."""
-        return workload(
-            self.function, self.constant, self.reassociates, self.bytes_, self.approximates
-        )
+        return workload(self.function, self.facts)
 
 
 @frozen(eq=False, slots=False)
 class KernelTask:
-    """A kernel as somebody wrote it; its sums stay in their order."""
+    """A kernel as somebody wrote it; nothing is known of what it reads, and its sums stay in their
+    order."""
 
-    function: Kernel
+    kernel: Kernel
     name: str = ""
     weight: int = 1
 
     @property
-    def constant(self) -> tuple[bool, ...]:
+    def facts(self) -> Facts:
         """Nothing is known of what it reads."""
-        return (False,) * self.function.inputs
+        return Facts((False,) * self.kernel.inputs)
 
     @property
-    def reassociates(self) -> bool:
-        """Its terms are added as they come."""
-        return False
+    def stages(self) -> Stages:
+        """What is computed."""
+        return from_kernel(self.kernel)
 
     @cached_property
     def key(self) -> str:
         """The digest of the kernel, by which its records are found."""
-        return digest(self.function)
+        return digest(self.kernel)
 
 
 def tasks(
@@ -112,11 +113,9 @@ def task_of(step: Expr, target: AnyTarget, contract: Contract) -> Task:
     """The task of one step of a program: an operator, or a group of them."""
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
-    whole = fused(function)
-    reads = [args[each] for each in whole.reads]
-    constant, bytes_ = tuning_of(target).facts(reads, target)
-    free, loose = contract >= reassociates, contract > reassociates
-    return Task(function, constant, free, 1, whole.source, bytes_, loose)
+    backend = backend_of(target)
+    scheduler = backend.schedules(backend.machine(target), contract, NOTHING)
+    return Task(function, scheduler.facts(function, args), 1, to_stages(function).source)
 
 
 TWICE: Final = """

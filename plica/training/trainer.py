@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import field, frozen
 
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.core.diagnostic import did_you_mean
 from plica.pipeline import compile
 from plica.rewrite.contract import Contract
@@ -203,7 +203,7 @@ def trainer(
     optimiser: Optimiser,
     wrt: Which = None,
     *,
-    target: str | Target = "cpu",
+    target: str | AnyTarget = "cpu",
     threads: int | None = None,
     contract: Contract | str | None = None,
 ) -> Trainer:

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from plica.codegen.llvm import toolchain
@@ -25,9 +24,12 @@ Array = np.ndarray[Any, Any]
 
 # How many units in the last place code and meaning may lie apart: the functions of the library
 # differ by a few, and a few numbers are summed in another order.
-UNITS = {"f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
+UNITS = {"f8e4m3fn": 8, "f8e5m2": 8, "f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
 
-PRECISION = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
+PRECISION = {
+    "f8e4m3fn": (4, 8), "f8e5m2": (3, 15),
+    "f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023),
+}  # fmt: skip
 """The bits of a float's significand, and its greatest exponent."""
 
 
@@ -91,7 +93,7 @@ def assert_same(found: Array, expected: Array) -> None:
     """Equal bits, but for the payload of nan and the sign of zero."""
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
-    if found.dtype.kind in "fV" or found.dtype == ml_dtypes.bfloat16:
+    if dtype(found.dtype).is_float:
         with np.errstate(invalid="ignore"):
             found, expected = found.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_array_equal(found, expected)

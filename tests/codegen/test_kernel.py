@@ -20,7 +20,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.arithmetic import cast as meant_cast
 from plica.ir.dim import dim_var
-from plica.ir.dtype import DTYPES, DType, bool_, f16, f32, f64, i8, i32, i64
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f16, f32, f64, i8, i32, i64
 from plica.ir.evaluate import evaluate
 from plica.ir.loop import For, Kernel, Store
 from plica.ir.run import run_kernel
@@ -138,7 +138,7 @@ def admits(kind: type[Scalar], of: DType) -> bool:
     return of is not bool_ or kind in (And, Or, *COMPARISON)
 
 
-@pytest.mark.parametrize("of", DTYPES, ids=str)
+@pytest.mark.parametrize("of", COMPUTED, ids=str)
 def test_operations_at_the_edges(of: DType) -> None:
     """All pairs of edge values, all operations of a dtype: equal to the bit where defined so."""
     values = edges(of)
@@ -184,7 +184,7 @@ def test_functions_of_the_library(of: DType) -> None:
 
 
 def test_signs_and_absolute_values_of_integers() -> None:
-    for of in DTYPES:
+    for of in COMPUTED:
         if of.is_integer:
             values = edges(of)
             x = buffer("x", (len(values),), of)

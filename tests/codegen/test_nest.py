@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from plica.codegen.lower.nest import nest as nest_of_stages
+from plica.codegen.lower.scheduled import plain
+from plica.codegen.place import place
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.ir.dim import dim_var
 from plica.ir.dtype import bool_, f16, f32, i64
 from plica.ir.evaluate import evaluate
+from plica.ir.loop import Alloc, For, Store, statements
 from plica.ir.run import run_kernel
-from plica.ir.scalar import Cast, Lit, Lt, Scalar, Select
+from plica.ir.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
 from plica.ir.show import show_kernel
-from plica.ir.stages import exposed
+from plica.ir.stage import placeholder, stage
+from plica.ir.stages import Stages, evaluate_stages, exposed, stages
 from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.pipeline import lower
+from plica.rewrite.fuse.to_stages import alone
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
 from tests.conftest import Golden
+from tests.rewrite.fuse.graph import module_of, op
+from tests.rewrite.fuse.test_to_stages import CASES, A, B, C, whole
+from tests.schedule.population import KINDS, Case
 from tests.strategies import arrays, computes
+
+FEW = settings(max_examples=max(20, settings().max_examples // 2))
 
 
 @given(st.data())
@@ -126,3 +141,84 @@ def test_a_reduction_over_an_axis_of_its_own_tensor_is_a_bug() -> None:
     bad = compute((x,), (3,), lambda i: reduce("sum", (3,), lambda k: x[k], name="i"))
     with pytest.raises(CompilerBug, match="binds an axis"):
         nest(bad)
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+@FEW
+@given(st.one_of([make() for make in KINDS.values()]))
+def test_plain_loops_of_stages_mean_what_they_do(of: Case) -> None:
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
+        found = run_kernel(nest_of_stages(of.stages), of.arrays)[-1]
+    assert_close(found, wanted, [np.array(1e2)] if of.near else [])
+
+
+def open_chain(count: ScalarVar) -> Stages:
+    """Rows of an open number: each is divided by its sum."""
+    x = placeholder("x", (count, 5), f32)
+    total = stage("total", (count, 1), lambda i, _: reduce("sum", (5,), lambda k: x[i, k]))
+    return stages((x,), (total, stage("y", (count, 5), lambda i, j: x[i, j] / total[i, 0])))
+
+
+def open_sums(count: ScalarVar) -> Stages:
+    """Sums of an open number of terms, and what is done to each."""
+    x, b = placeholder("x", (count, 6), f32), placeholder("b", (6,), f32)
+    total = stage("total", (6,), lambda j: reduce("sum", (count,), lambda k: x[k, j]))
+    return stages((x, b), (total, stage("y", (6,), lambda j: total[j] + b[j])))
+
+
+@pytest.mark.parametrize("make", [open_chain, open_sums])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_open_sizes_are_dims_of_the_kernel(make: Callable[[ScalarVar], Stages], rows: int) -> None:
+    count = dim_var("n")
+    of = make(count)
+    kernel = nest_of_stages(of)
+    assert kernel.dims == of.dims == (count,)
+    values = np.arange(1, rows * (5 if make is open_chain else 6) + 1, dtype=np.float32)
+    given_ = [values.reshape(rows, -1), np.ones(6, np.float32)][: len(of.inputs)]
+    wanted = evaluate_stages(of, given_, {count: rows})
+    assert_close(run_kernel(kernel, given_)[-1], wanted)
+
+
+def test_stages_of_a_row_share_its_loop() -> None:
+    x = placeholder("x", (4, 40), f32)
+    top = stage("top", (4, 1), lambda i, _: reduce("max", (40,), lambda k: x[i, k]))
+    away = stage("away", (4, 40), lambda i, j: x[i, j] - top[i, 0])
+    whole = stage("whole", (4, 1), lambda i, _: reduce("sum", (40,), lambda k: away[i, k]))
+    last = stage("y", (4, 40), lambda i, j: away[i, j] / whole[i, 0])
+    kernel = nest_of_stages(stages((x,), (top, away, whole, last)))
+    assert isinstance(kernel.body, For)
+    assert str(kernel.body.var.name) == "row"
+    own = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    assert all(prod(shape_of(each)) <= 40 for each in own)  # what is kept is kept for a row
+
+
+def test_a_reduction_is_computed_once() -> None:
+    kernel = plain(whole(CASES["swish"])).kernel
+    stores = [node for node in post_order(kernel.body) if isinstance(node, Store)]
+    assert len(stores) == 3  # the accumulator begins, grows, and is used
+    assert not any(isinstance(node, Reduce) for node in post_order(kernel.body))
+
+
+def test_a_long_row_is_accumulated_where_it_ends() -> None:
+    direct, cast = (plain(whole(CASES[name])).kernel for name in ("a long row", "a long row, cast"))
+    assert not any(isinstance(node, Alloc) for node in post_order(direct.body))
+    assert any(isinstance(node, Alloc) for node in post_order(cast.body))
+
+
+def test_what_reads_nothing_loads_nothing() -> None:
+    function, _ = alone(op("zeros_like", A))
+    kernel = plain(function).kernel
+    assert not any(isinstance(node, Load) for node in post_order(kernel.body))
+
+
+def test_text_of_stages(golden: Golden) -> None:
+    golden(show_kernel(plain(whole(CASES["a bias"])).kernel, "bias") + "\n", "fused_bias")
+    golden(show_kernel(plain(whole(CASES["lanes, turned"])).kernel, "lanes") + "\n", "fused_lanes")
+
+
+def test_no_memory_between() -> None:
+    of = module_of(CASES["a bias"], A, B, C)
+    assert place(lower(of).program).size == 0

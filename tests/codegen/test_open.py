@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.ir.module import Module
+from plica.core.name import Name
+from plica.ir.dim import dim_var
+from plica.ir.dtype import f32
+from plica.ir.graph import Apply, Function, Var
+from plica.ir.module import Module, module
+from plica.ir.type import TensorType
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, dims_of
@@ -184,3 +189,99 @@ def test_dims_are_names_that_stand_alone() -> None:
         ("n", 0, 0),
         ("m", 1, 0),
     ]
+
+
+def test_modules_that_differ_in_the_names_of_dims_have_entries_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    pairs = [("h", "w"), ("w", "h"), ("rows", "columns"), ("h", "w")]
+    body = "op.sum(op.exp(x), axis=1)"
+    made = [plica.compile(written(f"x[{a} {b}] -> [{a}]", body)) for a, b in pairs]
+    assert [exe.dims for exe in made if isinstance(exe, OpenExecutable)] == pairs
+    assert str(made[2].inputs[0]) == "x: Tensor[('rows', 'columns'), f32]"
+    assert made[2].outputs[0].type == "Tensor[('rows',), f32]"
+    assert made[1].outputs[0].type == "Tensor[('w',), f32]"
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) / 8
+    for exe in made:
+        np.testing.assert_allclose(exe(x), np.exp(x).sum(axis=1), rtol=1e-5)
+
+
+def test_dims_whose_names_read_alike_are_two() -> None:
+    a, b = dim_var(Name("n", 1)), dim_var(Name("n_1"))
+    assert str(a.name) == str(b.name)
+    x, main = Var(Name("x"), TensorType((a, b), f32)), Var(Name("main"), None)
+    body = Apply("mean", (x,), (("axis", (1,)), ("keepdims", False)))
+    exe = plica.compile(module({main: Function((a, b), (), (x,), None, body)}, main), cache=False)
+    assert isinstance(exe, OpenExecutable)
+    assert len(set(exe.dims)) == 2
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(exe(array), array.mean(axis=1))
+
+
+def test_errors_name_the_dims_of_the_module_that_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    arrays = [np.ones((2, 3), np.float32), np.ones((4, 2), np.float32)]
+    for first in ("k", "depth"):
+        exe = plica.compile(written(f"x[n {first}] y[{first} m] -> [n m]", "x @ y"))
+        with pytest.raises(InputError, match=f"{first} is 3 in 'x'"):
+            exe(*arrays)
+
+
+SQUARE = "z[n m] -> []", "op.sum(op.cumsum(op.matmul(op.transpose(z), z), axis=0))"
+
+
+@pytest.mark.parametrize("size", [1 << 24, 1 << 30, 1 << 31, 1 << 32, 1 << 33, 3 << 40, 1 << 60])
+def test_sizes_never_wrap_round(size: int) -> None:
+    exe = plica.compile(written(*SQUARE), threads=1)
+    try:
+        array = np.ones((0, size), np.float32)
+    except ValueError:  # numpy has a limit too
+        pytest.skip("no such array")
+    with pytest.raises(PlicaError, match="m is ") as caught:
+        exe(array)
+    assert caught.value.code == "no-memory"
+
+
+@pytest.mark.parametrize("size", [1 << 31, 1 << 33, 1 << 62])
+def test_the_size_of_an_output_never_wraps_round(size: int) -> None:
+    exe = plica.compile(written("z[n m] -> [m m]", "op.matmul(op.transpose(z), z)"), threads=1)
+    try:
+        array = np.ones((0, size), np.float32)
+    except ValueError:
+        pytest.skip("no such array")
+    with pytest.raises(PlicaError) as caught:
+        exe(array)
+    assert caught.value.code == "no-memory"
+
+
+JOINT = {
+    "window": "op.sum(nn.max_pool(op.concat((x, y), axis=2), kernel=(5,)) * 2.0, axis=2)",
+    "conv": "op.sum(nn.conv(op.concat((x, y), axis=2), op.full((2, 2, 5), 0.1)), axis=2)",
+    "far": "op.sum(nn.max_pool(op.slice(op.concat((x, y), axis=2), starts=(1,), "
+    "stops=(2147483647,), steps=(5,), axes=(2,)), kernel=(5,)), axis=2)",
+    "greatest": "op.max(op.slice(op.concat((x, y), axis=2), starts=(6,), "
+    "stops=(2147483647,), axes=(2,)), axis=2)",
+}
+
+
+@pytest.mark.parametrize("case", JOINT)
+def test_what_an_operator_needs_of_several_sizes_is_asked_for(case: str) -> None:
+    whole = written("x[n 2 h] y[n 2 w] -> [n 2]", JOINT[case])
+    exe = plica.compile(whole, threads=1)
+    assert isinstance(exe, OpenExecutable)
+    outcomes = set()
+    for sizes in ((20, 7), (4, 2), (2, 4), (1, 1), (2, 2), (3, 3), (25, 1)):
+        arrays = [np.ones((1, 2, size), np.float32) for size in sizes]
+        try:
+            expected = plica.interpret(whole, *arrays)
+        except PlicaError:
+            outcomes.add("refused")
+            with pytest.raises(InputError, match="h is "):
+                exe(*arrays)
+        else:
+            outcomes.add("given")
+            np.testing.assert_allclose(exe(*arrays), expected, rtol=1e-5)
+    assert outcomes == {"given", "refused"}

@@ -17,18 +17,14 @@ from plica.ir.define import define, defined
 from plica.ir.dim import dim_var
 from plica.ir.dtype import f32, i32, i64
 from plica.ir.evaluate import evaluate
-from plica.ir.graph import Apply, Const, Function, Var, const
-from plica.ir.infer import type_of
 from plica.ir.loop import Block, For, Kernel, Store, statements
 from plica.ir.op import find, names
 from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
+from plica.ir.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
 from plica.ir.show import show_kernel
-from plica.ir.stage import extern, fold, placeholder, scan, stage
-from plica.ir.staged import kernel_of
+from plica.ir.stage import Each, extern, fold, placeholder, scan, stage
 from plica.ir.tensor import Compute, axis, buffer, compute, reduce
 from plica.ir.verify import well_formed
-from plica.runtime.error import UnsupportedError
 from tests.codegen.native import assert_close, shape_of
 from tests.conftest import Golden
 from tests.ir.reference import CASES, attributes, run, types_of
@@ -272,39 +268,31 @@ def test_statements_of_ones_own_are_one_block() -> None:
 # --- operators -----------------------------------------------------------------------------------
 
 
-# A constant array in what an operator is made of is a parameter of a kernel, not a part of it.
-KERNELS = [name for name in names() if name != "nn.winograd_weight"]
+EXPRESSIONS = [
+    name for name in names() if (found := find(name)) is not None and found.compute is not None
+]
+"""Operators that are a tensor expression; others are made of those, or are procedures."""
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", EXPRESSIONS)
 @settings(max_examples=max(1, settings().max_examples // 25))
 @given(data=st.data())
 def test_every_operator_is_a_kernel(name: str, data: st.DataObject) -> None:
     record, case = find(name), data.draw(CASES[name])
     assert record is not None
+    assert record.compute is not None
     assume(sum(each.size for each in case.args) < 400)
     wanted = run(record, case.args, case.attrs)
     assume(wanted and sum(each.size for each in wanted) < 400)
-    attrs = tuple(sorted(attributes(record, case.attrs).items()))
-    params = tuple([Var(Name("x", i), each) for i, each in enumerate(types_of(case.args))])
-    kernel = kernel_of(Function((), (), params, None, Apply(name, params, attrs)))
+    given_ = [
+        Buffer(Name("x", at), each.shape, each.dtype) for at, each in enumerate(types_of(case.args))
+    ]
+    found = record.compute(attributes(record, case.attrs), *given_)
+    made = [
+        Each(Buffer(Name("y", at), each.shape, each.dtype), each.axes, each.body)
+        for at, each in enumerate((found,) if isinstance(found, Compute) else found)
+    ]
+    kernel = define(*made, inputs=given_, outputs=[each.out for each in made])
     assert well_formed(kernel) == ()
     for ours, theirs in zip(run_kernel(kernel, case.args), wanted, strict=True):
         assert_close(ours, theirs)
-
-
-def test_what_is_no_kernel_is_refused() -> None:
-    x = Var(Name("x"), type_of(const(np.zeros(3, np.float32))))
-    array: Const = const(np.zeros(3, np.float32))
-    for body in (x, const(1.0, f32), Apply("add", (x, array))):
-        with pytest.raises(UnsupportedError) as caught:
-            kernel_of(Function((), (), (x,), None, body))
-        assert caught.value.code == "unsupported"
-
-
-def test_a_composite_operator_is_one_kernel_of_blocks() -> None:
-    x = Var(Name("x"), type_of(const(np.zeros((2, 3), np.float32))))
-    found = labels(
-        kernel_of(Function((), (), (x,), None, Apply("nn.softmax", (x,), (("axis", -1),))))
-    )
-    assert found == ["max", "subtract", "exp", "sum", "divide"]

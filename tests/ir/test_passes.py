@@ -155,7 +155,7 @@ def test_the_guilty_pass_is_named() -> None:
 
 
 def test_a_pass_that_gives_no_module() -> None:
-    wrong = Pass("nothing", "", lambda of: None)  # type: ignore[arg-type, return-value]  # on purpose
+    wrong = Pass("nothing", "", lambda of: None)
     with pytest.raises(CompilerBug, match="nothing"):
         run(Pipeline((wrong,)), START)
 

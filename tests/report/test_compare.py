@@ -10,7 +10,7 @@ import pytest
 from plica.bench.peer import difference
 from plica.bench.sample import sample
 from plica.cli.model import here
-from plica.codegen.target import Target
+from plica.codegen.backend import AnyTarget
 from plica.op import nn
 from plica.pipeline import Lowered
 from plica.report import compiled
@@ -46,7 +46,7 @@ def test_a_wrong_kernel_is_found_with_its_nodes() -> None:
     made = compiled_small("mlp")
     arrays = sample(made.executable.inputs)
 
-    def broken(lowered: Lowered, target: Target) -> Run:
+    def broken(lowered: Lowered, target: AnyTarget) -> Run:
         right = built(lowered, target)
 
         def run(*given: object) -> Any:

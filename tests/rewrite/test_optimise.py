@@ -136,5 +136,6 @@ def test_the_packs_of_a_user_come_first() -> None:
 
 
 def test_rules_beyond_the_contract_are_left_out(network: Module) -> None:
-    _, derivation = rewrite(network, *packs_of(OPTIMISE.find("scale"), Setting(exact)))
+    (scale,) = packs_of(OPTIMISE.find("scale"), Setting(exact))
+    _, derivation = rewrite(network, scale)
     assert not derivation.steps

@@ -21,9 +21,10 @@ from plica.ir.module import Module, module
 from plica.ir.op import find
 from plica.ir.type import TupleType, Type, tensor
 from plica.pipeline import compile
+from plica.runtime.element import ELEMENTS
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError
 from plica.runtime.executable import Executable, address_of
-from plica.runtime.port import Port, numpy_dtype
+from plica.runtime.port import Port
 
 ROOT = Path(__file__).parents[2]
 ONES = np.ones((2, 3), np.float32)
@@ -291,7 +292,7 @@ def test_an_executable_belongs_to_its_process(affine: Executable) -> None:
 @pytest.mark.parametrize("of", ["bool", "i8", "u64", "f16", "bf16", "f32", "f64"])
 def test_addresses_of_arrays(of: str) -> None:
     for shape in ((), (0, 3), (2, 3)):
-        array = np.zeros(shape, numpy_dtype(of))
+        array = np.zeros(shape, ELEMENTS[of].numpy)
         assert address_of(array) == array.ctypes.data
         array.flags.writeable = False
         assert address_of(array) == array.ctypes.data

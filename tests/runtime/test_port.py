@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError
-from plica.runtime.port import Port, numpy_dtype
+from plica.runtime.port import Port
 
 
 @pytest.mark.parametrize("size", [1 << 48, 1 << 62])
@@ -19,7 +20,7 @@ def test_an_output_that_no_memory_holds_is_refused(size: int) -> None:
 
 def test_bf16_of_torch_is_taken_as_it_is() -> None:
     torch = pytest.importorskip("torch")
-    port = Port("x", (2, 3), "bf16", numpy_dtype("bf16"))
+    port = Port("x", (2, 3), "bf16", ELEMENTS["bf16"].numpy)
     given = torch.randn(3, 2).bfloat16()
     found = port.take(given.t())
     assert isinstance(found, np.ndarray)

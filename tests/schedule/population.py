@@ -11,6 +11,7 @@ elementwise, concat, transpose, quantised (bytes and zero points), winograd
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, cast
 
@@ -98,6 +99,7 @@ def case(
     draw: DrawFn,
     inputs: Sequence[Buffer],
     of: Sequence[Each],
+    *,
     weights: Sequence[int] = (),
     fits_i8: Sequence[int] = (),
     near: float = 0.0,
@@ -157,8 +159,17 @@ def followed(
     turned = draw(st.sampled_from((False, False, True)))
     if not kinds and not turned:
         return [fold], []
-    order = tuple(draw(st.permutations(fold.axes))) if turned else fold.axes
-    value: Scalar = Load(fold.out, fold.axes)
+    shuffled: list[ScalarVar] = draw(st.permutations(fold.axes))
+    order = tuple(shuffled) if turned else fold.axes
+    units = [each for each in fold.axes if axes.sizes[each] == 1 and each not in bias]
+    if bool(units) and draw(st.booleans()):  # axes of length 1 that are gone, or new
+        order = tuple([each for each in order if each not in units])
+        first: bool = draw(st.booleans())
+        added: bool = draw(st.booleans())
+        fresh = [axes(1)] if added or not order else []
+        order = (*fresh, *order) if first else (*order, *fresh)
+    read_at = tuple([each if each in order else index(0) for each in fold.axes])
+    value: Scalar = Load(fold.out, read_at)
     read: list[Buffer] = []
     for number, kind in enumerate(dict.fromkeys(kinds)):
         dtype = dtype_of(value)
@@ -187,20 +198,28 @@ def _sizes(draw: DrawFn, count: int, most: int = MOST) -> list[int]:
 
 
 @st.composite
-def products(draw: DrawFn) -> Case:
+def products(
+    draw: DrawFn,
+    layouts: tuple[str, ...] = ("any", "rows"),
+    dtypes: tuple[DType, ...] = FLOATS,
+    least: int = LEAST,
+) -> Case:
     """out = sum over K of x[B, M, K] * w[B, N, K], all axes and sides in any order."""
-    layout = draw(st.sampled_from(("any", "rows", "columns", "columns")))
+    layout = draw(st.sampled_from(layouts))
     counts = [draw(st.sampled_from(each)) for each in ((0, 0, 1), (1, 1, 2), (1, 1, 1, 0), (1, 2))]
     axes = Axes()
     sizes = draw(st.permutations(_sizes(draw, sum(counts))))
     parts = [sizes[sum(counts[:n]) : sum(counts[: n + 1])] for n in range(4)]
     if parts[2] and layout != "any":
         parts[2][-1] = draw(st.sampled_from((8, 12, 16, 24, 33)))
-    if prod(map(prod, parts)) < LEAST:  # one axis grows, so that there is enough to do
+    if layout == "octets":
+        parts = [[8 * draw(st.integers(1, 3)) if n else size for size in each]
+                 for n, each in enumerate(parts)]  # fmt: skip
+    if prod(map(prod, parts)) < least:  # one axis grows, so that there is enough to do
         grown = parts[draw(st.integers(1, 3))] or parts[1]
-        grown[-1] *= -(-LEAST // prod(map(prod, parts)))
+        grown[-1] *= -(-least // prod(map(prod, parts)))
     batch, rows, columns, terms = ([axes(size) for size in each] for each in parts)
-    dtype = draw(st.sampled_from(FLOATS))
+    dtype = draw(st.sampled_from(dtypes))
     names = draw(st.sampled_from((("x", "w"), ("w", "x"), ("sum", "out"), ("packed", "pad"))))
     orders = [[*batch, *rows, *terms], [*batch, *columns, *terms], [*batch, *rows, *columns]]
     if layout == "columns":
@@ -208,7 +227,9 @@ def products(draw: DrawFn) -> Case:
     if layout == "any":
         orders = [draw(st.permutations(each)) for each in orders]
     x, w = (axes.read(name, each, dtype) for name, each in zip(names, orders[:2], strict=True))
-    sides = draw(st.sampled_from(((x, w), (w, x))))
+    wide = dtype is f16 and draw(st.sampled_from((True, True, False)))
+    left, right = (Cast(x, f32), Cast(w, f32)) if wide else (x, w)
+    sides = draw(st.sampled_from(((left, right), (right, left))))
     fold = axes.stage("y0", orders[2], axes.reduced("sum", terms, sides[0] * sides[1]))
     after, more = followed(draw, axes, fold, columns or rows)
     inputs = [x.buffer, w.buffer, *more]
@@ -242,9 +263,8 @@ def _inside(load: Load, padded: bool, fill: Lit) -> Scalar:
 
 
 @st.composite
-def windows(draw: DrawFn) -> Case:
+def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> Case:
     """Convolutions: of all channels, in groups, or each channel by itself; guarded where padded."""
-    kind = draw(st.sampled_from(("all", "all", "groups", "single")))
     padded = draw(st.booleans())
     axes = Axes()
     dtype = draw(st.sampled_from((f32, f32, f64)))
@@ -256,7 +276,7 @@ def windows(draw: DrawFn) -> Case:
     outputs = draw(st.sampled_from((1, 4, 6, 8, 16, 20)))
     groups = draw(st.integers(2, 3)) if kind == "groups" else 1
     count = axes.sizes[batch] * prod(out) * prod(taps) * channels
-    channels *= -(-LEAST // (count * (2 if kind == "single" else groups * outputs)))
+    channels *= -(-least // (count * (2 if kind == "single" else groups * outputs)))
     parts = [_place(draw, axes, o, t, padded) for o, t in zip(out, taps, strict=True)]
     high, wide = (part[3] for part in parts)
     o, c = axes(groups * outputs if kind != "single" else channels * 2), axes(channels)
@@ -505,7 +525,9 @@ def winograds(draw: DrawFn) -> Case:
 
 
 KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
-    "product": products, "window": windows, "pool": pools, "reduction": reductions,
+    "product": products, "columns": partial(products, ("columns",)), "window": windows,
+    "grouped": partial(windows, "groups"),
+    "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "winograd": winograds,
 }  # fmt: skip

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.type import tensor
+from plica.ir.dtype import f32
+from plica.ir.stage import placeholder, stage
+from plica.ir.stages import Stages, stages
+from plica.schedule.form import Facts
 from plica.search.measure import Measured, Work
 from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.fold import index_of
@@ -24,8 +25,9 @@ from plica.search.space import Point, Space
 from plica.search.tune_loop import Run, Subject, tuned
 from tests.search.policy.every import POLICIES
 
-_X = Var(Name("x"), tensor((64, 64), "f32"))
-NOTHING = Function((), (), (_X,), None, _X)
+_X = placeholder("x", (64, 64), f32)
+UNKNOWN = Facts((False,))
+NOTHING = stages((_X,), (stage("y", (64, 64), lambda i, j: _X[i, j]),))
 
 
 @frozen(eq=False)
@@ -34,9 +36,8 @@ class Task:
 
     name: str
     weight: int
-    function: Function = NOTHING
-    constant: tuple[bool, ...] = (False,)
-    reassociates: bool = True
+    stages: Stages = NOTHING
+    facts: Facts = UNKNOWN
 
     @property
     def key(self) -> str:

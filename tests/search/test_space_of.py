@@ -10,19 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.lower.scheduled import scheduled
+from plica import op
+from plica.codegen.llvm.toolchain import host
+from plica.codegen.lower.scheduled import on_processor
 from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
+from plica.core.name import Name
+from plica.ir.graph import Apply, Var
+from plica.ir.stages import Stages
+from plica.ir.type import tensor
+from plica.rewrite.contract import exact
+from plica.schedule import form as forms
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
-from plica.search.rule import GROUP, Rule
+from plica.search.rule import GROUP, Rule, begun
 from plica.search.space_of import form_named, space_of, space_of_kernel
-from plica.search.task import Task
+from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
-from tests.search.work import SMALL, computed, conv, doubled, meant, product, summed
+from tests.search.work import SMALL, computed, conv, doubled, meant, of_main, product, summed
+from tests.search.work import task as task_of
 
 WIDE = Machine(512, 32, (48 * 1024, 2 * 1024 * 1024))
 SHARED = Machine(256, 16, cores=2)
@@ -45,6 +54,28 @@ LARGE = {
 }
 
 
+def kinds() -> dict[str, Task]:
+    """Work that has a form of its own each."""
+    x, y = Var(Name("x"), tensor((1, 8, 10, 10), "f32")), Var(Name("y"), tensor((8, 32), "f32"))
+    each, some = (Var(Name("w"), tensor((16, n, 3, 3), "f32")) for n in (1, 4))
+    wide = Var(Name("x"), tensor((1, 16, 10, 10), "f32"))
+    border = ((1, 1), (1, 1))
+    # fmt: off
+    return {
+        "depthwise": task_of(op.nn.conv2d(wide, each, padding=border, groups=16), wide, each,
+                             constant=(False, True)),
+        "grouped":   task_of(op.nn.conv2d(x, some, padding=border, groups=2), x, some,
+                             constant=(False, True)),
+        "pool":      task_of(op.nn.max_pool2d(x, (2, 2), strides=(2, 2)), x),
+        "transpose": task_of(op.transpose(y, (1, 0)), y),
+        "softmax":   tasks(of_main(op.nn.softmax(y), y), DEFAULT_CONTRACT, (), host())[0],
+    }
+    # fmt: on
+
+
+KINDS = kinds()
+
+
 @pytest.mark.parametrize("name", WORK)
 @settings(max_examples=max(4, settings().max_examples // 6))
 @given(seed=st.integers(0, 2**32), machine=st.sampled_from((SMALL, SHARED)))
@@ -52,14 +83,13 @@ def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine:
     space = space_of(WORK[name], machine)
     point = space.drawn(Random(seed))
     sketch = space.sketches[point.sketch]
-    assert sketch.form is not None
-    assert sketch.form.kernel is sketch.kernel
+    assert begun(sketch.form, WORK[name].facts.constant).kernel is sketch.kernel
     try:
         kernel = replayed(space.trace(point), sketch.kernel)
     except ScheduleRefused:
         return
     arrays, expected = meant(WORK[name])
-    found = computed(kernel, sketch.form, arrays)
+    found = computed(WORK[name], sketch.form, kernel, arrays)
     np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5)
 
 
@@ -72,24 +102,36 @@ def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) 
     task = LARGE[name]
     space = space_of(task, machine)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
-    expected = scheduled(task.function, task.constant, machine, task.reassociates)
-    assert expected is not None
+    expected = on_processor(task.function, task.facts, machine)
     assert digest(kernel) == expected.digest
-    form = space.sketches[0].form
-    assert form is not None
-    assert (form.packings, form.scratch) == (expected.packings, expected.scratch)
+    hoisted = begun(space.sketches[0].form, task.facts.constant).hoisted
+    assert expected.hoisted is not None
+    assert hoisted.before == expected.hoisted.before
+    assert (hoisted.reads, hoisted.rest.scratch) == (expected.reads, expected.scratch)
 
 
 @pytest.mark.parametrize("name", ["product", "sum", "each"])
 def test_small_defaults_are_the_default_or_the_plain_nest(name: str) -> None:
     task = WORK[name]
     space = space_of(task, SMALL)
-    expected = scheduled(task.function, task.constant, SMALL, task.reassociates)
+    expected = on_processor(task.function, task.facts, SMALL)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
-    if expected is None:
-        assert space.sketches[0].name == "nest/plain/as_is"
-    else:
-        assert digest(kernel) == expected.digest
+    assert digest(kernel) == expected.digest
+    assert (expected.origin is None) == (space.sketches[0].name == "nest/plain/as_is")
+
+
+@pytest.mark.parametrize("machine", [SMALL, SHARED], ids=["small", "shared"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_default_of_every_kind_of_work_is_a_point(name: str, machine: Machine) -> None:
+    task = KINDS[name]
+    space = space_of(task, machine)
+    kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
+    assert digest(kernel) == on_processor(task.function, task.facts, machine).digest
+    arrays, expected = meant(task)
+    for each in space.sketches[:6]:
+        made = replayed(each.trace, each.kernel)
+        found = computed(task, each.form, made, arrays)
+        np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -123,15 +165,15 @@ def test_names_are_unique_and_find_their_kernel() -> None:
         names = [each.name for each in space.sketches]
         assert len(set(names)) == len(names)
         for each in space.sketches:
-            form = form_named(each.name, task, SMALL)
-            assert form is not None
-            assert digest(form.kernel) == digest(each.kernel)
+            assert form_named(each.name, task, SMALL) is each.form
     assert form_named("thumb/other/default", WORK["conv"], SMALL) is None
     assert form_named("nobody/default/default", WORK["conv"], SMALL) is None
 
 
 def test_names_of_buffers_change_nothing() -> None:
-    renamed = Task(product(16, 16, 12).function, (False, True), True)
+    x, w = Var(Name("a"), tensor((16, 12), "f32")), Var(Name("b"), tensor((12, 16), "f32"))
+    renamed = task_of(Apply("matmul", (x, w)), x, w, constant=(False, True))
+    assert renamed.key == WORK["product"].key
     one, other = space_of(WORK["product"], SMALL), space_of(renamed, SMALL)
     assert [each.name for each in one.sketches] == [each.name for each in other.sketches]
 
@@ -157,7 +199,7 @@ class _Point:
 def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     from plica.search.sketch.general import tiling_forms
 
-    mine = Rule("mine", tiling_forms, lambda form, machine: [("nothing", Trace(()))])
+    mine = Rule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
     given: list[_Point] = [_Point("mine", mine)]
 
     def points(group: str) -> list[_Point]:
@@ -173,15 +215,27 @@ def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
         space_of(product(24, 16, 12), SMALL)
 
 
+def test_installed_forms_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_it_is(of: Stages, facts: forms.Facts, machine: Machine) -> tuple[Stages, ...]:
+        return (of,)
+
+    mine = forms.Form("my-form", "Nothing is changed.", exact, as_it_is, rank=99)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [_Point("mine", mine)]
+                        if group == forms.GROUP else [])  # fmt: skip
+    forms.installed.cache_clear()
+    try:
+        task = doubled(28, 24)
+        found = [each for each in space_of(task, SMALL).sketches if "/my-form/" in each.name]
+        assert found
+        assert found[0].form is task.stages
+        assert form_named(found[0].name, task, SMALL) is task.stages
+    finally:
+        forms.installed.cache_clear()
+
+
 def test_a_copy_of_the_data_may_be_made_near() -> None:
     space = space_of(LARGE["conv"], WIDE)
     near = [each for each in space.sketches if each.name.startswith("near/")]
     assert near
     for each in near:
-        assert each.form is not None
-        assert each.form.scratch == ()
-
-
-def test_room_may_make_the_best_tile_divide() -> None:
-    names = [each.name for each in space_of(WORK["product with a rest"], SMALL).sketches]
-    assert any(each.startswith("padded/") for each in names), names
+        assert begun(each.form, (False, True)).hoisted.rest.scratch == ()

@@ -23,7 +23,7 @@ def test_what_occurs_twice_has_twice_the_weight() -> None:
     (once,) = tasks(multiplied(16), DEFAULT_CONTRACT, (), MACHINE)
     assert (found.weight, once.weight) == (2, 1)
     assert found.key == once.key
-    assert found.constant == (False, True)
+    assert found.facts.constant == (False, True)
 
 
 def test_weights_do_not_enter_the_key() -> None:

@@ -11,10 +11,14 @@ from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.module import Module, module
+from plica.ir.stages import Stages, evaluate_stages
 from plica.ir.type import tensor
-from plica.schedule.default import Formed, Machine
+from plica.rewrite.contract import reassociates
+from plica.schedule.default import Machine
+from plica.schedule.form import Facts
+from plica.schedule.hoist import constants
 from plica.schedule.unlowered import run_unlowered
-from plica.search.rule import Asked
+from plica.search.rule import begun
 from plica.search.task import Task
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +30,8 @@ SMALL: Final = Machine(128, 8, (4096, 32768))
 def task(expr: Expr, *params: Var, constant: tuple[bool, ...] | None = None) -> Task:
     """The task of an expression over parameters."""
     function = Function((), (), params, type_of(expr), expr)
-    return Task(function, constant or (False,) * len(params), True)
+    told = constant or (False,) * len(params)
+    return Task(function, Facts(told, contract=reassociates))
 
 
 def product(m: int, n: int, k: int, *, constant: bool = True) -> Task:
@@ -73,21 +78,20 @@ def multiplied(size: int, *, twice: bool = False) -> Module:
 
 
 def meant(of: Task, seed: int = 0) -> tuple[tuple[Array, ...], Array]:
-    """Small whole numbers to read, and what the plain kernel writes."""
-    kernel = Asked(of.function, of.constant, of.reassociates).fused.kernel
+    """Small whole numbers to read, and what the stages make of them."""
     random = np.random.default_rng(seed)
     arrays = [
-        random.integers(-3, 4, _shape(each)).astype(each.dtype.numpy)
-        for each in kernel.params[: kernel.inputs]
+        random.integers(-3, 4, _shape(each)).astype(each.dtype.numpy) for each in of.stages.inputs
     ]
-    return tuple(arrays), run_unlowered(kernel, arrays)[-1]
+    return tuple(arrays), evaluate_stages(of.stages, arrays)
 
 
-def computed(kernel: Kernel, form: Formed, arrays: tuple[Array, ...]) -> Array:
+def computed(of: Task, form: Stages, kernel: Kernel, arrays: tuple[Array, ...]) -> Array:
     """What a schedule of a form writes."""
-    given = list(arrays)
-    for each in form.packings:
-        given[each.input] = each.apply(given[each.input])
+    hoisted = begun(form, of.facts.constant).hoisted
+    known = {n: arrays[n] for n, told in enumerate(of.facts.constant) if told}
+    made = constants(hoisted, known) if hoisted.before else {}
+    given = [arrays[each] if isinstance(each, int) else made[each] for each in hoisted.reads]
     shaped = [
         array.reshape(_shape(buffer))
         for array, buffer in zip(given, kernel.params[: kernel.inputs], strict=True)

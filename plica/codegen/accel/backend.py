@@ -10,7 +10,7 @@ from attrs import evolve
 
 from plica.codegen.accel.offload import Offloaded, tunings
 from plica.codegen.accel.page import PAGES
-from plica.codegen.accel.target import AccelTarget, parse_accel
+from plica.codegen.accel.target import MACHINES, AccelTarget, parse_accel
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.road import Arranged, Job, emitted
 from plica.codegen.target import unknown_target
@@ -68,4 +68,5 @@ ACCEL: Final = Backend(
     native=True,
     library="For an accelerator an artefact is written: a library cannot hold the device.",
     tuning="plica.search.accel.target:ACCEL",
+    spellings=tuple(f"accel:{name}" for name in MACHINES),
 )

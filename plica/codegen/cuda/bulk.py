@@ -8,6 +8,9 @@ The engine writes rows of 128 bytes into shared memory whose 16-byte parts are s
 row r is where part n ^ (r % 8) would be.  Memory of the scope `shared.swizzled` is such; nothing
 but these copies writes it, and only tensor cores, who know, read it.
 
+Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where
+each guard says that the place along an axis is inside of that.
+
 A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
 for each copy that may be under way, is gone through in order.
 
@@ -26,13 +29,13 @@ for each copy that may be under way, is gone through in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.cuda.place import wide
-from plica.codegen.cuda.value import linear
+from plica.codegen.emit.expression import linear
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -41,7 +44,8 @@ from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
 from plica.ir.loop import For, Region, Stmt, Store, statements
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select
+from plica.rewrite.index.context import conjuncts
 from plica.runtime.cuda.tile import TileMap
 from plica.schedule.around import simple
 
@@ -178,7 +182,7 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
         loops[ScalarVar(stmt.var.name, i64)] = known(stmt.extent) or 0
         stmt = stmt.body
     assert isinstance(stmt, Store)
-    load = stmt.value
+    load, guards = _guarded(stmt.value)
     if not isinstance(load, Load) or load.buffer.dtype is not stmt.buffer.dtype:
         raise _no_tile(stmt, "a value that is not just read")
     if scope(load.buffer.scope).reach != "all":
@@ -201,8 +205,75 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> Tile:
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
-    sizes, begins = _found(stmt, rest, [*zip(strides, extents, strict=True)], around)
+    where = [(source, loops), *_places(rest, around)]
+    bounds = _bounds(stmt, guards, where, strides, sum(n for atoms, n in rest if not atoms))
+    for stride in [step * count for step, count in bounds.items()]:
+        if stride not in strides and any(factor % stride == 0 for _, factor in rest):
+            strides.append(stride)  # what lies beyond the bound is along an axis of its own
+            extents.append(1)
+    if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
+        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
+    sizes, begins = _found(stmt, load, rest, axes, around)
     return Tile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
+
+
+def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
+    """What is read, and the guards outside of which it is 0."""
+    if isinstance(of, Select) and isinstance(of.orelse, Lit) and of.orelse.value == 0:
+        return of.then, conjuncts(of.condition)
+    return of, ()
+
+
+Factors: TypeAlias = tuple[Mapping[ScalarVar, int], Mapping[ScalarVar, int]]
+"""How far apart elements of neighbouring turns of some loops are, and how many turns there are."""
+
+
+def _places(rest: list[Product], around: Mapping[Term, int]) -> list[Factors]:
+    """The loops around that say where a tile begins."""
+    return [
+        ({atoms[0]: factor}, {atoms[0]: around.get(atoms[0], 0)})
+        for atoms, factor in rest
+        if len(atoms) == 1 and isinstance(atoms[0], ScalarVar)
+    ]
+
+
+def _bounds(
+    store: Store,
+    guards: Sequence[Scalar],
+    where: Sequence[Factors],
+    strides: Sequence[int],
+    begin: int,
+) -> dict[int, int]:
+    """How long the axes of some strides are, as guards say; another guard is no bound of an axis.
+
+    `begin` is where the tile begins, as far as that is a number.
+    """
+    steps = {var: step for factors, _ in where for var, step in factors.items()}
+    turns = {var: count for _, counts in where for var, count in counts.items()}
+    found: dict[int, int] = {}
+    for each in guards:
+        if not isinstance(each, Lt):
+            raise _no_tile(store, "a guard that is no bound")
+        terms = polynomial(simple(wide(each.left) - wide(each.right)))
+        limit = -sum(factor for atoms, factor in terms.values() if not atoms)
+        said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
+        if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
+            raise _no_tile(store, "a guard that is no bound")
+        ratios = {steps[var] / factor for var, factor in said.items()}  # type: ignore[index]  # loops, as was asked
+        step = int(ratios.pop()) if len(ratios) == 1 else 0
+        stride = max([s for s in strides if step and step % s == 0], default=0)
+        # Digits below those that the guard asks for may not reach the next one.
+        low = [var for var, by in steps.items() if var not in said and stride <= by < step]
+        reach = sum(steps[var] * (turns[var] - 1) for var in low)
+        if not stride or reach > step - stride or limit < 1:
+            raise _no_tile(store, "a guard that is no bound of an axis")
+        found[stride] = limit * (step // stride)
+    for stride in sorted(found, reverse=True):  # where a tile of a turn of its own begins
+        if begin and begin % stride == 0:
+            found[stride] += begin // stride
+            break
+    return found
 
 
 def _steps(
@@ -221,12 +292,15 @@ def _steps(
 
 
 def _found(
-    store: Store, rest: list[Product], axes: list[tuple[int, int]], around: Mapping[Term, int]
-) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:  # fmt: skip
-    """How long the axes of a tensor are, and where in it a tile begins, which is inside."""
-    load = store.value
-    assert isinstance(load, Load)
-    strides, extents = ([each[n] for each in axes] for n in (0, 1))
+    store: Store,
+    load: Load,
+    rest: list[Product],
+    axes: list[tuple[int, int, int | None]],
+    around: Mapping[Term, int],
+) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:
+    """How long the axes of a tensor are, and where in it a tile begins, which is inside but along
+    axes that have a bound."""
+    strides, extents, bounds = ([each[n] or 0 for each in axes] for n in (0, 1, 2))
     falling = sorted(range(len(strides)), key=lambda each: -strides[each])
     whole, sizes = 1, [0] * len(strides)
     for each in load.buffer.shape:
@@ -247,8 +321,11 @@ def _found(
                 raise _no_tile(store, "a place that depends on more than loops")
             most *= around[atom] - 1
         last[axis] += most
+    for bound, size in zip(bounds, sizes, strict=True):
+        if bound and size != bound:
+            raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
     if any(factor < 0 for _, factor in rest) or any(
-        most >= size for most, size in zip(last, sizes, strict=True)
+        most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
         raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
     return tuple(sizes), tuple([tuple(each) for each in parts])

@@ -4,7 +4,7 @@ A case is a kernel that was drawn, one of three schedules of it, and what the in
 
     walk        random steps, those that bind loops to threads more often
     thumb       what rules of thumb do for a small GPU
-    product     a matrix product or a convolution in small tiles of a random shape
+    product     a matrix product or a convolution of f32, f16 or bf16 in small tiles
 
 Cases are made anywhere; `on_gpu` runs one on the GPU, into memory that is poisoned.  Whole numbers
 must come out exactly, and fractions within rounding.
@@ -33,28 +33,29 @@ from plica.codegen.subject import Subject, margins, meaning
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.define import defined
-from plica.ir.dtype import f32
+from plica.ir.dtype import DType, bf16, f16, f32
 from plica.ir.loop import Kernel
-from plica.ir.scalar import Max
+from plica.ir.scalar import Cast, Max, Scalar, dtype_of
 from plica.ir.specialise import specialise
+from plica.ir.stage import stage
+from plica.ir.stages import Stages, kernel_of, stages
 from plica.ir.tensor import Compute, buffer, compute, reduce
 from plica.ir.value import Array
 from plica.ir.verify import well_formed
 from plica.runtime.cuda.driver import Device, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
-from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu
-from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread
-from plica.schedule.do import Body, do, run
+from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
+from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.argument import Here, Nothing
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import random_step, walk
 from plica.schedule.instruction import kinds
-from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, taken
 from plica.schedule.trace import Step, Trace
 
@@ -62,6 +63,9 @@ KINDS: Final = ("walk", "thumb", "product")
 
 FOCUS: Final = ("bind", "split", "fuse", "reorder", "cache_read", "cache_write", "vectorize")
 """Steps that matter most to code for threads."""
+
+WARPS: Final = (Warps(2, 2, 2, 4, 2), Warps(2, 2, 2, 4, 2, ahead=3), Warps(2, 2, 4, 4, 2))
+"""Tiles of warps for small matrices."""
 
 TILES: Final = (
     Tile(16, 16, 4, 2, 2), Tile(16, 16, 4, 2, 4), Tile(32, 16, 8, 2, 4, ahead=1),
@@ -210,64 +214,63 @@ def _values(kernel: Kernel, random: Random) -> tuple[Array, ...]:
     """Whole numbers for what a kernel reads."""
     values = np.random.default_rng(random.randrange(1 << 30))
     params = kernel.params[: kernel.inputs]
-    return tuple([values.integers(-4, 5, shape_of(each)).astype(np.float32) for each in params])
+    return tuple([values.integers(-4, 5, shape_of(e)).astype(e.dtype.numpy) for e in params])
 
 
 def _product(random: Random) -> tuple[Subject, Kernel] | str:
-    of = _window(random) if random.random() < 0.4 else _matrices(random)
-    tile, parts = random.choice(TILES), random.choice((1, 1, 2))
-    found = contraction(Work(of))
-    if found is None or found.weight is None:
+    dtype = random.choice((f32, f16, bf16))
+    of = _window(random, dtype) if random.random() < 0.4 else _matrices(random, dtype)
+    parts, found = random.choice((1, 1, 2)), operands(of)
+    if found is None:
         return "it is no contraction"
-    form = product_form(found, tile, parts)
-    every = stages(begin(form.kernel).kernel)
-    assert every is not None
-    after = every[3:]
-
-    @do
-    def whole(wide: bool) -> Body:
-        yield spread(after[-1], after[:-1], Gpu(threads=32), wide)
-        yield product(tile, form.labels, form.along, form.sizes[0])
-
-    for wide in (True, False):
-        try:
-            steps, state, _ = run(whole(wide), form.kernel, 0, {})
-        except ScheduleRefused:
-            continue
-        plain = defined(of)
-        fused = random.random() < 0.5
-        return Subject(plain, _values(plain, random), Trace(steps), fused), state.kernel
-    return "the schedule is refused"
+    along = (found.along(found.left), found.along(found.right))
+    if dtype is f32:
+        tile = random.choice(TILES)
+        form = tiled(found, tile.layout(along), parts)
+        made = product_schedule(form, Gpu(threads=32), (tile,))
+    else:
+        warps = random.choice(WARPS)
+        form = tiled(found, warps.layout(along), parts)
+        made = tensor_core_schedule(form, Gpu(threads=32), (warps,))
+    if made is None:
+        return "the schedule is refused"
+    plain = kernel_of(of)
+    fused = random.random() < 0.5
+    return Subject(plain, _values(plain, random), made[0], fused), made[1]
 
 
-def _matrices(random: Random) -> Compute:
+def _matrices(random: Random, dtype: DType) -> Stages:
     m, n, k = (random.randrange(3, 40) for _ in range(3))
     left, right = random.random() < 0.5, random.random() < 0.5
-    x = buffer("x", (m, k) if left else (k, m), f32)
-    w = buffer("w", (k, n) if right else (n, k), f32)
+    x = buffer("x", (m, k) if left else (k, m), dtype)
+    w = buffer("w", (k, n) if right else (n, k), dtype)
 
-    def element(i: Any, j: Any) -> Any:  # the scalars of `compute`
+    def element(i: Any, j: Any) -> Any:  # the scalars of a stage
         return reduce(
             "sum", (k,),
-            lambda t: (x[i, t] if left else x[t, i]) * (w[t, j] if right else w[j, t]),
+            lambda t: _wide(x[i, t] if left else x[t, i]) * _wide(w[t, j] if right else w[j, t]),
         )  # fmt: skip
 
-    return compute((x, w), (m, n), element)
+    return stages((x, w), (stage("y", (m, n), element),))
 
 
-def _window(random: Random) -> Compute:
+def _window(random: Random, dtype: DType) -> Stages:
     channels, outputs = random.randrange(1, 5), random.randrange(3, 20)
     window, size = random.choice((1, 2, 3)), random.randrange(4, 9)
-    x = buffer("x", (channels, size + window - 1, size + window - 1), f32)
-    w = buffer("w", (outputs, channels, window, window), f32)
+    x = buffer("x", (channels, size + window - 1, size + window - 1), dtype)
+    w = buffer("w", (outputs, channels, window, window), dtype)
 
     def element(o: Any, i: Any, j: Any) -> Any:  # as above
         return reduce(
             "sum", (channels, window, window),
-            lambda c, a, b: x[c, i + a, j + b] * w[o, c, a, b],
+            lambda c, a, b: _wide(x[c, i + a, j + b]) * _wide(w[o, c, a, b]),
         )  # fmt: skip
 
-    return compute((x, w), (outputs, size, size), element)
+    return stages((x, w), (stage("y", (outputs, size, size), element),))
+
+
+def _wide(of: Scalar) -> Scalar:
+    return of if dtype_of(of) is f32 else Cast(of, f32)
 
 
 def differs(of: Case, found: Sequence[Array]) -> str:

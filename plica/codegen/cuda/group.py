@@ -22,7 +22,7 @@ from typing import Final
 
 from plica.codegen.cuda.bulk import SWIZZLED
 from plica.codegen.cuda.place import valued
-from plica.codegen.cuda.value import Values
+from plica.codegen.emit.expression import Expressions
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.ir.dim import known
@@ -146,7 +146,7 @@ def sums_of(stmt: Stmt) -> Iterator[Buffer]:
 
 
 def products(
-    call: Invoke, values: Values, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None
+    call: Invoke, values: Expressions, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None
 ) -> str:
     """The call that does what an invocation means; `warp` is the number of a warp, and how many."""
     intrinsic = find_intrinsic(call.name)

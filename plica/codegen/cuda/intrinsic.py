@@ -19,7 +19,7 @@ from typing import Final
 
 from plica.codegen.cuda import bulk, group
 from plica.codegen.cuda.place import valued
-from plica.codegen.cuda.value import Values
+from plica.codegen.emit.expression import Expressions
 from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -129,7 +129,10 @@ def text(used: Iterable[str]) -> str:
 
 
 def invocation(
-    call: Invoke, values: Values, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None = None
+    call: Invoke,
+    values: Expressions,
+    lane: ScalarVar | None,
+    warp: tuple[ScalarVar, int] | None = None,
 ) -> str:
     """The call that does what an invocation means; `lane` is the number of a thread in its warp.
 

@@ -12,10 +12,9 @@ What reads or writes places that are not known to be neighbours is done one by o
 
 from __future__ import annotations
 
-from plica.codegen.cuda.lines import Lines
-from plica.codegen.cuda.place import VECTORS, WIDE, certain, lanes_of
-from plica.codegen.cuda.value import Values, mentions
-from plica.codegen.cuda.word import Names, in_memory, literal
+from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.cuda.place import VECTORS, certain, lanes_of
+from plica.codegen.emit.expression import Expressions, mentions
 from plica.core.term import Term
 from plica.ir.loop import For, Seq, Store, statements
 from plica.ir.memory import scope
@@ -25,10 +24,9 @@ from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar, Select, dtype_
 class Neighbours:
     """Writes vectorized loops; what is `handed` over at barriers is copied while others go on."""
 
-    def __init__(
-        self, lines: Lines, names: Names, values: Values, handed: frozenset[Buffer]
-    ) -> None:
-        self.lines, self.names, self.values, self.handed = lines, names, values, handed
+    def __init__(self, values: Expressions, handed: frozenset[Buffer]) -> None:
+        self.values, self.handed = values, handed
+        self.lines, self.names = values.lines, values.names
 
     def write(self, loop: For, count: int) -> bool:
         """Write a vectorized loop as one of neighbours; False where it is not such a loop."""
@@ -56,17 +54,16 @@ class Neighbours:
         if self._copied(store, var, count):
             return
         word = self.names.fresh("v")
-        kind = in_memory(store.buffer.dtype)
-        self.lines.do(f"alignas({WIDE}) {kind} {word}[{count}];")
+        self._reserve(word, store.buffer, count)
         self._fill(word, store, store.value, var, count)
         values = self.values
         if lanes_of(store.buffer, store.indices, var, count):
-            values.vars[var] = literal(0, dtype_of(var))
+            values.vars[var] = values.dialect.literal(0, dtype_of(var))
             place = values.place(store.buffer, store.indices)
             self._move(place, f"{word}[0]", store.buffer, count)
             return
         for lane in range(count):
-            values.vars[var] = literal(lane, dtype_of(var))
+            values.vars[var] = values.dialect.literal(lane, dtype_of(var))
             self.lines.do(f"{values.place(store.buffer, store.indices)} = {word}[{lane}];")
 
     def _copied(self, store: Store, var: ScalarVar, count: int) -> bool:
@@ -74,9 +71,11 @@ class Neighbours:
 
         Behind a guard that holds for all of them or for none, they are 0 elsewhere.
         """
-        value, buffer, condition = store.value, store.buffer, None
+        value, buffer = store.value, store.buffer
+        condition: Scalar | None = None
         if isinstance(value, Select) and _is_zero(value.orelse):
-            value, condition = value.then, value.condition
+            condition = value.condition
+            value = value.then
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return False
         places = [(buffer, store.indices), (value.buffer, value.indices)]
@@ -87,7 +86,7 @@ class Neighbours:
         if condition is not None and (not later or mentions([condition], var)):
             return False
         values = self.values
-        values.vars[var] = literal(0, dtype_of(var))
+        values.vars[var] = values.dialect.literal(0, dtype_of(var))
         to, source = (values.place(*place) for place in places)
         if condition is not None:
             inside = values.of(condition)
@@ -113,18 +112,24 @@ class Neighbours:
         for load in certain(value):
             if lanes_of(load.buffer, load.indices, var, count):
                 into = self.names.fresh("u")
-                lines.do(f"alignas({WIDE}) {in_memory(load.buffer.dtype)} {into}[{count}];")
-                values.vars[var] = literal(0, dtype_of(var))
+                self._reserve(into, load.buffer, count)
+                values.vars[var] = values.dialect.literal(0, dtype_of(var))
                 place = values.place(load.buffer, load.indices)
                 self._move(f"{into}[0]", place, load.buffer, count)
                 read[load] = into
         for lane in range(count):
-            values.vars[var] = literal(lane, dtype_of(var))
+            values.vars[var] = values.dialect.literal(lane, dtype_of(var))
             given: dict[Term, str] = {
                 load: values.unpacked(f"{into}[{lane}]", load.buffer) for load, into in read.items()
             }
             found = values.packed(values.of(value, given), store.buffer.dtype)
             lines.do(f"{word}[{lane}] = {found};")
+
+    def _reserve(self, name: str, buffer: Buffer, count: int) -> None:
+        """Memory for some elements like those of a buffer."""
+        dialect = self.values.dialect
+        kind = dialect.memory(buffer.dtype)
+        self.lines.do(dialect.allocation.format(type=kind, name=name, count=count))
 
     def _move(self, to: str, source: str, buffer: Buffer, count: int) -> None:
         """Neighbours from one place to another, as many bytes at a time as can be."""

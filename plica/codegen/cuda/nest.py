@@ -1,9 +1,10 @@
 """Nests: the launches of a kernel, and what is seen of one before it is written.
 
 >>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer
->>> count_of(buffer("x", (4, 3), f32))
-12
+>>> from plica.ir.tensor import axis, buffer
+>>> y, i = buffer("y", (4,), f32), axis("i")
+>>> has_threads(For(i, y.shape[0], "threadIdx.x", Store(y, (i,), i)))
+True
 """
 
 from __future__ import annotations
@@ -77,17 +78,6 @@ def _parts(root: Stmt) -> list[Stmt]:
 
 def has_threads(stmt: Stmt) -> bool:
     return any(isinstance(each, For) and each.kind in THREADS for each in statements(stmt))
-
-
-def count_of(buffer: Buffer) -> int:
-    found = 1
-    for size in buffer.shape:
-        number = known(size)
-        if number is None:
-            message = "The size of a buffer is not known before its kernel is launched."
-            raise refused(message, buffer.name, "a number", str(size))
-        found *= number
-    return max(1, found)
 
 
 def chooses_registers(nest: Stmt) -> set[Term]:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from plica.codegen.cuda.value import linear
+from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.emit.expression import linear
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -39,9 +40,6 @@ from plica.ir.scalar import (
     index,
 )
 from plica.schedule.around import simple
-
-WIDE: Final = 16
-"""Bytes that one instruction can read or write."""
 
 VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
 """The types by which so many bytes are moved at once."""

@@ -11,7 +11,7 @@ kept.  What nothing fits is done by one thread, as a processor would.
 >>> x, w = Var(Name("x"), tensor((70, 32), "f16")), Var(Name("w"), tensor((32, 90), "f16"))
 >>> function = Function((), (), (x, w), tensor((70, 90), "f16"), Apply("matmul", (x, w)))
 >>> made = for_threads(function, Facts((False, True), (), reassociates), Gpu())
->>> [str(each.name) for each in made.kernel.params], made.reads[0], made.passed_over
+>>> [str(each.name) for each in made.kernel.params], made.reads[0], made.origin.passed_over
 (['x', 'right', 'out'], 0, ())
 """
 
@@ -72,9 +72,10 @@ def for_threads(
         why_not = refused(each.kernel, gpu)
         if not why_not:
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
-            return evolve(made, passed_over=tuple(passed))
+            assert made.origin is not None
+            return evolve(made, origin=evolve(made.origin, passed_over=tuple(passed)))
         passed.append(f"{each.form.form}: {why_not}")
-    return evolve(plain(function), passed_over=tuple(passed))
+    return plain(function)  # sizes are open, or there is nothing to spread over threads
 
 
 def refused(kernel: Kernel, gpu: Gpu) -> str:

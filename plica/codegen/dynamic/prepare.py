@@ -114,9 +114,9 @@ def _calling(function: Function, named: _Named) -> Function:
 
 def anf_around_kernels(module: Module) -> Module:
     """The module in A-normal form, but for its kernels, which stay whole."""
-    kernels: dict[Defined, Definition] = {**kernels_of(module)}
-    made = to_anf(module)
-    return module_of({name: kernels.get(name, value) for name, value in made.items()}, made.main)
+    made: dict[Defined, Definition] = dict(to_anf(module).items())
+    made.update(kernels_of(module).items())
+    return module_of(made, module.main)
 
 
 def refuse_open(module: Module) -> Module:

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, wrapped
+from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, valued, wrapped
 from plica.codegen.llvm.scalar import pack, unpack
 from plica.codegen.llvm.turn import Turner
-from plica.codegen.llvm.word import literal, memory
+from plica.codegen.llvm.word import literal, memory, register
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import evaluate, known, product
@@ -38,6 +38,14 @@ class Place:
     pointer: str
     shape: tuple[Size, ...]
     strides: tuple[Size, ...]
+    kind: str
+    """The type of an element in memory."""
+    align: int
+    """The bytes of an element."""
+    is_plain: bool
+    """Whether an element in memory is the value itself."""
+    is_flat: bool
+    """Whether an index is how many elements a place is from the first."""
 
     @property
     def span(self) -> int:
@@ -54,9 +62,10 @@ class Place:
 
 def place_of(buffer: Buffer, pointer: str) -> Place:
     """Where a buffer is that begins at an address."""
-    shape = sizes_of(buffer.shape)
+    shape, of = sizes_of(buffer.shape), buffer.dtype
+    facts = memory(of), of.bytes, memory(of) == register(of)
     if buffer.strides:
-        return Place(pointer, shape, sizes_of(buffer.strides))
+        return Place(pointer, shape, sizes_of(buffer.strides), *facts, False)
     strides: list[Size] = []
     for at in range(len(shape)):
         rest = shape[at + 1 :]
@@ -64,7 +73,7 @@ def place_of(buffer: Buffer, pointer: str) -> Place:
             strides.append(prod([each for each in rest if isinstance(each, int)]))
         else:
             strides.append(product(buffer.shape[at + 1 :]))
-    return Place(pointer, shape, tuple(strides))
+    return Place(pointer, shape, tuple(strides), *facts, len(shape) == 1)
 
 
 def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
@@ -98,10 +107,13 @@ class Access:
 
     def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
         """How many elements a place is from the first."""
+        place = self.places[buffer]
+        if place.is_flat:
+            return indices[0]
         lanes, text = self.lanes, ""
         step = plus = 0
         vectors: list[Value] = []
-        for index, stride in zip(indices, self.places[buffer].strides, strict=True):
+        for index, stride in zip(indices, place.strides, strict=True):
             if not isinstance(stride, int):
                 vectors.append(lanes.mul(index, self.size(stride)))
                 continue
@@ -122,13 +134,14 @@ class Access:
 
     def address(self, buffer: Buffer, at: Value, sound: bool) -> str:
         """The address of the first lane; `sound` says that without `plus` it is inside as well."""
-        kind = memory(buffer.dtype)
-        pointer = self.places[buffer].pointer
-        word = "getelementptr inbounds" if sound or not at.plus else "getelementptr"
-        if at.text:
-            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {at.text}")
-        if at.plus:
-            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {at.plus}")
+        place = self.places[buffer]
+        kind, pointer = place.kind, place.pointer
+        text, _, plus = at
+        word = "getelementptr inbounds" if sound or not plus else "getelementptr"
+        if text:
+            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
+        if plus:
+            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}")
         return pointer
 
     # --- reading -------------------------------------------------------------------------------
@@ -137,15 +150,18 @@ class Access:
         """The element in every lane where `inside` holds; it is 0 elsewhere."""
         lanes = self.lanes
         at = self.linear(buffer, indices)
-        if inside.is_uniform:
-            n = 0 if at.is_uniform else lanes.count
+        n = 0 if at.step == 0 and inside.step == 0 else lanes.count
+        if inside is TRUE:
+            stored = self._read(buffer, at, sound)
+        elif inside.step == 0:
             stored = self._where(
                 inside, memory(buffer.dtype, n), lambda: self._read(buffer, at, sound)
             )
         else:
-            n = lanes.count
             stored = self._masked(buffer, at, inside.text, sound)
-        return Value(unpack(lanes.w, stored, buffer.dtype, n), None if n else 0)
+        if not self.places[buffer].is_plain:
+            stored = unpack(lanes.w, stored, buffer.dtype, n)
+        return valued((stored, None if n else 0, 0))
 
     def _where(self, inside: Value, kind: str, read: Callable[[], str]) -> str:
         """What is read if a condition holds, 0 otherwise."""
@@ -165,14 +181,15 @@ class Access:
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
     def _read(self, buffer: Buffer, at: Value, sound: bool) -> str:
-        w, kind, align = self.lanes.w, memory(buffer.dtype), buffer.dtype.bytes
-        if at.step is None:
+        step = at.step
+        if step is None:
             return self._gathered(buffer, at)
-        if at.step == 0:
-            return w.let(f"load {kind}, ptr {self.address(buffer, at, sound)}, align {align}")
-        if at.step == 1:
+        if step == 0:
+            place, where = self.places[buffer], self.address(buffer, at, sound)
+            return self.lanes.w.let(f"load {place.kind}, ptr {where}, align {place.align}")
+        if step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), None)
-        if abs(at.step) > APART:
+        if abs(step) > APART:
             turned = self._turned(buffer, at)
             return self._gathered(buffer, at) if turned is None else turned
         return self._picked(buffer, at, None)
@@ -205,8 +222,8 @@ class Access:
 
     def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
         """Neighbours, in the lanes of a mask if there is one."""
-        w, n = self.lanes.w, self.lanes.count
-        one, align = memory(buffer.dtype), buffer.dtype.bytes
+        w, n, at = self.lanes.w, self.lanes.count, self.places[buffer]
+        one, align = at.kind, at.align
         kind = f"<{n} x {one}>"
         if mask is None:
             return w.let(f"load {kind}, ptr {place}, align {align}")
@@ -301,18 +318,21 @@ class Access:
     ) -> None:
         """Write the element of every lane that takes part."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
-        of, kind, align = buffer.dtype, memory(buffer.dtype), buffer.dtype.bytes
+        where, of = self.places[buffer], buffer.dtype
+        kind, align = where.kind, where.align
         at = self.linear(buffer, indices)
         if buffer.scope == "local":
-            self.turner.forget(self.places[buffer].pointer)
+            self.turner.forget(where.pointer)
         if not n:
-            stored = pack(w, lanes.scalar(value), of)
+            stored = lanes.scalar(value) if where.is_plain else pack(w, lanes.scalar(value), of)
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
         if at.step == 0 and mask == TRUE:
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
-        stored = pack(w, lanes.vector(value, of), of, n)
+        stored = lanes.vector(value, of)
+        if not where.is_plain:
+            stored = pack(w, stored, of, n)
         if mask != TRUE:
             self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
             return

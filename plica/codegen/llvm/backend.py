@@ -14,6 +14,7 @@ from plica.codegen.llvm.fold import fold, launches
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.native import llvm_entry
 from plica.codegen.place import Plan
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
@@ -101,5 +102,6 @@ CPU: Final = Backend(
     opens=_opens,
     here=_here,
     tuning="plica.search.cpu:CPU",
+    entry=llvm_entry,
     objects="plica.codegen.dynamic.backend:OBJECTS",
 )

@@ -15,6 +15,7 @@ which all is known, and sums and products of indices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plica.codegen.llvm.around import Around, index
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
@@ -42,7 +43,12 @@ from plica.ir.scalar import (
     dtype_of,
 )
 
-__all__ = ["decided", "easy", "index", "is_natural", "summed"]
+EASY: Final = (
+    Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,
+)  # fmt: skip
+"""What may take no instruction."""
+
+__all__ = ["EASY", "decided", "easy", "index", "is_natural", "summed"]
 
 
 def easy(node: Scalar, found: Sequence[Value], around: Around) -> Value | None:

@@ -339,6 +339,10 @@ class Regions:
 
     def _sizes_given(self, w: Writer, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""
+        own = self.program.kernels[step.kernel].dims
+        if own:
+            names = ", ".join(str(each.name) for each in own)
+            raise CompilerBug(f"{step.source} has no size for {names} of its kernel.")
         return []
 
     def _bytes(self, w: Writer, slot: int) -> str:

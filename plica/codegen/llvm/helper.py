@@ -1,6 +1,6 @@
 """Helpers: small functions the generated code may call, in LLVM's text.
 
-Conversions of f16 and bf16 are written out bit by bit, so that no compiler library is needed;
+Conversions of narrow floats are written out bit by bit, so that no compiler library is needed;
 where the machine converts f16 itself, two instructions replace them.  Each is written for one value
 and is straight text (but for integer powers): for several lanes at once it is made wide.
 """
@@ -15,7 +15,8 @@ from plica.codegen.llvm.formula import text as formula
 from plica.codegen.llvm.formula import turns
 from plica.codegen.llvm.word import literal
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import f64
+from plica.ir.dtype import DTYPES, DType, f32, f64
+from plica.ir.float_code import float_code
 
 _BF16: Final = """\
 define internal float @plica.round.bf16(float %x) alwaysinline {
@@ -130,6 +131,61 @@ define internal float @plica.unpack.f16(i16 %x) alwaysinline {
   %r = bitcast i32 %whole to float
   ret float %r
 }
+"""
+
+# Of any other format, by its numbers (`plica.ir.float_code`).
+_CODED: Final = """\
+define internal i{w} @plica.pack.{n}(float %x) alwaysinline {{
+  %whole = bitcast float %x to i32
+  %top = lshr i32 %whole, {down}
+  %sign = and i32 %top, {c.sign}
+  %size = call float @llvm.fabs.f32(float %x)
+  %bits = bitcast float %size to i32
+  %low = lshr i32 %bits, {c.cut}
+  %odd = and i32 %low, 1
+  %half = add i32 %odd, {half}
+  %sum = add i32 %bits, %half
+  %kept = lshr i32 %sum, {c.cut}
+  %normal = sub i32 %kept, {rebias}
+  %moved = fadd float %size, {magic}
+  %counted = bitcast float %moved to i32
+  %small = sub i32 %counted, {c.magic_bits}
+  %tiny = icmp ult i32 %bits, {c.normal}
+  %a = select i1 %tiny, i32 %small, i32 %normal
+  %big = icmp ugt i32 %a, {c.greatest}
+  %b = select i1 %big, i32 {c.overflow}, i32 %a
+  %nan = fcmp uno float %x, 0.0
+  %c = select i1 %nan, i32 {c.nan}, i32 %b
+  %d = or i32 %c, %sign
+  %r = trunc i32 %d to i{w}
+  ret i{w} %r
+}}
+define internal float @plica.unpack.{n}(i{w} %x) alwaysinline {{
+  %wide = zext i{w} %x to i32
+  %sign = and i32 %wide, {c.sign}
+  %size = and i32 %wide, {size}
+  %moved = shl i32 %size, {c.cut}
+  %normal = add i32 %moved, {c.rebias}
+  %near = bitcast i32 %normal to float
+  %count = uitofp i32 %size to float
+  %small = fmul float %count, {step}
+  %infinite = or i32 %moved, 2139095040
+  %far = bitcast i32 %infinite to float
+  %tiny = icmp ult i32 %size, {least}
+  %big = icmp ugt i32 %size, {c.greatest}
+  %a = select i1 %tiny, float %small, float %near
+  %b = select i1 %big, float %far, float %a
+  %bits = bitcast float %b to i32
+  %top = shl i32 %sign, {down}
+  %all = or i32 %bits, %top
+  %r = bitcast i32 %all to float
+  ret float %r
+}}
+define internal float @plica.round.{n}(float %x) alwaysinline {{
+  %code = call i{w} @plica.pack.{n}(float %x)
+  %r = call float @plica.unpack.{n}(i{w} %code)
+  ret float %r
+}}
 """
 
 # From f64 one rounding must do: the f32 between is rounded to odd, which keeps what matters.
@@ -268,8 +324,23 @@ def _text(name: str, has_half: bool, fused: bool, scales: bool) -> str:
             return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
         case "math":
             return formula(which, fused, scales)
+        case _ if family in DTYPE_NAMES:
+            return coded(DType(family))
         case _:
             raise CompilerBug(f"There is no helper {name}.")
+
+
+DTYPE_NAMES: Final = frozenset(each.name for each in DTYPES if each.is_narrow)
+
+
+def coded(of: DType) -> str:
+    """The conversions of a narrow float, by the numbers of its format."""
+    code = float_code(of)
+    return _CODED.format(
+        c=code, n=of.name, w=code.bits, down=32 - code.bits, half=(1 << (code.cut - 1)) - 1,
+        rebias=code.rebias >> code.cut, magic=literal(code.magic, f32), size=code.sign - 1,
+        step=literal(code.step, f32), least=1 << code.fraction,
+    )  # fmt: skip
 
 
 _TOKEN: Final = re.compile(

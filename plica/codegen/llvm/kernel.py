@@ -13,19 +13,20 @@ loop with memory of its own, or with another inside, is a loop like any other, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.around import within
 from plica.codegen.llvm.fetch import fetch, fetch_next
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.word import is_narrow, memory
+from plica.codegen.llvm.word import memory
 from plica.codegen.llvm.writer import Writer
 from plica.codegen.lower.bound import Interval, facts_of
 from plica.core.binding import free_vars
@@ -35,17 +36,13 @@ from plica.ir.dim import Polynomial, known
 from plica.ir.loop import (
     NOTHING,
     Alloc,
-    Barrier,
     Bind,
-    Block,
     Branch,
     For,
     Invoke,
     Kernel,
-    Seq,
     Stmt,
     Store,
-    While,
     statements,
 )
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
@@ -73,8 +70,6 @@ STRAIGHT: Final = 64
 
 PLAIN: Final = '"plica-loops"="plain"'
 """Says of a function that LLVM should look at its loops: no schedule has."""
-
-Step: TypeAlias = "Stmt | Callable[[], None]"
 
 
 @frozen
@@ -161,7 +156,7 @@ def _shared_facts(buffer: Buffer, size: int) -> str:
 
 
 class _Statements:
-    """Writes statements, with a stack of those still to come and of what is to be done between."""
+    """Writes statements: the rows of the statement fold, and what they know of one another."""
 
     def __init__(self, values: Values, width: int, name: str | None = None) -> None:
         self.values = values
@@ -171,65 +166,59 @@ class _Statements:
         self.around = values.around
         self.width = values.access.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
-        self.stack: list[Step] = []
         self.own: dict[Buffer, str] = {}
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
 
-    def write(self, body: Stmt) -> None:
-        values, around, stack = self.values, self.around, self.stack
-        stack.append(body)
-        while stack:
-            item = stack.pop()
-            match item:
-                case For():
-                    self._loop(item)
-                case Store(buffer, indices, value):
-                    self.plain = self.plain or _accumulates(item)
-                    values.store(buffer, indices, value)
-                case Seq(stmts):
-                    stack.extend(reversed(stmts))
-                case Alloc(buffer, inside):
-                    self._reserve(buffer)
-                    stack.append(inside)
-                case Bind(var, value, inside):
-                    (found,) = values.evaluate([value])
-                    bounds = (0, 0)
-                    if dtype_of(var).is_integer:
-                        bounds = around.interval(value)
-                    around.bind(var, found, bounds)
-                    stack += [partial(around.unbind, var), inside]
-                case Branch():
-                    self._branch(item)
-                case Invoke():
-                    invoke(item, values)
-                case Block() | While() | Barrier():
-                    raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
-                case _:
-                    item()
+    def write(self, *steps: Step) -> None:
+        """Write statements one after another."""
+        rows: dict[type, Row] = {
+            For: self._loop,
+            Store: self._store,
+            Alloc: self._reserve,
+            Bind: self._bind,
+            Branch: self._branch,
+            Invoke: self._invoke,
+        }
+        write(steps, rows)
 
-    def _loop(self, loop: For) -> None:
-        around, stack = self.around, self.stack
+    def _store(self, store: Store) -> None:
+        self.plain = self.plain or _accumulates(store)
+        self.values.store(store.buffer, store.indices, store.value)
+
+    def _invoke(self, of: Invoke) -> None:
+        invoke(of, self.values)
+
+    def _bind(self, bind: Bind) -> Sequence[Step]:
+        (found,) = self.values.evaluate([bind.value])
+        is_index = dtype_of(bind.var).is_integer
+        bounds = self.around.interval(bind.value) if is_index else (0, 0)
+        self.around.bind(bind.var, found, bounds)
+        return bind.body, partial(self.around.unbind, bind.var)
+
+    def _loop(self, loop: For) -> Sequence[Step]:
+        around = self.around
         extent, bounds = self._extent(loop)
         count = extent.number
         if bounds[1] <= 0:
-            return
+            return ()
         match loop.kind:
             case "unrolled" if count is not None:
-                self._copy(loop, 0, count)
+                return self._copy(loop, 0, count)
             case "vectorized" if count is not None and count > 1 and _is_straight(loop):
-                self._strips(loop, count)
+                return self._strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):
                 self.count += 1
                 name = f"{self.name}.p{self.count}"
                 fill = partial(self._fill, loop)
                 self.bodies += share(loop, (extent, bounds), name, self.values, _shared_facts, fill)
+                return ()
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)
                 fetch_next(self.values, loop, count, self.open)
                 self.open.append((loop.var, count))
-                stack += [self._closed, partial(around.close, opened)]
-                self._known(loop.body, within(loop.var, loop.extent))
+                inside = self._known(loop.body, within(loop.var, loop.extent))
+                return *inside, partial(around.close, opened), self._closed
             case _:
                 var = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
@@ -239,8 +228,7 @@ class _Statements:
         inner.access.turner.fenced = self.values.access.turner.fenced
         inside = _Statements(inner, self.width)
         inside.plain = not _has_loops(loop.body)
-        inside._known(loop.body, within(loop.var, loop.extent))
-        inside.write(NOTHING)
+        inside.write(*inside._known(loop.body, within(loop.var, loop.extent)))
         return inside.told(self.width)
 
     def told(self, width: int) -> str:
@@ -256,91 +244,93 @@ class _Statements:
         (extent,) = self.values.evaluate([loop.extent])
         return extent, self.around.interval(loop.extent)
 
-    def _copy(self, loop: For, number: int, count: int) -> None:
+    def _copy(self, loop: For, number: int, count: int) -> Sequence[Step]:
         """The body of an unrolled loop for one value of its variable, then for the others."""
         if number:
             self.around.unbind(loop.var)
         if number == count:
-            return
+            return ()
         self.around.bind(loop.var, constant(number), (number, number))
-        self.stack += [partial(self._copy, loop, number + 1, count), loop.body]
+        return loop.body, partial(self._copy, loop, number + 1, count)
 
-    def _strips(self, loop: For, count: int) -> None:
+    def _strips(self, loop: For, count: int) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
         strip, done = 0, 0
         if count > STRAIGHT:
             strip = 2 * self.width // (8 * _widest(loop.body))
             done = count // strip * strip
-        self.stack.append(partial(self._spread, loop, done, count))
-        if done:
-            around = self.around
-            opened = around.open(loop.var, constant(done), (done, done), strip)
-            fetch(self.values, loop, strip)
-            around.spread(loop.var, around.vars[loop.var], strip)
-            self.stack += [partial(around.close, opened), around.gather, loop.body]
+        rest = partial(self._spread, loop, done, count)
+        if not done:
+            return (rest,)
+        around = self.around
+        opened = around.open(loop.var, constant(done), (done, done), strip)
+        fetch(self.values, loop, strip)
+        around.spread(loop.var, around.vars[loop.var], strip)
+        return loop.body, around.gather, partial(around.close, opened), rest
 
     def _closed(self) -> None:
         self.open.pop()
 
-    def _spread(self, loop: For, done: int, count: int) -> None:
+    def _spread(self, loop: For, done: int, count: int) -> Sequence[Step]:
         """The body of a vectorized loop for the lanes from one on.
 
         So many at once as the greatest power of two that is not more: LLVM makes registers of
         these, but single numbers of what fills no register.
         """
         if done == count:
-            return
+            return ()
         around = self.around
         lanes = 1 << (count - done).bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1))
         around.spread(loop.var, constant(done), lanes)
-        self.stack += [
-            partial(self._spread, loop, done + lanes, count),
-            partial(around.unbind, loop.var),
-            around.gather,
-            loop.body,
-        ]
+        gathered = partial(around.unbind, loop.var)
+        rest = partial(self._spread, loop, done + lanes, count)
+        return loop.body, around.gather, gathered, rest
 
-    def _reserve(self, buffer: Buffer) -> None:
+    def _reserve(self, of: Alloc) -> Sequence[Step]:
         """Memory for a buffer; the same where an unrolled loop comes to it again."""
-        values = self.values
-        place = place_of(buffer, "")
+        values, buffer = self.values, of.buffer
         if buffer not in self.own:
-            self.own[buffer] = values.reserve(memory(buffer.dtype), max(1, place.span))
+            count = max(1, place_of(buffer, "").span)
+            self.own[buffer] = values.reserve(memory(buffer.dtype), count)
         values.access.places[buffer] = place_of(buffer, self.own[buffer])
+        return (of.body,)
 
-    def _branch(self, branch: Branch) -> None:
-        values, lanes, stack = self.values, self.values.lanes, self.stack
+    def _branch(self, branch: Branch) -> Sequence[Step]:
+        values, lanes = self.values, self.values.lanes
         (test,) = values.evaluate([branch.condition])
         if test in (TRUE, FALSE):
-            stack.append(branch.then if test == TRUE else branch.orelse)
-            return
+            return (branch.then if test == TRUE else branch.orelse,)
         if not test.is_uniform:
             before = self.around.mask
-            self._assume(branch.orelse, negated(branch.condition), before, lanes.negated(test))
-            self._assume(branch.then, branch.condition, before, test)
-            return
+            other = lanes.negated(test)
+            return (
+                *self._assume(branch.then, branch.condition, before, test),
+                *self._assume(branch.orelse, negated(branch.condition), before, other),
+            )
         w = values.w
         yes, no, done = w.labels("then", "else", "done")
         w.do(f"br i1 {lanes.scalar(test)}, label %{yes}, label %{no}")
         w.start(yes)
         mark = lanes.mark()
-        stack.append(partial(self._join, mark, done, done))
-        self._assume(branch.orelse, negated(branch.condition))
-        stack.append(partial(self._join, mark, done, no))
-        self._assume(branch.then, branch.condition)
+        return (
+            *self._assume(branch.then, branch.condition),
+            partial(self._join, mark, done, no),
+            *self._assume(branch.orelse, negated(branch.condition)),
+            partial(self._join, mark, done, done),
+        )
 
     def _assume(
         self, body: Stmt, condition: Scalar | None, mask: Value = TRUE, test: Value | None = None
-    ) -> None:
+    ) -> Sequence[Step]:
         """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
         if body is NOTHING:
-            return
+            return ()
         around = self.around
         facts = list(facts_of(condition)) if condition is not None else []
+        inside = self._known(body, facts)
         if test is None:
-            self._known(body, facts)
-            return
+            return inside
 
         def some() -> None:
             around.mask = self.values.lanes.both(mask, test)
@@ -348,12 +338,12 @@ class _Statements:
         def all_() -> None:
             around.mask = mask
 
-        self.stack.append(all_)
-        self._known(body, facts)
-        self.stack.append(some)
+        return some, *inside, all_
 
-    def _known(self, body: Stmt, facts: list[Polynomial]) -> None:
+    def _known(self, body: Stmt, facts: list[Polynomial]) -> Sequence[Step]:
         """A statement in which some polynomials are not negative."""
+        if not facts:
+            return (body,)
         around = self.around
 
         def begin() -> None:
@@ -362,7 +352,7 @@ class _Statements:
         def end() -> None:
             del around.facts[len(around.facts) - len(facts) :]
 
-        self.stack += [end, body, begin] if facts else [body]
+        return begin, body, end
 
     def _join(self, mark: int, end: str, begin: str) -> None:
         """Go on to the end of a branch, and begin what follows in the text."""
@@ -396,7 +386,7 @@ def _has_loops(body: Stmt) -> bool:
 
 
 def _widest(body: Stmt) -> int:
-    """The bytes of the widest element that is read or written; f16 and bf16 become f32."""
+    """The bytes of the widest element that is read or written; narrow floats become f32."""
     widest = 1
     for stmt in statements(body):
         if isinstance(stmt, Store):
@@ -404,5 +394,5 @@ def _widest(body: Stmt) -> int:
             dtypes += [
                 node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)
             ]
-            widest = max(widest, *[4 if is_narrow(each) else each.bytes for each in dtypes])
+            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
     return widest

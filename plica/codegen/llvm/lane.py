@@ -14,6 +14,8 @@ Value(text='%1', step=0, plus=0)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from plica.codegen.llvm.word import flag, literal, register, wide
@@ -40,10 +42,14 @@ class Value(NamedTuple):
         return self.plus if not self.text and self.step == 0 else None
 
 
+valued: Final[Callable[[tuple[str, int | None, int]], Value]] = partial(tuple.__new__, Value)
+"""A value of its three parts: it is made for every part of every term."""
+
 TRUE: Final = Value("true")
 FALSE: Final = Value("false")
 
 
+@lru_cache(maxsize=4096)
 def constant(number: int) -> Value:
     """An i64, modulo 2^64."""
     return Value("", 0, wrapped(number))
@@ -62,10 +68,11 @@ class Lanes:
 
     def pure(self, text: str) -> str:
         """The name of what has no effect; written once while the first of it is in reach."""
-        found = self._known.get(text)
-        if found is None:
-            found = self._known[text] = self.w.let(text)
-            self._order.append(text)
+        known = self._known
+        if text in known:
+            return known[text]
+        found = known[text] = self.w.let(text)
+        self._order.append(text)
         return found
 
     def is_known(self, key: str) -> bool:
@@ -136,7 +143,7 @@ class Lanes:
         text = a.text or b.text
         if a.text and b.text:
             text = self.pure(f"add {facts}i64 {a.text}, {b.text}")
-        return Value(text, a.step + b.step, wrapped(a.plus + b.plus))
+        return valued((text, a.step + b.step, wrapped(a.plus + b.plus)))
 
     def sub(self, a: Value, b: Value, facts: str = "") -> Value:
         """`a - b`."""
@@ -158,7 +165,7 @@ class Lanes:
             text = a.text
             if text and times != 1:
                 text = self.pure(f"mul {facts}i64 {text}, {times}")
-            return Value(text, a.step * times, wrapped(a.plus * times))
+            return valued((text, a.step * times, wrapped(a.plus * times)))
         if a.is_uniform and b.is_uniform:
             return Value(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
         return self._wide("mul", a, b)

@@ -4,6 +4,9 @@
     void plica_sizes(i64 *dims, i64 *out)     the bytes of the workspace, then the sizes of all
                                               inputs and outputs, axis after axis
 
+Where some number does not fit in 64 bits, a tensor would have less than nothing, or an operator has
+no value, it is said in the place of the bytes of the workspace, and `plica_main` is not called.
+
 The workspace begins with numbers that later steps look up: the dims, where each room begins, and
 how many bytes are copied; behind them are the flags of thunks, then the rooms.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from plica.codegen.llvm.checked import Checked
 from plica.codegen.llvm.fold import Callee, Regions, Variant
 from plica.codegen.llvm.kernel import OPEN
 from plica.codegen.llvm.lane import Value, constant
@@ -21,8 +25,9 @@ from plica.codegen.llvm.writer import Writer
 from plica.codegen.open_place import OpenPlan
 from plica.codegen.program import Chunks, Copy, Launch, Piece, Program
 from plica.core.diagnostic import CompilerBug
-from plica.ir.scalar import Scalar, index
-from plica.runtime.open_executable import SIZES
+from plica.ir.dim import is_size
+from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.runtime.open_executable import NEGATIVE, SIZES, TOO_LARGE
 
 APART: Final = 64
 """Rooms begin at multiples of this."""
@@ -51,14 +56,35 @@ class OpenRegions(Regions):
         return [*super().functions(), self._sizes()]
 
     def _sizes(self) -> str:
+        """The function that says sizes: every sum and product in it is checked."""
         w = Writer()
-        values = self._opened(w, "%dims")
-        end, _ = self._laid_out(w, values)
+        dims: dict[ScalarVar, str] = {}
+        for number, dim in enumerate(self.program.dims):
+            at = w.let(f"getelementptr inbounds i64, ptr %dims, i64 {number}")
+            dims[dim] = w.let(f"load i64, ptr {at}, align 8")
+        checked = Checked(w, dims)
+        for slot in self.program.slots:
+            for size in slot.shape:
+                if not isinstance(size, int) and not is_size(size):
+                    checked.at_least_none(size)
+        for each in self.program.needs:
+            checked.at_least_none(each)
+        for slot in self.program.space("output"):
+            checked.text(slot.size)
+        end = str(self.flags + len(self.program.thunks))
+        for room in self.rooms:
+            over = checked.combined("sadd", end, str(APART - 1))
+            start = w.let(f"and i64 {over}, {-APART}")
+            end = checked.combined("sadd", start, checked.text(room))
+        for each in (*[self.program.slots[slot].size for slot in self.copied], *self.rows):
+            checked.text(each)
         slots = [*self.program.space("input"), *self.program.space("output")]
         sizes = [size for slot in slots for size in slot.shape]
         shown = [index(size) if isinstance(size, int) else size for size in sizes]
-        found = [end, *_texts(values, shown)]
-        for number, text in enumerate(found):
+        texts = [checked.text(each) for each in shown]
+        end = w.let(f"select i1 {checked.negative}, i64 {NEGATIVE}, i64 {end}")
+        end = w.let(f"select i1 {checked.failed}, i64 {TOO_LARGE}, i64 {end}")
+        for number, text in enumerate([end, *texts]):
             at = w.let(f"getelementptr inbounds i64, ptr %out, i64 {number}")
             w.do(f"store i64 {text}, ptr {at}, align 8")
         w.do("ret void")
@@ -70,7 +96,7 @@ class OpenRegions(Regions):
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace + 1}")
         values = self._opened(w, w.let(f"load ptr, ptr {at}, align 8"))
         dims = [values.lanes.scalar(values.around.vars[dim]) for dim in self.program.dims]
-        _, starts = self._laid_out(w, values)
+        starts = self._laid_out(w, values)
         copied = _texts(values, [self.program.slots[slot].size for slot in self.copied])
         counts = _texts(values, list(self.rows))
         for number, text in enumerate([*dims, *starts, *copied, *counts]):
@@ -85,8 +111,8 @@ class OpenRegions(Regions):
             values.around.bind(dim, Value(w.let(f"load i64, ptr {at}, align 8")), OPEN)
         return values
 
-    def _laid_out(self, w: Writer, values: Values) -> tuple[str, list[str]]:
-        """The size of the workspace, and where each room begins."""
+    def _laid_out(self, w: Writer, values: Values) -> list[str]:
+        """Where each room begins; all of them are known to fit by now."""
         lanes = values.lanes
         end = constant(self.flags + len(self.program.thunks))
         starts = []
@@ -95,7 +121,7 @@ class OpenRegions(Regions):
             start = w.let(f"and i64 {over}, {-APART}")
             starts.append(start)
             end = lanes.add(Value(start), size)
-        return lanes.scalar(end), starts
+        return starts
 
     def _number(self, w: Writer, number: int) -> str:
         at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")

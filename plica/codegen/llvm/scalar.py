@@ -11,38 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.codegen.llvm.formula import FORMULAS
-from plica.codegen.llvm.word import flag, is_narrow, literal, register, suffix, wide
+from plica.codegen.llvm.word import flag, literal, memory, register, suffix, wide
 from plica.codegen.llvm.writer import Writer
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType, bool_, f64, i8
 from plica.ir.scalar import (
-    Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
     Cast,
-    Div,
-    Eq,
     FloorDiv,
     FloorMod,
     Intrinsic,
-    Le,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
     Not,
-    Or,
-    Pow,
     Scalar,
     Select,
-    ShiftLeft,
-    ShiftRight,
-    Sub,
     dtype_of,
+    row_of,
 )
+from plica.ir.scalar_row import ScalarRow
+from plica.runtime.element import Kind
 
 
 def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0) -> str:
@@ -52,43 +37,59 @@ def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False,
     the right one not to be zero.
     """
     match node:
-        case Add() | Sub() | Mul():
-            return _arithmetic(w, node, dtype_of(node), kids, n)
-        case Div():
-            of = dtype_of(node)
-            return rounded(w, w.let(f"fdiv {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
         case FloorDiv() | FloorMod():
             return _floor(w, isinstance(node, FloorDiv), dtype_of(node), kids, natural, n)
-        case Min() | Max():
-            return _extreme(w, isinstance(node, Max), dtype_of(node), kids, n)
-        case Pow():
-            return _power(w, dtype_of(node), kids, n)
-        case And() | BitAnd():
-            return w.let(f"and {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
-        case Or() | BitOr():
-            return w.let(f"or {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
-        case BitXor():
-            return w.let(f"xor {register(dtype_of(node), n)} {kids[0]}, {kids[1]}")
-        case ShiftLeft() | ShiftRight():
-            return _shift(w, isinstance(node, ShiftLeft), dtype_of(node), kids, n)
-        case Eq(left, _) | Ne(left, _) | Lt(left, _) | Le(left, _):
-            return _compare(w, type(node), dtype_of(left), kids, n)
-        case Not():
-            return w.let(f"xor {flag(n)} {kids[0]}, {literal(True, bool_, n)}")
+        case Cast(value, to):
+            return cast(w, kids[0], dtype_of(value), to, n)
         case Select():
             kind = register(dtype_of(node), n)
             return w.let(f"select {flag(n)} {kids[0]}, {kind} {kids[1]}, {kind} {kids[2]}")
-        case Cast(value, to):
-            return cast(w, kids[0], dtype_of(value), to, n)
-        case Intrinsic(name, args):
-            return _intrinsic(w, name, dtype_of(args[0]), kids, n)
-        case _:
-            raise CompilerBug(f"{node!r} is no operation on scalars.")
+        case Not():
+            return w.let(f"xor {flag(n)} {kids[0]}, {literal(True, bool_, n)}")
+    row = row_of(node)
+    if row is None:
+        raise CompilerBug(f"{node!r} is no operation on scalars.")
+    of = dtype_of(_first(node))
+    word = row.llvm.get(of.kind)
+    if word is not None:
+        return _by_word(w, row, word, of, kids, n)
+    special = _SPECIAL.get(row.name)
+    if special is None or not (of.kind in (*row.takes, *_ALSO.get(row.name, ())) or row.is_bool):
+        raise CompilerBug(f"{row.name} has no meaning for {of}.")
+    return special(w, of, kids, n)
+
+
+def _first(node: Scalar) -> Scalar:
+    """The operand whose dtype says which code an operator has."""
+    return node.args[0] if isinstance(node, Intrinsic) else node._children[0]  # type: ignore[return-value]  # a scalar
+
+
+def _by_word(  # noqa: PLR0917  # what is written, and of what
+    w: Writer, row: ScalarRow, word: str, of: DType, kids: Sequence[str], n: int
+) -> str:
+    """What the word of a row says (`plica.ir.scalar_row`)."""
+    if not word:
+        return kids[0]
+    kind = register(of, n)
+    args = [(kind, each) for each in kids[: row.arity]]
+    if not word.startswith("@"):
+        found = w.let(f"{word} {kind} {', '.join(kids[: row.arity])}")
+    elif word.startswith("@llvm."):
+        found = w.call(f"{word[1:]}.{suffix(of, n)}", kind, args)
+    elif row.name in FORMULAS and of is not f64:
+        found = w.help(f"math.{row.name}", f"plica.{row.name}.f32", kind, args, n)
+    else:
+        one, name = register(of), word[1:] if of is f64 else f"{word[1:]}f"
+        singles = [(one, each) for _, each in args]
+        found = by_lane(
+            w, n, one, singles, lambda *each: w.call(name, one, [(one, x) for x in each])
+        )
+    return rounded(w, found, of, n) if row.rounds and not row.is_bool else found
 
 
 def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """The value as its dtype holds it, after an operation in f32."""
-    if not is_narrow(of):
+    if not of.is_narrow:
         return value
     return w.help(
         of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n
@@ -99,8 +100,10 @@ def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
     """What was loaded, as a value in a register."""
     if of is bool_:
         return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
-    if is_narrow(of):
-        args = [(wide("i16", n), stored)]
+    if of.bits < 8:
+        return w.let(f"trunc {memory(of, n)} {stored} to {register(of, n)}")
+    if of.is_narrow:
+        args = [(memory(of, n), stored)]
         return w.help(of.name, f"plica.unpack.{of.name}", wide("float", n), args, n)
     return stored
 
@@ -109,9 +112,11 @@ def pack(w: Writer, value: str, of: DType, n: int = 0) -> str:
     """A value as it is stored."""
     if of is bool_:
         return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
-    if is_narrow(of):
+    if of.bits < 8:
+        return w.let(f"zext {register(of, n)} {value} to {memory(of, n)}")
+    if of.is_narrow:
         args = [(wide("float", n), value)]
-        return w.help(of.name, f"plica.pack.{of.name}", wide("i16", n), args, n)
+        return w.help(of.name, f"plica.pack.{of.name}", memory(of, n), args, n)
     return value
 
 
@@ -133,17 +138,6 @@ def multiply_add(w: Writer, terms: Sequence[str], of: DType, n: int = 0) -> str:
     """`a * b + c` of three terms, rounded once."""
     kind = register(of, n)
     return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, each) for each in terms])
-
-
-def _arithmetic(
-    w: Writer, node: Add | Sub | Mul, of: DType, kids: Sequence[str], n: int = 0
-) -> str:
-    word = {Add: "add", Sub: "sub", Mul: "mul"}[type(node)]
-    if of is bool_:  # numpy's: or, and; a difference of bools is where they differ
-        word = {"add": "or", "sub": "xor", "mul": "and"}[word]
-    elif of.is_float:
-        word = f"f{word}"
-    return rounded(w, w.let(f"{word} {register(of, n)} {kids[0]}, {kids[1]}"), of, n)
 
 
 def _floor(  # noqa: PLR0917  # and whether it is natural
@@ -187,7 +181,9 @@ def _floor(  # noqa: PLR0917  # and whether it is natural
     return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {floor}")
 
 
-def _extreme(w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _extreme(  # and which
+    w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int = 0
+) -> str:
     a, b = kids
     kind = register(of, n)
     if of.is_float:
@@ -233,22 +229,6 @@ def _shift(w: Writer, left: bool, of: DType, kids: Sequence[str], n: int = 0) ->
     return moved if arithmetic else w.let(f"select {flag(n)} {fits}, {kind} {moved}, {kind} {nil}")
 
 
-_ORDERS: Final[dict[type, tuple[str, str, str]]] = {
-    Eq: ("oeq", "eq", "eq"),
-    Ne: ("une", "ne", "ne"),
-    Lt: ("olt", "slt", "ult"),
-    Le: ("ole", "sle", "ule"),
-}
-
-
-def _compare(w: Writer, order: type, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    of_float, of_int, of_uint = _ORDERS[order]
-    if of.is_float:
-        return w.let(f"fcmp {of_float} {register(of, n)} {kids[0]}, {kids[1]}")
-    word = of_int if of.kind == "int" else of_uint
-    return w.let(f"icmp {word} {register(of, n)} {kids[0]}, {kids[1]}")
-
-
 def cast(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
     """A value in another dtype."""
     if source is to:
@@ -280,62 +260,11 @@ def _refloat(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str
     if to is f64:
         return w.let(f"fpext {wide('float', n)} {value} to {wide('double', n)}")
     if source is f64:
-        if to.name == "f16":
+        if to.is_narrow and not to.row.by_way_of_f32:
             value = w.help("odd", "plica.odd", wide("float", n), [(wide("double", n), value)], n)
         else:
             value = w.let(f"fptrunc {wide('double', n)} {value} to {wide('float', n)}")
     return rounded(w, value, to, n)
-
-
-_INLINE: Final = {
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "rint",
-    "trunc": "trunc",
-    "abs": "fabs",
-    "copysign": "copysign",
-}
-"""Intrinsics that are instructions, by LLVM's name."""
-
-_EXACT: Final = frozenset({"floor", "ceil", "round", "trunc", "abs", "copysign"})
-"""Those whose result needs no rounding in any dtype."""
-
-_LIBRARY: Final = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-    "sin", "cos", "tan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-    "asin", "acos", "atan", "atan2", "erf",
-})  # fmt: skip
-"""Intrinsics that are functions of the C library; in f32 with an `f` at the end."""
-
-
-def _intrinsic(w: Writer, name: str, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    kind = register(of, n)
-    if name in ("isnan", "isinf"):
-        return _classify(w, name, of, kids[0], n)
-    if name == "sign":
-        return _sign(w, of, kids[0], n)
-    if not of.is_float:
-        return _of_integer(w, name, of, kids, n)
-    if name == "rsqrt":
-        root = rounded(w, w.call(f"llvm.sqrt.{suffix(of, n)}", kind, [(kind, kids[0])]), of, n)
-        return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
-    if name == "fmod":  # the instruction: of the library's function LLVM thinks it is never nan
-        return rounded(w, w.let(f"frem {kind} {kids[0]}, {kids[1]}"), of, n)
-    args = [(kind, each) for each in kids]
-    if name in _INLINE:
-        found = w.call(f"llvm.{_INLINE[name]}.{suffix(of, n)}", kind, args)
-        return found if name in _EXACT else rounded(w, found, of, n)
-    if name in FORMULAS and of is not f64:
-        return rounded(w, w.help(f"math.{name}", f"plica.{name}.f32", kind, args, n), of, n)
-    if name not in _LIBRARY:
-        raise CompilerBug(f"The intrinsic {name} has no code.")
-    one, function = register(of), name if of is f64 else f"{name}f"
-    singles = [(one, each) for each in kids]
-    found = by_lane(
-        w, n, one, singles, lambda *each: w.call(function, one, [(one, x) for x in each])
-    )
-    return rounded(w, found, of, n)
 
 
 def _classify(w: Writer, name: str, of: DType, value: str, n: int = 0) -> str:
@@ -369,21 +298,17 @@ def _sign(w: Writer, of: DType, value: str, n: int = 0) -> str:
     return w.let(f"select {flag(n)} {less}, {kind} {literal(-1, of, n)}, {kind} {plus}")
 
 
-def _of_integer(w: Writer, name: str, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    """Intrinsics that integers have as well."""
+def _absolute(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
+    kind, nil = register(of, n), literal(0, of, n)
+    less = w.let(f"icmp slt {kind} {kids[0]}, {nil}")
+    turned = w.let(f"sub {kind} {nil}, {kids[0]}")
+    return w.let(f"select {flag(n)} {less}, {kind} {turned}, {kind} {kids[0]}")
+
+
+def _inverse_root(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     kind = register(of, n)
-    if name in ("floor", "ceil", "round", "trunc"):
-        return kids[0]
-    if name == "abs":
-        if of.kind != "int":
-            return kids[0]
-        nil = literal(0, of, n)
-        less = w.let(f"icmp slt {kind} {kids[0]}, {nil}")
-        turned = w.let(f"sub {kind} {nil}, {kids[0]}")
-        return w.let(f"select {flag(n)} {less}, {kind} {turned}, {kind} {kids[0]}")
-    if name == "fmod" and of is not bool_:
-        return _truncated(w, of, kids, n)
-    raise CompilerBug(f"The intrinsic {name} has no meaning for {of}.")
+    root = rounded(w, w.call(f"llvm.sqrt.{suffix(of, n)}", kind, [(kind, kids[0])]), of, n)
+    return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
 
 
 def _truncated(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
@@ -399,3 +324,26 @@ def _truncated(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
     r = w.let(f"{'srem' if of.kind == 'int' else 'urem'} {kind} {a}, {safe}")
     return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {r}")
+
+
+_SPECIAL: Final[dict[str, Callable[[Writer, DType, Sequence[str], int], str]]] = {
+    "Min": lambda w, of, kids, n: _extreme(w, False, of, kids, n),
+    "Max": lambda w, of, kids, n: _extreme(w, True, of, kids, n),
+    "Pow": _power,
+    "ShiftLeft": lambda w, of, kids, n: _shift(w, True, of, kids, n),
+    "ShiftRight": lambda w, of, kids, n: _shift(w, False, of, kids, n),
+    "isnan": lambda w, of, kids, n: _classify(w, "isnan", of, kids[0], n),
+    "isinf": lambda w, of, kids, n: _classify(w, "isinf", of, kids[0], n),
+    "sign": lambda w, of, kids, n: _sign(w, of, kids[0], n),
+    "abs": _absolute,
+    "rsqrt": _inverse_root,
+    "fmod": _truncated,
+}
+"""Operators that are several instructions: what no word of a row says."""
+
+_ALSO: Final[dict[str, tuple[Kind, ...]]] = {
+    "Min": ("bool",),
+    "Max": ("bool",),
+    "fmod": ("int", "uint"),
+}
+"""Kinds that special code has besides those that scripts write."""

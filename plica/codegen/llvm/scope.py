@@ -1,4 +1,4 @@
-"""Scopes: what has been emitted of a term, and which of it may have been outside a buffer.
+"""Scopes: which of what has been emitted of a term may have been outside a buffer.
 
 A load that had to be checked is `unsafe`, and so is all that is made of it.  Whether an index that
 was outside mattered is asked afterwards: it did if every guard above the load let it through.
@@ -8,84 +8,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
+from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.access import sizes_of
 from plica.codegen.llvm.around import Around
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
 from plica.codegen.lower.bound import FACTS, facts_of
-from plica.core.diagnostic import CompilerBug
 from plica.ir.dim import Polynomial, polynomial
 from plica.ir.scalar import (
     And,
     Le,
-    Lit,
     Load,
     Lt,
     Not,
     Or,
     Reduce,
     Scalar,
-    ScalarVar,
     Select,
     index,
 )
 from plica.rewrite.index.context import conjuncts
 
-
-class Scope:
-    """What has been emitted since a loop was opened, in order."""
-
-    def __init__(self) -> None:
-        self.values: dict[Scalar, Value] = {}
-        self.order: list[Scalar] = []
-        self.outside: dict[Scalar, Value] = {}  # a load or reduction: whether an index was outside
-        self.unsafe: set[Scalar] = set()  # nodes with such a load below them
+Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
+"""An operand, the guard it stands behind, and how that must come out."""
 
 
-def find(node: Scalar, scopes: Sequence[Scope]) -> Value | None:
-    """The value of a node if it is known here; a check made outside says nothing inside."""
-    inner = scopes[-1].values.get(node)
-    if inner is not None:
-        return inner
-    for scope in reversed(scopes[:-1]):
-        if node in scope.values and node not in scope.unsafe:
-            return scope.values[node]
-    return None
-
-
-def value_of(node: Scalar, scopes: Sequence[Scope]) -> Value:
-    """The value of a node that has one."""
-    found = find(node, scopes)
-    if found is None:
-        raise CompilerBug(f"{node!r} is used before it has a value.")
+def unsafe(frame: Frame[Value]) -> set[Scalar]:
+    """The parts in a scope with a load below them that may have been outside."""
+    found: set[Scalar] = set(frame.checked)
+    if found:
+        numbers = {frame.order.numbers[each] for each in found}
+        for _, number, node, kids, _ in frame.order.steps:
+            if not numbers.isdisjoint(kids):
+                numbers.add(number)
+                found.add(node)
     return found
 
 
 def outside(
-    scope: Scope,
+    frame: Frame[Value],
     root: Scalar,
     around: Around,
     operands_of: Callable[[Scalar], tuple[Scalar, ...]],
 ) -> Value:
     """Whether an index was outside in a load that `root` really needed."""
-    if root not in scope.unsafe:
+    if not frame.checked:
+        return FALSE
+    doubtful = unsafe(frame)
+    if root not in doubtful:
         return FALSE
     lanes: Lanes = around.lanes
     alive: dict[Scalar, Value] = {root: TRUE}
     facts: dict[Scalar, tuple[Scalar, ...]] = {root: ()}
     found = FALSE
-    for node in reversed(scope.order):
-        if node not in scope.unsafe or node not in alive:
+    for step in reversed(frame.order.steps):
+        node = step.node
+        if node not in doubtful or node not in alive:
             continue
         here = alive[node]
-        if node in scope.outside and not _is_proved(node, facts[node], around):
-            found = lanes.either(found, lanes.both(here, scope.outside[node]))
+        if node in frame.checked and not _is_proved(node, facts[node], around):
+            found = lanes.either(found, lanes.both(here, frame.checked[node]))
         for kid, guard, holds in _edges(node, operands_of):
-            if kid not in scope.unsafe:
+            if kid not in doubtful:
                 continue
             passes, known_here = here, facts[node]
             if guard is not None:
-                test = scope.values[guard]
+                test = frame.found[frame.order.numbers[guard]]
                 passes = lanes.both(here, test if holds else lanes.negated(test))
                 fact = guard if holds else negated(guard)
                 known_here = known_here if fact is None else (*known_here, fact)[-FACTS:]
@@ -109,9 +98,7 @@ def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: Around) -> bo
     )
 
 
-def _edges(
-    node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]
-) -> list[tuple[Scalar, Scalar | None, bool]]:
+def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) -> list[Edge]:
     """Each operand with the guard it stands behind, and how that must come out."""
     match node:
         case Select(condition, then, orelse):
@@ -124,17 +111,6 @@ def _edges(
             return []  # what is inside was judged there
         case _:
             return [(kid, None, True) for kid in operands_of(node)]
-
-
-def operands(node: Scalar) -> tuple[Scalar, ...]:
-    """The terms whose values an operation takes."""
-    match node:
-        case Lit() | ScalarVar():
-            return ()
-        case Load(_, indices):
-            return indices
-        case _:
-            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
 
 
 def negated(condition: Scalar) -> Scalar | None:

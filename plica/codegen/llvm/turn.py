@@ -135,6 +135,13 @@ def _columns(rounds: list[tuple[Exchange, ...]], count: int, width: int) -> tupl
 _FLOATS: Final = {"float": "f32", "double": "f64"}
 
 
+@lru_cache(maxsize=512)
+def _mask(lanes: tuple[int, ...]) -> str:
+    """Which lanes a row is made of."""
+    order = ", ".join([f"i32 {each}" for each in lanes])
+    return f"<{len(lanes)} x i32> <{order}>"
+
+
 class Turner:
     """Columns that were made, by the place of the tile they are of."""
 
@@ -159,8 +166,9 @@ class Turner:
         kind, size, width = shape
         count = self.lanes.count
         many = f"<{width} x {kind}>"
-        known = [f"turned {of} {key} {at}" for at in range(count)]
-        if not all(self.lanes.is_known(each) for each in known):
+        wanted = f"turned {of} {key} {number % count}"
+        if not self.lanes.is_known(wanted):  # all columns are remembered, and forgotten, together
+            known = [f"turned {of} {key} {at}" for at in range(count)]
             how = network(count, width, size)
             rows = [row(at) for at in range(count)]
             for number_, each in enumerate(how.rounds):
@@ -170,7 +178,7 @@ class Turner:
             for name, at in zip(known, how.columns, strict=True):
                 self.lanes.remember(name, rows[at])
             self._made.setdefault(of, []).extend(known)
-        found = self.lanes.recall(known[number % count])
+        found = self.lanes.recall(wanted)
         if width == count:
             return found
         first = number // count * count
@@ -181,9 +189,8 @@ class Turner:
     def _exchanged(self, rows: list[str], round_: tuple[Exchange, ...], many: str) -> list[str]:
         found = []
         for one, two, lanes in round_:
-            order = ", ".join([f"i32 {each}" for each in lanes])
             pair = f"{many} {rows[one]}, {many} {rows[two]}"
-            found.append(self.lanes.w.let(f"shufflevector {pair}, <{len(lanes)} x i32> <{order}>"))
+            found.append(self.lanes.w.let(f"shufflevector {pair}, {_mask(lanes)}"))
         return found
 
     def _fenced(self, row: str, many: str, end: str) -> str:

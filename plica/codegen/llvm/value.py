@@ -11,15 +11,16 @@ In a vectorized loop a term that depends on its variable becomes a vector of all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
 
+from plica.codegen.emit.order import Order, Step, order
+from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
 from plica.codegen.llvm.access import Access, Size, nothing
-from plica.codegen.llvm.around import Around, Loop, within
-from plica.codegen.llvm.easy import easy, is_natural, summed
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, wrapped
+from plica.codegen.llvm.around import FAR, Around, within
+from plica.codegen.llvm.easy import EASY, easy, is_natural, summed
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, valued, wrapped
 from plica.codegen.llvm.recipe import Recipe, factors, of_literal, parts, recipe
 from plica.codegen.llvm.scalar import multiply_add, operate
-from plica.codegen.llvm.scope import Scope, find, outside, value_of
+from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.word import flag as flag_of
 from plica.codegen.llvm.word import literal, register
 from plica.codegen.llvm.writer import Writer
@@ -29,6 +30,7 @@ from plica.ir.combiner import MEANING
 from plica.ir.dim import known
 from plica.ir.dtype import DType, bool_, f32, f64, i64
 from plica.ir.scalar import (
+    Add,
     Buffer,
     FloorDiv,
     FloorMod,
@@ -41,10 +43,6 @@ from plica.ir.scalar import (
     Sub,
     dtype_of,
 )
-
-Action: TypeAlias = tuple[str, Scalar]
-
-_UNKNOWN: Final = ""
 
 
 class Values:
@@ -63,7 +61,7 @@ class Values:
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
-        self._recipes: dict[tuple[Scalar, ...], Recipe | None] = {}
+        self._recipes: dict[tuple[Scalar, ...], Recipe] = {}
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -79,13 +77,21 @@ class Values:
         lanes, around = self.lanes, self.around
         found = self.evaluate((value, *indices))
         # Nothing is stored in an empty buffer: the loops around do not run.
+        unsure: list[tuple[Scalar, Size]] = []
+        sound = True  # whether each index is inside without the constant it has in the end, too
         shape = self.access.places[buffer].shape
-        sizes: list[Size] = [max(1, size) if isinstance(size, int) else size for size in shape]
-        pairs = list(zip(indices, sizes, strict=True))
-        unsure = [pair for pair in pairs if not around.is_inside(*pair)]
+        for index, value_, size in zip(indices, found[1:], shape, strict=True):
+            low, high = around.interval(index)
+            if not 0 <= value_[2] <= low:
+                sound = False
+            if isinstance(size, int):
+                if low >= 0 and high < size:
+                    continue
+                size = max(1, size)
+            if not around.is_inside(index, size):
+                unsure.append((index, size))
         if unsure and not around.facts:
             raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
-        sound = self._sound(indices, found[1:])
         if not unsure:
             self.access.store(buffer, found[1:], found[0], around.mask, sound)
             return
@@ -118,136 +124,105 @@ class Values:
         (found,) = self.evaluate([of])
         return found
 
-    def _sound(self, indices: Sequence[Scalar], found: Sequence[Value]) -> bool:
-        """Whether each index is inside its buffer without the constant it has in the end too."""
-        return all(
-            0 <= value.plus <= self.around.interval(index)[0]
-            for index, value in zip(indices, found, strict=True)
-        )
-
     # --- terms ---------------------------------------------------------------------------------
 
     def evaluate(self, roots: Sequence[Scalar]) -> list[Value]:
         """The values of terms here and now; loads are made again each time."""
         key = tuple(roots)
-        known_ = self._recipes.get(key, _UNKNOWN)
-        if isinstance(known_, str):
-            known_ = self._recipes[key] = recipe(key, self.fused)
-        return self._walk(roots) if known_ is None else self._follow(known_)
+        made = self._recipes.get(key)
+        if made is None:
+            parts_in_order = order(key, self._operands, self._row, of_literal)
+            made = self._recipes[key] = recipe(key, parts_in_order)
+        self.around.prepare(made.bounds)
+        frame = fold(made.order, self._within)
+        if frame.checked:
+            for root in roots:
+                self._note(outside(frame, root, self.around, self._operands))
+        return frame.results
 
-    def _follow(self, of: Recipe) -> list[Value]:
-        """The values of terms by their recipe."""
-        around = self.around
-        around.prepare(of.bounds)
-        found = list(of.start)
-        checked: dict[Scalar, Value] = {}
-        for word, number, node, kids, dtypes in of.steps:
-            if word == "var":
-                if node not in around.vars:
-                    raise CompilerBug(f"{node!r} is not bound.")
-                found[number] = around.vars[node]
-            elif word == "add":
-                a, b = found[kids[0]], found[kids[1]]
-                if a.step is None or b.step is None or (a.text and b.text):
-                    found[number] = summed(node, a, b, around)
-                else:
-                    text, step = a.text or b.text, a.step + b.step
-                    found[number] = Value(text, step, wrapped(a.plus + b.plus))
-            elif word == "mul":
-                a, b = found[kids[0]], found[kids[1]]
-                if a.text or b.text or a.step != 0 or b.step != 0:
-                    found[number] = summed(node, a, b, around)
-                else:
-                    found[number] = Value("", 0, wrapped(a.plus * b.plus))
-            elif word == "sub":
-                found[number] = summed(node, found[kids[0]], found[kids[1]], around)
-            elif word == "load":
-                assert isinstance(node, Load)
-                places = [found[kid] for kid in kids]
-                found[number], failed = self._load(node.buffer, node.indices, places)
-                if failed is not None:
-                    checked[node] = failed
-            else:
-                values = [found[kid] for kid in kids]
-                value = easy(node, values, around) if word == "easy" else None
-                found[number] = self._instruction(node, dtypes, values) if value is None else value
-        if checked:
-            scope = self._scope(of, found, checked)
-            for root in of.roots:
-                self._note(outside(scope, of.nodes[root], around, self._operands))
-        return [found[root] for root in of.roots]
+    def _within(self, roots: Sequence[Scalar], frame: Frame[Value]) -> Order[Value]:
+        """The order of terms in a loop: a check that was made outside says nothing inside."""
+        around: list[tuple[Frame[Value], set[Scalar]]] = []
+        at: Frame[Value] | None = frame
+        while at is not None:
+            around.append((at, unsafe(at)))
+            at = at.outer
 
-    def _scope(self, of: Recipe, found: Sequence[Value], checked: dict[Scalar, Value]) -> Scope:
-        """What was written by a recipe, as if walked through."""
-        scope = Scope()
-        scope.values = dict(zip(of.nodes, found, strict=True))
-        scope.outside = checked
-        for _, _, node, kids, _ in of.steps:
-            if node in checked or not scope.unsafe.isdisjoint([of.nodes[kid] for kid in kids]):
-                scope.unsafe.add(node)
-            if not isinstance(node, ScalarVar):
-                scope.order.append(node)
-        return scope
+        def known_(node: Scalar) -> Value | None:
+            for scope, doubtful in around:
+                value = scope.value(node)
+                if value is not None and node not in doubtful:
+                    return value
+            return None
 
-    def _walk(self, roots: Sequence[Scalar]) -> list[Value]:
-        """The values of terms in which there are loops."""
-        scopes = [Scope()]
-        opened: list[tuple[list[Loop], str, str]] = []
-        stack: list[Action] = [("visit", root) for root in reversed(roots)]
-        while stack:
-            action, node = stack.pop()
-            scope = scopes[-1]
-            if action == "visit":
-                if find(node, scopes) is not None:
-                    continue
-                if isinstance(node, Lit | ScalarVar):
-                    self._emit(node, scopes)
-                elif not isinstance(node, Reduce):
-                    stack.append(("leave", node))
-                    stack += [("visit", kid) for kid in reversed(self._operands(node))]
-                elif any(known(extent) == 0 for extent in node.extents):
-                    scope.values[node] = _start(node)
-                else:
-                    stack.append(("close", node))
-                    stack += [("visit", each) for each in reversed(self._added(node))]
-                    stack.append(("open", node))
-            elif action == "leave":
-                if node not in scope.values:
-                    self._emit(node, scopes)
-            elif action == "open" and isinstance(node, Reduce):
-                opened.append(self._open(node))
-                scopes.append(Scope())
-            elif isinstance(node, Reduce):
-                self._close(node, scopes, *opened.pop())
-        (scope,) = scopes
-        for root in roots:
-            self._note(outside(scope, root, self.around, self._operands))
-        return [value_of(root, scopes) for root in roots]
+        return order(roots, self._operands, self._row, of_literal, known_)
 
-    def _emit(self, node: Scalar, scopes: list[Scope]) -> None:
-        scope = scopes[-1]
-        kids = self._operands(node)
-        value: Value
+    def _row(self, node: Scalar) -> Row[Value] | tuple[str, object]:
+        """What writes a part."""
         match node:
-            case Lit():
-                scope.values[node] = of_literal(node)
-                return
             case ScalarVar():
-                if node not in self.around.vars:
-                    raise CompilerBug(f"The variable {node.name} is not bound.")
-                scope.values[node] = self.around.vars[node]
-                return
-            case Load(buffer, indices):
-                value, failed = self._load(buffer, indices, [value_of(i, scopes) for i in indices])
-                if failed is not None:
-                    scope.outside[node] = failed
-                    scope.unsafe.add(node)
+                return self._variable
+            case Load():
+                return self._loaded
+            case Add() if dtype_of(node) is i64:
+                return self._sum
+            case Mul() if dtype_of(node) is i64:
+                return self._product
+            case Reduce():
+                return nest(self._reduced)
+            case _ if factors(node, self.fused) is not None:
+                return self._fused
             case _:
-                value = self._operation(node, kids, [value_of(kid, scopes) for kid in kids])
-        if not scope.unsafe.isdisjoint(kids):
-            scope.unsafe.add(node)
-        scope.values[node] = value
-        scope.order.append(node)
+                return self._operation if isinstance(node, EASY) else self._plain
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def _variable(self, step: Step, frame: Frame[Value]) -> Value:
+        found = self.around.vars.get(step[2])
+        if found is None:
+            raise CompilerBug(f"The variable {step.node.name} is not bound.")
+        return found
+
+    def _sum(self, step: Step, frame: Frame[Value]) -> Value:
+        """The sum of two indices: of numbers that are known, or with one, it takes nothing."""
+        _, _, node, (left, right), _ = step
+        a, b = frame.found[left], frame.found[right]
+        if a[1] is None or b[1] is None or (a[0] and b[0]):
+            return summed(node, a, b, self.around)
+        plus = a[2] + b[2]
+        if not -FAR < plus < FAR:
+            plus = wrapped(plus)
+        return valued((a[0] or b[0], a[1] + b[1], plus))
+
+    def _product(self, step: Step, frame: Frame[Value]) -> Value:
+        """The product of two indices."""
+        _, _, node, (left, right), _ = step
+        a, b = frame.found[left], frame.found[right]
+        if a[0] or b[0] or a[1] != 0 or b[1] != 0:
+            return summed(node, a, b, self.around)
+        return constant(a[2] * b[2])
+
+    def _loaded(self, step: Step, frame: Frame[Value]) -> Value:
+        node, found = step[2], frame.found
+        places = [found[kid] for kid in step[3]]
+        value, failed = self._load(node.buffer, node.indices, places)
+        if failed is not None:
+            frame.checked[node] = failed
+        return value
+
+    def _operation(self, step: Step, frame: Frame[Value]) -> Value:
+        node, found = step[2], frame.operands(step)
+        value = easy(node, found, self.around)
+        if value is not None:
+            return value
+        natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
+        texts, n = self._texts(step[4], found)
+        return valued((operate(self.w, node, texts, natural, n), None if n else 0, 0))
+
+    def _plain(self, step: Step, frame: Frame[Value]) -> Value:
+        """What always takes an instruction."""
+        texts, n = self._texts(step[4], frame.operands(step))
+        return valued((operate(self.w, step[2], texts, False, n), None if n else 0, 0))
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self.fused)
@@ -259,32 +234,21 @@ class Values:
             return (body.left, body.right) if dtype_of(body) in (f32, f64) else (body,)
         return (body,)
 
-    def _operation(self, node: Scalar, kids: Sequence[Scalar], found: Sequence[Value]) -> Value:
-        value = easy(node, found, self.around)
-        if value is not None:
-            return value
-        return self._instruction(node, [dtype_of(kid) for kid in kids], found)
-
-    def _instruction(self, node: Scalar, dtypes: Sequence[DType], found: Sequence[Value]) -> Value:
-        """The value of a node that takes an instruction."""
+    def _texts(self, dtypes: Sequence[DType], found: Sequence[Value]) -> tuple[list[str], int]:
+        """Operands as one instruction takes them, and how many lanes that has; 0 for one value."""
         lanes = self.lanes
-        n = 0
         for each in found:
-            if each.step != 0:
-                n = lanes.count
-        texts = [
-            lanes.vector(value, of) if n else lanes.scalar(value)
-            for of, value in zip(dtypes, found, strict=True)
-        ]
-        if factors(node, self.fused) is not None:
-            text = self._multiplied(node, texts, n)
-        else:
-            natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
-            text = operate(self.w, node, texts, natural, n)
-        return Value(text, None if n else 0)
+            if each[1] != 0:
+                vector = lanes.vector
+                return [
+                    vector(value, of) for of, value in zip(dtypes, found, strict=True)
+                ], lanes.count
+        return [lanes.scalar(value) for value in found], 0
 
-    def _multiplied(self, node: Scalar, texts: Sequence[str], n: int) -> str:
-        a, b, c = texts
+    def _fused(self, step: Step, frame: Frame[Value]) -> Value:
+        """A product and a sum or a difference, rounded once."""
+        node = step[2]
+        (a, b, c), n = self._texts(step[4], frame.operands(step))
         of = dtype_of(node)
         if isinstance(node, Sub):
             kind = register(of, n)
@@ -292,7 +256,7 @@ class Values:
                 a = self.w.let(f"fneg {kind} {a}")
             else:
                 c = self.w.let(f"fneg {kind} {c}")
-        return multiply_add(self.w, (a, b, c), of, n)
+        return valued((multiply_add(self.w, (a, b, c), of, n), None if n else 0, 0))
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]
@@ -322,47 +286,35 @@ class Values:
 
     # --- reductions ----------------------------------------------------------------------------
 
-    def _open(self, node: Reduce) -> tuple[list[Loop], str, str]:
+    def _reduced(self, step: Step, frame: Frame[Value]) -> Walk[Value]:
+        """A reduction: loops around the body, which is added to what there is so far."""
+        node, w, lanes, around = step.node, self.w, self.lanes, self.around
+        if any(known(extent) == 0 for extent in node.extents):
+            return _start(node)
         n = self._width(node)
         of = dtype_of(node)
-        total = self.reserve(register(of, n))
-        flag = self.reserve(flag_of(n))
+        kind, flags = register(of, n), flag_of(n)
+        total, flag = self.reserve(kind), self.reserve(flags)
         first = _start(node)
-        text = self.lanes.vector(first, of) if n else self.lanes.scalar(first)
-        self.w.do(f"store {register(of, n)} {text}, ptr {total}")
-        self.w.do(f"store {flag_of(n)} {literal(False, bool_, n)}, ptr {flag}")
+        text = lanes.vector(first, of) if n else lanes.scalar(first)
+        w.do(f"store {kind} {text}, ptr {total}")
+        w.do(f"store {flags} {literal(False, bool_, n)}, ptr {flag}")
         self.loops = True
-        loops = []
+        loops, facts = [], len(around.facts)
         for var, extent in zip(node.axes, node.extents, strict=True):
             (many,) = self.evaluate([extent])
-            bounds = self.around.interval(extent)
-            loops.append(self.around.open(var, many, bounds))
-            self.around.facts += within(var, extent)
-        return loops, total, flag
-
-    def _width(self, node: Reduce) -> int:
-        """How many lanes a reduction has: all, if it may be another in each."""
-        around = self.around
-        if around.lane is None or (around.lane not in free_vars(node) and around.mask.is_uniform):
-            return 0
-        return self.lanes.count
-
-    def _close(
-        self, node: Reduce, scopes: list[Scope], loops: list[Loop], total: str, flag: str
-    ) -> None:
-        w, lanes, n = self.w, self.lanes, self._width(node)
-        of = dtype_of(node)
-        kind = register(of, n)
+            loops.append(around.open(var, many, around.interval(extent)))
+            around.facts += within(var, extent)
         added = self._added(node)
-        values = [value_of(each, scopes) for each in added]
-        texts = [lanes.vector(each, of) if n else lanes.scalar(each) for each in values]
+        inner = yield added
+        texts = [lanes.vector(each, of) if n else lanes.scalar(each) for each in inner.results]
         fails = FALSE
         for each in added:
-            fails = lanes.either(fails, outside(scopes[-1], each, self.around, self._operands))
+            fails = lanes.either(fails, outside(inner, each, around, self._operands))
         if fails != FALSE:
-            before = Value(w.let(f"load {flag_of(n)}, ptr {flag}"), None if n else 0)
+            before = Value(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
             now = lanes.either(before, fails)
-            w.do(f"store {flag_of(n)} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
+            w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
             joined = multiply_add(w, (*texts, so_far), of, n)
@@ -371,17 +323,19 @@ class Values:
             joined = operate(w, join(node.body, node.body), [so_far, *texts], n=n)
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
-            self.around.close(loop)
-        for var, extent in zip(node.axes, node.extents, strict=True):
-            told = within(var, extent)
-            del self.around.facts[len(self.around.facts) - len(told) :]
-        scopes.pop()
-        scope = scopes[-1]
-        scope.values[node] = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)
-        scope.order.append(node)
+            around.close(loop)
+        del around.facts[facts:]
+        found = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)
         if fails != FALSE:
-            scope.outside[node] = Value(w.let(f"load {flag_of(n)}, ptr {flag}"), None if n else 0)
-            scope.unsafe.add(node)
+            frame.checked[node] = Value(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
+        return found
+
+    def _width(self, node: Reduce) -> int:
+        """How many lanes a reduction has: all, if it may be another in each."""
+        around = self.around
+        if around.lane is None or (around.lane not in free_vars(node) and around.mask.is_uniform):
+            return 0
+        return self.lanes.count
 
     # --- checks --------------------------------------------------------------------------------
 

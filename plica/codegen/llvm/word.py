@@ -1,7 +1,7 @@
 """Words: how dtypes and literals are written in LLVM's text, one value or several lanes at once.
 
-In registers f16 and bf16 are `float`: arithmetic is done in f32 and rounded after each operation,
-as numpy does.  In memory a bool is a byte, f16 and bf16 are two.  No lanes (0) is a single value.
+In registers narrow floats are `float`: arithmetic is done in f32 and rounded after each operation,
+as numpy does.  In memory they are their bits, and a bool is a byte.  No lanes (0): a single value.
 
 >>> register(bf16), memory(bf16), literal(0.1, f32)
 ('float', 'i16', '0x3FB99999A0000000')
@@ -14,15 +14,12 @@ from __future__ import annotations
 import math
 import struct
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
 from plica.ir.dtype import DType, bf16, bool_, f32, f64
 
-__all__ = ["bf16", "f32", "flag", "is_narrow", "literal", "memory", "register", "suffix", "wide"]
-
-_FLOATS: Final = {"f16": "float", "bf16": "float", "f32": "float", "f64": "double"}
+__all__ = ["bf16", "f32", "flag", "literal", "memory", "register", "suffix", "wide"]
 
 
 def wide(kind: str, lanes: int) -> str:
@@ -39,16 +36,16 @@ def flag(lanes: int = 0) -> str:
 def register(of: DType, lanes: int = 0) -> str:
     """The LLVM type of a value."""
     if of.is_float:
-        return wide(_FLOATS[of.name], lanes)
+        return wide("double" if of is f64 else "float", lanes)
     return wide("i1" if of is bool_ else f"i{of.bits}", lanes)
 
 
 @lru_cache(maxsize=512)
 def memory(of: DType, lanes: int = 0) -> str:
     """The LLVM type of an element in memory."""
-    if of.is_float:
-        return wide("i16" if of.bits == 16 else _FLOATS[of.name], lanes)
-    return wide(f"i{max(8, of.bits)}", lanes)
+    if of.is_float and not of.is_narrow:
+        return register(of, lanes)
+    return wide(f"i{8 * of.bytes}", lanes)
 
 
 @lru_cache(maxsize=512)
@@ -59,11 +56,6 @@ def suffix(of: DType, lanes: int = 0) -> str:
     else:
         kind = "i1" if of is bool_ else f"i{of.bits}"
     return f"v{lanes}{kind}" if lanes else kind
-
-
-def is_narrow(of: DType) -> bool:
-    """Whether values are rounded after each operation: f16 and bf16."""
-    return of.is_float and of.bits == 16
 
 
 def literal(value: float, of: DType, lanes: int = 0) -> str:

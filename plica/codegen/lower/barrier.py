@@ -37,6 +37,7 @@ from plica.core.task import Task, run
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.loop import (
+    NOTHING,
     THREADS,
     Alloc,
     Barrier,
@@ -51,8 +52,9 @@ from plica.ir.loop import (
     substatements,
 )
 from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.scalar import Buffer, Eq, Lit, Scalar, ScalarVar
 from plica.rewrite.index import Context
+from plica.rewrite.index.context import conjuncts
 from plica.schedule.site import distinct
 
 SHARED: Final = "shared"
@@ -213,7 +215,9 @@ class _Inserting:
             every = accesses(stmt, here.context)
             found = tuple([each for each in every if scope(each.buffer.scope).reach == "block"])
             self.found[stmt, here.context] = found
-        for each, context in zip(substatements(stmt), contexts(stmt, here.context), strict=True):
+        alone = isinstance(stmt, Branch) and self.by_one(stmt)
+        inside = () if alone else substatements(stmt)
+        for each, context in zip(inside, contexts(stmt, here.context), strict=not alone):
             new, _ = yield self.walk(each, (), evolve(here, context=context))
             if new is not each:
                 message = "A barrier is needed where not all threads come."
@@ -223,6 +227,14 @@ class _Inserting:
         if any(self.meet(old, new, here) for old in pending for new in found):
             return Seq((Barrier(SHARED), stmt)), found
         return stmt, tuple(dict.fromkeys((*pending, *found)))
+
+    def by_one(self, stmt: Branch) -> bool:
+        """Whether one thread of a block does it, who need not wait for itself."""
+        said = conjuncts(stmt.condition)
+        pinned = {
+            each.left for each in said if isinstance(each, Eq) and isinstance(each.right, Lit)
+        }
+        return stmt.orelse is NOTHING and pinned.issuperset(self.lanes)
 
     def agrees(self, term: Scalar) -> bool:
         return free_vars(term).isdisjoint(self.lanes) and not reads_memory(term)

@@ -41,7 +41,9 @@ from plica.ir.scalar import (
     Select,
     Sub,
     dtype_of,
+    row_of,
 )
+from plica.ir.scalar_interval import hull
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -162,26 +164,14 @@ def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -
             found = (int(value), int(value))
         case ScalarVar(), _:
             found = ranges.get(node, whole)
-        case Add(), [(a, b), (c, d)]:
-            found = (a + c, b + d)
-        case Sub(), [(a, b), (c, d)]:
-            found = (a - d, b - c)
-        case Mul(), [(a, b), (c, d)]:
-            corners = (a * c, a * d, b * c, b * d)
-            found = (min(corners), max(corners))
-        case FloorDiv(), [(a, b), (c, d)] if c > 0:
-            corners = (a // c, a // d, b // c, b // d)
-            found = (min(corners), max(corners))
-        case FloorMod(), [(a, b), (c, d)] if c > 0:
-            found = (a, b) if a >= 0 and b < c else (0, d - 1)
-        case Min(), [(a, b), (c, d)]:
-            found = (min(a, c), min(b, d))
-        case Max(), [(a, b), (c, d)]:
-            found = (max(a, c), max(b, d))
-        case Select(), [(a, b), (c, d)]:
-            found = (min(a, c), max(b, d))
-        case Cast(), [(a, b)]:
-            found = (a, b)
+        case Select(), [one, two]:
+            found = hull(one, two)  # type: ignore[assignment]  # of integers
+        case Cast(), [only]:
+            found = only
+        case _, [one, two]:
+            row = row_of(node)
+            of_row = None if row is None or row.range is None else row.range(one, two)
+            found = whole if of_row is None else of_row  # type: ignore[assignment]  # of integers
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 

@@ -30,11 +30,12 @@ from plica.codegen.lower.statement import (
     with_body,
     with_substatements,
 )
+from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import polynomial
+from plica.ir.dim import known, polynomial
 from plica.ir.dtype import i64
-from plica.ir.loop import Branch, Kernel, Stmt, Store
+from plica.ir.loop import THREADS, Branch, For, Kernel, Stmt, Store
 from plica.ir.memory import scope
 from plica.ir.scalar import (
     Add,
@@ -66,6 +67,10 @@ def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
             stmt = Branch(_all(condition, context), then, orelse)
         case Store(buffer, indices, value):
             stmt = Store(buffer, _places(buffer, indices, context), _value(value, context))
+        case For(var, extent, kind, body, notes) if kind in THREADS and known(extent) == 1:
+            inside = substitute(body, {var: index(0)})  # the only one there is
+            assert isinstance(inside, Stmt)
+            stmt = For(var, extent, kind, inside, notes)
         case _:
             pass
     if isinstance(stmt, Branch):  # what it says is no reason to name a register otherwise

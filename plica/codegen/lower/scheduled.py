@@ -67,8 +67,6 @@ class Scheduled:
     hoisted: Hoisted | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
-    passed_over: tuple[str, ...] = ()
-    """Forms that promised more but could not be lowered, and why."""
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
@@ -116,7 +114,10 @@ class Scheduler:
     def __call__(self, function: Function, args: Sequence[Expr]) -> Scheduled:
         """The kernel of a function on some arguments."""
         facts = self.facts(function, args)
-        chosen = self.tuned.get(workload(function, facts)) if self.tuned else None
+        chosen: Chosen | None = None
+        # What was tuned has dims of its own, by other names: it serves what has none.
+        if self.tuned and not to_stages(function).stages.dims:
+            chosen = self.tuned.get(workload(function, facts))
         return self.schedule(function, facts, chosen)
 
 

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from plica.frontend.onnx.node import Node
 from plica.frontend.onnx.schema import schema_of
-from plica.frontend.onnx.storage import DTYPES
 from plica.ir.dim import known
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
-
-_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
 class Defined(Protocol):
@@ -86,7 +83,7 @@ def _types(node: Node) -> list[bytes]:
         proto = TypeProto()
         if value is not None:
             of = value.type
-            proto.tensor_type.elem_type = _NUMBERS[of.dtype]
+            proto.tensor_type.elem_type = of.dtype.row.onnx
             proto.tensor_type.shape.SetInParent()
             for size in of.shape:
                 dim = proto.tensor_type.shape.dim.add()

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from plica.core.diagnostic import did_you_mean
 from plica.frontend.onnx.node import Node
-from plica.frontend.onnx.storage import DTYPES
 from plica.runtime.error import Diagnostic, Place
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
-
-# The names of the element types in the type constraints of schemas.
-_NAMES = {
-    "f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
-    **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
-    **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)},
-}  # fmt: skip
 
 
 @cache
@@ -80,7 +72,7 @@ def _types(node: Node, schema: OpSchema, say: Any) -> None:
         if value is None:
             continue
         formal = schema.inputs[min(at, len(schema.inputs) - 1)]
-        found = f"tensor({_NAMES[value.type.dtype.name]})"
+        found = f"tensor({value.type.dtype.row.onnx_name})"
         admitted = allowed.get(formal.type_str, [formal.type_str])
         if found not in admitted:
             say(
@@ -95,6 +87,3 @@ def _types(node: Node, schema: OpSchema, say: Any) -> None:
 
 def _number(kind: Any) -> int:  # Any: an enumeration of the onnx package's native part
     return int(kind.value if hasattr(kind, "value") else kind)
-
-
-assert {str(each) for each in DTYPES.values()} == set(_NAMES)

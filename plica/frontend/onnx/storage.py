@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from plica.core.diagnostic import Malformed
-from plica.ir.dtype import DType
+from plica.ir.dtype import DTYPES, DType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,20 +26,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-# fmt: off
-DTYPES: Final[dict[int, DType]] = {
-    1: DType("f32"),  2: DType("u8"),   3: DType("i8"),   4: DType("u16"),  5: DType("i16"),
-    6: DType("i32"),  7: DType("i64"),  9: DType("bool"), 10: DType("f16"), 11: DType("f64"),
-    12: DType("u32"), 13: DType("u64"), 16: DType("bf16"),
-}
+NUMBERS: Final[dict[int, DType]] = {each.row.onnx: each for each in DTYPES}
 """The element types of ONNX that Plica has, by their number in the format."""
-
-_FIELDS: Final = {
-    "f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data",
-    "u64": "uint64_data",
-}
-# fmt: on
-
 
 MOST_AXES: Final = 64
 """Tensors of more axes are refused; numpy has no others either."""
@@ -47,7 +35,7 @@ MOST_AXES: Final = 64
 
 def dtype_of(number: int, place: str) -> DType:
     """The element type of a number of the format."""
-    found = DTYPES.get(number)
+    found = NUMBERS.get(number)
     if found is not None:
         return found
     from onnx import TensorProto
@@ -55,7 +43,7 @@ def dtype_of(number: int, place: str) -> DType:
     known = number in TensorProto.DataType.values()
     name = TensorProto.DataType.Name(number) if known else str(number)
     message = f"The element type {name} is not one of Plica's."
-    expected = ", ".join(str(each) for each in DTYPES.values())
+    expected = ", ".join(str(each) for _, each in sorted(NUMBERS.items()))
     kind = UnsupportedError if known and number else Malformed
     code = "unsupported" if kind is UnsupportedError else "bad-model"
     raise kind(Diagnostic(code, message, Place(node=place), expected, name))
@@ -78,17 +66,20 @@ def array_of(tensor: TensorProto, folder: Path | None, place: str | None = None)
         message = "A stored tensor comes in segments."
         raise UnsupportedError(Diagnostic("unsupported", message, Place(node=place)))
     count = math.prod(shape)
+    size = _stored_bytes(dtype, count)
     if tensor.data_location == tensor.EXTERNAL:
-        raw = _external(tensor, folder, place, count * dtype.bytes)
+        raw = _external(tensor, folder, place, size)
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
     else:
         return _typed(tensor, dtype, shape, count, place)
-    if len(raw) != count * dtype.bytes:
-        expected = f"{count * dtype.bytes} bytes for {dtype} of shape {shape}"
+    if len(raw) != size:
+        expected = f"{size} bytes for {dtype} of shape {shape}"
         _refuse(place, "A stored tensor does not fit its shape.", expected, f"{len(raw)} bytes")
     if dtype.name == "bool" and raw.strip(b"\0\1"):
         _refuse(place, "A stored bool is neither 0 nor 1.", "0 or 1", "another byte")
+    if _is_packed(dtype):
+        return _spread(np.frombuffer(raw, np.uint8), dtype, count).reshape(shape)
     little = dtype.numpy.newbyteorder("<") if dtype.bits > 8 else dtype.numpy
     return np.frombuffer(raw, little).reshape(shape)
 
@@ -96,19 +87,40 @@ def array_of(tensor: TensorProto, folder: Path | None, place: str | None = None)
 def _typed(
     tensor: TensorProto, dtype: DType, shape: tuple[int, ...], count: int, place: str
 ) -> Array:
-    field = _FIELDS.get(dtype.name, "int32_data")
-    values = getattr(tensor, field)
-    if len(values) != count:
-        expected = f"{count} elements for shape {shape}"
+    values = getattr(tensor, dtype.row.onnx_field)
+    wanted = _stored_bytes(dtype, count) if _is_packed(dtype) else count
+    if len(values) != wanted:
+        expected = f"{wanted} numbers for shape {shape}"
         _refuse(place, "A stored tensor does not fit its shape.", expected, str(len(values)))
-    if dtype.name in ("f16", "bf16"):  # their bits are stored as integers
+    if _is_packed(dtype):
+        packed = np.asarray(values, np.int64)
+        _within(packed, 0, 255, place)
+        return _spread(packed.astype(np.uint8), dtype, count).reshape(shape)
+    if dtype.is_narrow:  # their bits are stored as integers
         bits = np.asarray(values, np.int64)
-        _within(bits, 0, 0xFFFF, place)
-        return bits.astype(np.uint16).view(dtype.numpy).reshape(shape)
+        _within(bits, 0, (1 << dtype.bits) - 1, place)
+        return bits.astype(f"u{dtype.bytes}").view(dtype.numpy).reshape(shape)
     array = np.asarray(values)
     if not dtype.is_float and count:
         _within(array, *dtype.bounds, place)
     return array.astype(dtype.numpy).reshape(shape)
+
+
+def _is_packed(dtype: DType) -> bool:
+    """Whether the format keeps several numbers in a byte."""
+    return dtype.is_integer and dtype.bits < 8
+
+
+def _stored_bytes(dtype: DType, count: int) -> int:
+    """How many bytes the format takes for so many elements."""
+    return -(-count * dtype.bits // 8) if _is_packed(dtype) else count * dtype.bytes
+
+
+def _spread(packed: Array, dtype: DType, count: int) -> Array:
+    """Numbers of which a byte holds several, the first in its lowest bits, one in a byte each."""
+    shifts = np.array(range(0, 8, dtype.bits), np.uint8)
+    codes: Array = (packed[:, None] >> shifts) & np.uint8((1 << dtype.bits) - 1)
+    return codes.reshape(-1)[:count].view(dtype.numpy)
 
 
 def _within(array: Array, low: int, high: int, place: str) -> None:

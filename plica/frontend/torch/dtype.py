@@ -1,34 +1,31 @@
 """Element types: torch's names for Plica's, and tensors as arrays without a copy.
 
->>> _NAMES["bf16"]
-'bfloat16'
+>>> import torch
+>>> str(dtype_of(torch.bfloat16))
+'bf16'
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
-from plica.ir.dtype import DType
+from plica.ir.dtype import DTYPES, DType
+from plica.ir.dtype import dtype as to_dtype
+from plica.runtime.element import ELEMENTS
 
 if TYPE_CHECKING:
     import torch
-
-_NAMES: Final[dict[str, str]] = {
-    "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-}  # fmt: skip
 
 
 @cache
 def _by_torch() -> dict[torch.dtype, DType]:
     import torch
 
-    return {getattr(torch, name): DType(ours) for ours, name in _NAMES.items()}
+    names = {each: ELEMENTS[each.name].array for each in DTYPES}
+    return {getattr(torch, name): each for each, name in names.items() if hasattr(torch, name)}
 
 
 def dtype_of(of: torch.dtype) -> DType | None:
@@ -41,9 +38,11 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     import torch
 
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.dtype is torch.bfloat16:  # numpy has no such type of its own
-        bits: np.ndarray[Any, Any] = np.from_dlpack(plain.contiguous().view(torch.int16))
-        return bits.view(ml_dtypes.bfloat16)
+    ours = dtype_of(plain.dtype)
+    if ours is not None and ELEMENTS[ours.name].extended:  # numpy has no such type of its own
+        whole = getattr(torch, f"int{8 * ours.bytes}")
+        bits: np.ndarray[Any, Any] = np.from_dlpack(plain.contiguous().view(whole))
+        return bits.view(ours.numpy)
     return np.from_dlpack(plain)
 
 
@@ -51,6 +50,8 @@ def tensor_of_array(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """A tensor over the memory of an array."""
     import torch
 
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    element = ELEMENTS[to_dtype(array.dtype).name]
+    if element.extended:
+        bits = torch.from_numpy(array.view(f"i{element.bytes}"))
+        return bits.view(getattr(torch, element.array))
     return torch.from_numpy(array)

@@ -12,11 +12,11 @@ from plica.core.name import Name
 from plica.ir.dim import dim_var, normal_dim
 from plica.ir.dtype import DType, bool_, f32, i64
 from plica.ir.generate.choice import between, pick
-from plica.ir.generate.value import dtypes, numbers
+from plica.ir.generate.value import every_dtype, numbers
 from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.scalar import (
+    BOOL_INTRINSICS,
     COMPARISON,
-    INTRINSICS,
     Add,
     And,
     BitAnd,
@@ -44,11 +44,12 @@ from plica.ir.scalar import (
     ShiftRight,
     Sub,
 )  # fmt: skip
+from plica.ir.scalar_row import ScalarRow
+from plica.ir.scalar_table import INTRINSIC_ROWS
 from plica.ir.tensor import Compute, axis
 
 ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 INTEGER_ONLY: Final = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
-UNARY_INTRINSICS: Final = tuple(sorted(INTRINSICS - {"atan2", "fmod", "copysign"}))
 
 
 def literals(dtype: DType) -> st.SearchStrategy[Scalar]:
@@ -75,16 +76,19 @@ def scalars(
         return draw(scalars(of, (*vars, *more), buffers, depth - 1))
 
     kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
+    if dtype.is_storage:
+        kinds = ["select", "cast"]
     loadable = [each for each in buffers if each.dtype is dtype]
     if loadable:
         kinds.append("load")
-    if dtype.is_float:
+    known = [] if dtype.is_storage else _intrinsics(dtype)
+    if known:
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
             return Select(sub(bool_), sub(dtype), sub(dtype))
         case "cast":
-            return Cast(sub(draw(dtypes())), dtype)
+            return Cast(sub(draw(every_dtype())), dtype)
         case "load":
             buffer = draw(st.sampled_from(loadable))
             return Load(buffer, tuple(draw(_indices(size, vars)) for size in buffer.shape))
@@ -94,16 +98,15 @@ def scalars(
             extent = Lit(draw(st.integers(1, 3)), i64)
             return Reduce(draw(st.sampled_from(words)), (k,), (extent,), sub(dtype, (k,)))
         case "intrinsic":
-            name = draw(st.sampled_from([n for n in UNARY_INTRINSICS if n not in _YES_NO]))
-            if draw(st.integers(0, 4)) == 0:
-                pair = draw(st.sampled_from(("atan2", "fmod", "copysign")))
-                return Intrinsic(pair, (sub(dtype), sub(dtype)))
-            return Intrinsic(name, (sub(dtype),))
+            row = draw(st.sampled_from(known))
+            return Intrinsic(row.name, tuple(sub(dtype) for _ in range(row.arity)))
         case _:
             return _binary(draw, dtype, sub)
 
 
-_YES_NO: Final = frozenset({"isnan", "isinf"})
+def _intrinsics(dtype: DType) -> list[ScalarRow]:
+    """The intrinsics that take and give a dtype."""
+    return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.is_bool]
 
 
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object) -> Scalar:
@@ -114,9 +117,9 @@ def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object)
             return Not(sub(bool_))
         if kind in (2, 3):
             return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
-        other = draw(dtypes())
+        other = draw(every_dtype())
         if other.is_float and kind == 4:
-            return Intrinsic(draw(st.sampled_from(sorted(_YES_NO))), (sub(other),))
+            return Intrinsic(draw(st.sampled_from(sorted(BOOL_INTRINSICS))), (sub(other),))
         return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
     classes = (*ARITHMETIC, Div, Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
     return draw(st.sampled_from(classes))(sub(dtype), sub(dtype))
@@ -164,14 +167,14 @@ def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     axes = tuple(axis("i", number) for number in range(len(shape)))
-    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(dtypes()))
+    of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(every_dtype()))
     body = draw(scalars(of, axes, inputs))
     return Compute(inputs, axes, tuple(Lit(size, i64) for size in shape), body)
 
 
 def _buffer(draw: DrawFn, name: str) -> Buffer:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
-    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(dtypes()))
+    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(every_dtype()))
 
 
 @st.composite
@@ -207,7 +210,7 @@ def _stmts(
         case "branch":
             return Branch(draw(scalars(bool_, vars, readable, 1)), inner(), inner())
         case "alloc":
-            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(dtypes()))
+            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(every_dtype()))
             return Alloc(local, inner(local=(local,)))
         case _:
             target = draw(st.sampled_from(writable))

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.ir.dtype import DTYPES, DType, bool_
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_
 from plica.ir.graph import Const
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -21,7 +21,12 @@ FLOATS: Final = (
 
 
 def dtypes() -> st.SearchStrategy[DType]:
-    """Every dtype; f32 is the simplest."""
+    """Every dtype that arithmetic is done in; f32 is the simplest."""
+    return st.sampled_from(sorted(COMPUTED, key=lambda each: (each.name != "f32", each.name)))
+
+
+def every_dtype() -> st.SearchStrategy[DType]:
+    """Every dtype, those that only keep numbers included; f32 is the simplest."""
     return st.sampled_from(sorted(DTYPES, key=lambda each: (each.name != "f32", each.name)))
 
 

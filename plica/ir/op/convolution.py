@@ -21,7 +21,7 @@ from plica.ir.op.cotangent import reshape, slice_, sum_, transpose
 from plica.ir.op.linear import sum_of_products
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import plus, primitive, tensor_of, times
-from plica.ir.op.relation import NUMBER, per_axis, rank_is, refuse, same, shown
+from plica.ir.op.relation import NUMBER, need, per_axis, rank_is, refuse, same, shown
 from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
 from plica.ir.operator import Values
 from plica.ir.scalar import Buffer, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Scalar, index
@@ -187,6 +187,8 @@ def _transpose_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorT
     if any((known(size) or 0) < 0 for size in sizes) or any(known(s) == 0 for s in x.shape[2:]):
         message = f"{name}: the padding leaves nothing."
         refuse("shape-conflict", message, "less padding", str(attrs["padding"]))
+    for size in (*sizes, *[plus(each, -1) for each in x.shape[2:]]):
+        need(size)
     outputs = product((weight.shape[1], index(attrs["groups"])))
     return TensorType((x.shape[0], outputs, *sizes), x.dtype)
 

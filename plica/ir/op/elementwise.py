@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from typing import Any
 
 from plica.ir.dtype import DType, bool_
 from plica.ir.graph import Const, Expr
 from plica.ir.op.attribute import attribute, dtype, number, optional
-from plica.ir.op.cotangent import equal, logical_xor, where
+from plica.ir.op.cotangent import equal, where, word
 from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 from plica.ir.op.record import Slope, as_dtype, pointwise, primitive, read, tensor_of, widened
 from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
@@ -40,6 +41,8 @@ from plica.ir.scalar import (
     dtype_of,
     like,
 )
+from plica.ir.scalar_row import ScalarRow
+from plica.ir.scalar_table import ROWS
 from plica.ir.tensor import Compute, compute
 from plica.ir.type import TensorType
 
@@ -47,6 +50,24 @@ from plica.ir.type import TensorType
 def call(name: str, *args: Scalar) -> Scalar:
     """An intrinsic applied."""
     return Intrinsic(name, args)
+
+
+def slope_of(row: ScalarRow) -> Slope | Flat | None:
+    """The derivative of a scalar operator's row, written in operators of graphs."""
+    derivative = row.derivative
+    if derivative is None or isinstance(derivative, str):
+        return None if derivative is None else FLAT
+
+    def slope(*args: Expr) -> Expr | tuple[Expr | None, ...]:
+        found: Expr | tuple[Expr | None, ...] = derivative(_graph, *args)
+        return found
+
+    return slope
+
+
+def _graph(name: str, *args: Any) -> Expr:  # Any: expressions and numbers
+    """An operator of graphs by name."""
+    return word(name)(*args)
 
 
 def unary(
@@ -66,6 +87,8 @@ def unary(
         return Intrinsic(str(value), (x,))
 
     function = intrinsic if isinstance(value, str) else value
+    if slope is None and isinstance(value, str):
+        slope = slope_of(ROWS[value])
     return pointwise(
         name,
         ("x",),
@@ -90,7 +113,9 @@ def binary(
     aliases: tuple[str, ...] = (),
     slope: Slope | Flat | None = None,
 ) -> Operator:
-    """Register an operator of two arguments that broadcast."""
+    """Register an operator of two arguments that broadcast; a class has the slope of its row."""
+    if slope is None and isinstance(value, type):
+        slope = slope_of(ROWS[value.__name__])
     return pointwise(
         name,
         ("x", "y"),
@@ -128,33 +153,33 @@ def signum(x: Scalar) -> Scalar:
 
 # fmt: off
 # ruff: noqa: E501  # a record is one line
-exp               = unary("exp", "exp", "e to the power x.", onnx=("Exp",), slope=lambda d, y, x: d * y)
-exp2              = unary("exp2", "exp2", "2 to the power x.", slope=lambda d, y, x: d * y * math.log(2))
-expm1             = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.", slope=lambda d, y, x: d * (y + 1))
-log               = unary("log", "log", "The natural logarithm.", onnx=("Log",), slope=lambda d, y, x: d / x)
-log2              = unary("log2", "log2", "The logarithm to base 2.", slope=lambda d, y, x: d / (x * math.log(2)))
-log10             = unary("log10", "log10", "The logarithm to base 10.", slope=lambda d, y, x: d / (x * math.log(10)))
-log1p             = unary("log1p", "log1p", "log(1 + x), accurate near 0.", slope=lambda d, y, x: d / (x + 1))
-sqrt              = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",), slope=lambda d, y, x: d / y * 0.5)
-rsqrt             = unary("rsqrt", "rsqrt", "1 / sqrt(x).", slope=lambda d, y, x: d * (y / x) * -0.5)
-sin               = unary("sin", "sin", "The sine.", onnx=("Sin",), slope=lambda d, y, x: d * cos(x))
-cos: Operator     = unary("cos", "cos", "The cosine.", onnx=("Cos",), slope=lambda d, y, x: -(d * sin(x)))
-tan               = unary("tan", "tan", "The tangent.", onnx=("Tan",), slope=lambda d, y, x: d * (square(y) + 1))
-arcsin            = unary("arcsin", "asin", "The inverse sine.", onnx=("Asin",), aliases=("asin",), slope=lambda d, y, x: d * rsqrt(1 - square(x)))
-arccos            = unary("arccos", "acos", "The inverse cosine.", onnx=("Acos",), aliases=("acos",), slope=lambda d, y, x: -(d * rsqrt(1 - square(x))))
-arctan            = unary("arctan", "atan", "The inverse tangent.", onnx=("Atan",), aliases=("atan",), slope=lambda d, y, x: d / (square(x) + 1))
-sinh              = unary("sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",), slope=lambda d, y, x: d * cosh(x))
-cosh: Operator    = unary("cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",), slope=lambda d, y, x: d * sinh(x))
-tanh              = unary("tanh", "tanh", "The hyperbolic tangent.", onnx=("Tanh",), aliases=("nn.tanh",), slope=lambda d, y, x: d * (1 - square(y)))
-arcsinh           = unary("arcsinh", "asinh", "The inverse hyperbolic sine.", onnx=("Asinh",), aliases=("asinh",), slope=lambda d, y, x: d * rsqrt(square(x) + 1))
-arccosh           = unary("arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",), slope=lambda d, y, x: d * rsqrt(square(x) - 1))
-arctanh           = unary("arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",), slope=lambda d, y, x: d / (1 - square(x)))
-erf               = unary("erf", "erf", "The error function.", onnx=("Erf",), slope=lambda d, y, x: d * exp(-square(x)) * (2 / math.sqrt(math.pi)))
-floor             = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",), slope=FLAT)
-ceil              = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",), slope=FLAT)
-round_            = unary("round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",), slope=FLAT)
-trunc             = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",), slope=FLAT)
-absolute          = unary("absolute", absolute_value, "|x|; the least integer stays itself.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=lambda d, y, x: d * sign(x))
+exp               = unary("exp", "exp", "e to the power x.", onnx=("Exp",))
+exp2              = unary("exp2", "exp2", "2 to the power x.")
+expm1             = unary("expm1", "expm1", "exp(x) - 1, accurate near 0.")
+log               = unary("log", "log", "The natural logarithm.", onnx=("Log",))
+log2              = unary("log2", "log2", "The logarithm to base 2.")
+log10             = unary("log10", "log10", "The logarithm to base 10.")
+log1p             = unary("log1p", "log1p", "log(1 + x), accurate near 0.")
+sqrt              = unary("sqrt", "sqrt", "The square root.", onnx=("Sqrt",))
+rsqrt             = unary("rsqrt", "rsqrt", "1 / sqrt(x).")
+sin               = unary("sin", "sin", "The sine.", onnx=("Sin",))
+cos: Operator     = unary("cos", "cos", "The cosine.", onnx=("Cos",))
+tan               = unary("tan", "tan", "The tangent.", onnx=("Tan",))
+arcsin            = unary("arcsin", "asin", "The inverse sine.", onnx=("Asin",), aliases=("asin",))
+arccos            = unary("arccos", "acos", "The inverse cosine.", onnx=("Acos",), aliases=("acos",))
+arctan            = unary("arctan", "atan", "The inverse tangent.", onnx=("Atan",), aliases=("atan",))
+sinh              = unary("sinh", "sinh", "The hyperbolic sine.", onnx=("Sinh",))
+cosh: Operator    = unary("cosh", "cosh", "The hyperbolic cosine.", onnx=("Cosh",))
+tanh              = unary("tanh", "tanh", "The hyperbolic tangent.", onnx=("Tanh",), aliases=("nn.tanh",))
+arcsinh           = unary("arcsinh", "asinh", "The inverse hyperbolic sine.", onnx=("Asinh",), aliases=("asinh",))
+arccosh           = unary("arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",))
+arctanh           = unary("arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",))
+erf               = unary("erf", "erf", "The error function.", onnx=("Erf",))
+floor             = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",))
+ceil              = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",))
+round_            = unary("round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",))
+trunc             = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",))
+absolute          = unary("absolute", absolute_value, "|x|; the least integer stays itself.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=slope_of(ROWS["abs"]))
 sign: Operator    = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT)
 negative          = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",), slope=lambda d, y, x: -d)
 square: Operator  = unary("square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
@@ -199,29 +224,14 @@ def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return by_base, d * where(positive, z * log(where(positive, x, 1)), 0)
 
 
-def _extreme_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    """What is chosen takes the cotangent; of equals each takes a half."""
-    left, right = equal(z, x), equal(z, y)
-    half = d * 0.5
-    return where(left, where(right, half, d), 0), where(right, where(left, half, d), 0)
-
-
-def _angle_slope(d: Expr, z: Expr, y: Expr, x: Expr) -> tuple[Expr, Expr]:
-    part = d / (square(x) + square(y))
-    return part * x, -(part * y)
-
-
-add = binary("add", Add, "x + y.", onnx=("Add",), slope=lambda d, z, x, y: (d, d))
-subtract = binary(
-    "subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",), slope=lambda d, z, x, y: (d, -d)
-)
+add = binary("add", Add, "x + y.", onnx=("Add",))
+subtract = binary("subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
 multiply = binary(
     "multiply",
     Mul,
     "x * y.",
     onnx=("Mul",),
     aliases=("mul",),
-    slope=lambda d, z, x, y: (d * y, d * x),
 )
 divide = binary(
     "divide",
@@ -230,7 +240,6 @@ divide = binary(
     admits=FLOAT,
     onnx=("Div",),
     aliases=("div", "true_divide"),
-    slope=lambda d, z, x, y: (d / y, -(d * z / y)),
 )
 floor_divide = binary(
     "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0.", slope=FLAT
@@ -264,23 +273,19 @@ power = binary(
     aliases=("pow",),
     slope=_power_slope,
 )
-maximum = binary(
-    "maximum", Max, "The greater; nan if either is.", onnx=("Max",), slope=_extreme_slope
-)
-minimum = binary(
-    "minimum", Min, "The lesser; nan if either is.", onnx=("Min",), slope=_extreme_slope
-)
+maximum = binary("maximum", Max, "The greater; nan if either is.", onnx=("Max",))
+minimum = binary("minimum", Min, "The lesser; nan if either is.", onnx=("Min",))
 fmax = binary(
     "fmax",
     ignoring_nan(Max),
     "The greater; a nan gives way to the other side.",
-    slope=_extreme_slope,
+    slope=slope_of(ROWS["Max"]),
 )
 fmin = binary(
     "fmin",
     ignoring_nan(Min),
     "The lesser; a nan gives way to the other side.",
-    slope=_extreme_slope,
+    slope=slope_of(ROWS["Min"]),
 )
 arctan2 = binary(
     "arctan2",
@@ -288,14 +293,14 @@ arctan2 = binary(
     "The angle of the point (second, first argument).",
     admits=FLOAT,
     aliases=("atan2",),
-    slope=_angle_slope,
+    slope=slope_of(ROWS["atan2"]),
 )
 copysign = binary(
     "copysign",
     lambda x, y: call("copysign", x, y),
     "The size of x with the sign of y.",
     admits=FLOAT,
-    slope=lambda d, z, x, y: (where(logical_xor(signbit(x), signbit(y)), -d, d), None),
+    slope=slope_of(ROWS["copysign"]),
 )
 logaddexp = binary(
     "logaddexp",

@@ -45,6 +45,7 @@ from plica.ir.op.relation import (
     Shape,
     axes_of,
     axis_of,
+    need,
     rank_at_least,
     rank_is,
     refuse,
@@ -75,6 +76,7 @@ def _along(
         at = axis_of(name, attrs["axis"], len(x.shape))
         if known(x.shape[at]) == 0:
             refuse("shape-conflict", f"{name} over an empty axis has no value.", None, str(x))
+        need(plus(x.shape[at], -1))
         return x
 
     def decomposed(attrs: Values, x: Expr) -> Expr:

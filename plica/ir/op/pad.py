@@ -15,7 +15,7 @@ from plica.ir.graph import Expr
 from plica.ir.op.attribute import attribute, choice, natural, number, pairs
 from plica.ir.op.cotangent import slice_, word
 from plica.ir.op.record import plus, primitive, tensor_of
-from plica.ir.op.relation import literal, refuse
+from plica.ir.op.relation import literal, need, refuse
 from plica.ir.operator import Values
 from plica.ir.scalar import And, Buffer, FloorMod, Le, Lit, Lt, Max, Min, Scalar, Select, index
 from plica.ir.tensor import Compute, compute
@@ -43,6 +43,8 @@ def _pad_rule(attrs: Values, x: TensorType) -> TensorType:
         if attrs["mode"] != "constant" and known(size) == 0 and before + after:
             message = "pad has nothing to repeat along an empty axis."
             refuse("shape-conflict", message, "an axis of size 1 or more", str(x))
+        if attrs["mode"] != "constant" and before + after:
+            need(plus(size, -1))
         shape.append(plus(size, before + after))
     return TensorType(tuple(shape), x.dtype)
 

@@ -25,7 +25,7 @@ from plica.ir.op.cotangent import reshape, where, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, times
 from plica.ir.op.reduction import max_, mean
-from plica.ir.op.relation import FLOAT, NUMBER, per_axis, rank_at_least, refuse, wide
+from plica.ir.op.relation import FLOAT, NUMBER, need, per_axis, rank_at_least, refuse, wide
 from plica.ir.op.window import DILATION, PADDING, Window, windows
 from plica.ir.operator import Gradient, Operator, Through, Values
 from plica.ir.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
@@ -192,6 +192,8 @@ def _global(name: str, fold: Operator, doc: str, onnx: str) -> Operator:
         rank_at_least(name, x, 3)
         if any(known(size) == 0 for size in x.shape[2:]):
             refuse("shape-conflict", f"{name} over an empty axis has no value.", None, str(x))
+        for size in x.shape[2:]:
+            need(plus(size, -1))
         return TensorType((*x.shape[:2], *(index(1) for _ in x.shape[2:])), x.dtype)
 
     def build(attrs: Values, x: Expr) -> Expr:

@@ -35,7 +35,7 @@ from plica.ir.op.elementwise import (
     subtract,
 )
 from plica.ir.op.index import where
-from plica.ir.op.record import as_dtype, composite, primitive, scalar, tensor_of
+from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.relation import (
     BOOL,
     FLOAT,
@@ -44,6 +44,7 @@ from plica.ir.op.relation import (
     Shape,
     axes_of,
     axis_of,
+    need,
     refuse,
     wide,
 )
@@ -80,6 +81,8 @@ def _not_empty(name: str, x: TensorType, axes: Collection[int]) -> None:
             "axes of size 1 or more",
             str(x),
         )
+    for at in axes:
+        need(plus(x.shape[at], -1))
 
 
 def folded(

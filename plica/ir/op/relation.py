@@ -15,20 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeAlias
 
 from plica.core.diagnostic import OutOfRange
 from plica.ir.dim import dim, dim_var, known, same_dim
-from plica.ir.dtype import DTYPES, DType, bool_, f16, f32
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.operator import Mismatch, Relation, Values
 from plica.ir.scalar import Lit, Scalar
 from plica.ir.type import TensorType, TupleType, Type
 
 __all__ = [
     "ANY", "BOOL", "FLOAT", "INTEGER", "NUMBER", "Rule", "Shape", "Unfit",
-    "axes_of", "axis_of", "broadcast", "dim_var", "fitting", "literal", "per_axis", "refuse",
-    "same", "wide",
+    "axes_of", "axis_of", "broadcast", "dim_var", "fitting", "literal", "need", "needs_of",
+    "per_axis", "refuse", "same", "wide",
 ]  # fmt: skip
 
 Shape: TypeAlias = tuple[Scalar, ...]
@@ -36,8 +37,8 @@ Rule: TypeAlias = Callable[..., TensorType | TupleType]  # (attrs, *tensor types
 
 ANY: Final = frozenset(DTYPES)
 BOOL: Final = frozenset({bool_})
-FLOAT: Final = frozenset(each for each in DTYPES if each.is_float)
-INTEGER: Final = frozenset(each for each in DTYPES if each.is_integer)
+FLOAT: Final = frozenset(each for each in COMPUTED if each.is_float)
+INTEGER: Final = frozenset(each for each in COMPUTED if each.is_integer)
 NUMBER: Final = FLOAT | INTEGER
 _CALLED: Final = {
     ANY: "any element type",
@@ -66,6 +67,31 @@ def refuse(
 ) -> NoReturn:
     """Leave the relation with a refusal."""
     raise Unfit(Mismatch(code, message, expected, found, suggestion))
+
+
+_NEEDED: Final[ContextVar[list[Scalar] | None]] = ContextVar("needed", default=None)
+
+
+def need(least: Scalar) -> None:
+    """Say that a term over dims must not be negative, where it is no number yet.
+
+    A relation that refuses a number says so of an open size: whoever asks, `needs_of`, knows then
+    what to check once sizes come.
+    """
+    wanted = _NEEDED.get()
+    if wanted is not None and known(least) is None:
+        wanted.append(least)
+
+
+def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, ...]:
+    """The terms that must not be negative for a relation to hold, whatever else it asks."""
+    found: list[Scalar] = []
+    token = _NEEDED.set(found)
+    try:
+        relation(attrs, *types)
+    finally:
+        _NEEDED.reset(token)
+    return tuple(found)
 
 
 def fitting(
@@ -215,8 +241,8 @@ def literal(name: str, value: bool | int | float, dtype: DType) -> Lit:
 
 
 def wide(dtype: DType) -> DType:
-    """What sums of a dtype are made in: f32 for the 16-bit floats, otherwise the dtype itself."""
-    return f32 if dtype.is_float and dtype.bits <= f16.bits else dtype
+    """What sums of a dtype are made in: f32 for the narrow floats, otherwise the dtype itself."""
+    return f32 if dtype.is_narrow else dtype
 
 
 def shown_dim(of: Scalar) -> str:

@@ -16,7 +16,7 @@ from plica.ir.dim import known, normal_dim
 from plica.ir.op.attribute import attribute, padding, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.record import plus, times
-from plica.ir.op.relation import per_axis, refuse, shown
+from plica.ir.op.relation import need, per_axis, refuse, shown
 from plica.ir.operator import Values
 from plica.ir.scalar import Le, Lt, Min, Scalar, index
 
@@ -45,6 +45,7 @@ class Window:
         if (known(room) or 0) < 0 or known(kernel) == 0:
             message = f"{name}: the window does not fit into the padded axis."
             refuse("shape-conflict", message, shown((padded,)), shown((self.reach(kernel),)))
+        need(room)
         extra = self.stride - 1 if ceil else 0
         windows = plus(normal_dim(plus(room, extra) // self.stride), 1)
         if not ceil:

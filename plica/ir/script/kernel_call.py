@@ -10,15 +10,11 @@ from typing import Any, Final
 
 from plica.ir.dtype import DType, i64
 from plica.ir.scalar import (
-    BOOL_INTRINSICS,
-    INTRINSICS,
+    ROW_OF,
     Broadcast,
     Cast,
     Combiner,
     Intrinsic,
-    Max,
-    Min,
-    Pow,
     Ramp,
     Reduce,
     Scalar,
@@ -26,18 +22,18 @@ from plica.ir.scalar import (
     Shuffle,
     dtype_of,
 )
+from plica.ir.scalar_table import INTRINSICS
 from plica.ir.script.kernel_number import Bare, Build, Nothing, NumberReader, Value, Work
 from plica.ir.script.kernel_scope import Bound
 from plica.ir.script.value import WRONG, named_float
 from plica.ir.word import DTYPE_WORDS, TAKEN_IN_KERNELS, is_reserved
 
 # fmt: off
-PAIRS:   Final[dict[str, type[Scalar]]] = {"min": Min, "max": Max, "pow": Pow}
+PAIRS: Final[dict[str, type[Scalar]]] = {each.word: of for of, each in ROW_OF.items() if each.word}
 COMBINERS: Final[dict[str, Combiner]] = {
     "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
 }
 # fmt: on
-TWO_ARGUMENTS: Final = frozenset({"atan2", "fmod", "copysign"})
 
 
 class CallReader(NumberReader):
@@ -62,7 +58,7 @@ class CallReader(NumberReader):
         elif name in PAIRS and (len(args) == 2 or (len(args) > 2 and name != "pow")):
             kind = PAIRS[name]
             work += [(lambda kids: self._chain(node, kind, kids), len(args)), *reversed(args)]
-        elif name in INTRINSICS and len(args) == (2 if name in TWO_ARGUMENTS else 1):
+        elif name in INTRINSICS and len(args) == INTRINSICS[name].arity:
             work += [(lambda kids: self._intrinsic(node, name, kids), len(args)), *reversed(args)]
         elif name == "intrinsic" and len(args) > 1 and (of := _string(args[0])) is not None:
             rest = args[1:]
@@ -131,12 +127,14 @@ class CallReader(NumberReader):
         if args is None:
             return None
         dtype = dtype_of(args[0])
-        if not dtype.is_float and name not in ("abs", "sign"):
-            message = f"{name} is for floats."
-            hint = f"Write {name}(f32({self.origin.excerpt(node.args[0])}))."
+        takes = INTRINSICS[name].takes
+        if dtype.kind not in takes:
+            kind, like = ("float", "f32") if "float" in takes else ("integer", "i32")
+            message = f"{name} is for {kind}s."
+            hint = f"Write {name}({like}({self.origin.excerpt(node.args[0])}))."
             self.error(
-                node, "dtype-conflict", message, expected="a float", found=str(dtype),
-                suggestion=hint,
+                node, "dtype-conflict", message, expected=f"a {kind}" if kind == "float" else
+                f"an {kind}", found=str(dtype), suggestion=hint,
             )  # fmt: skip
             return None
         return Intrinsic(name, tuple(args))
@@ -232,9 +230,9 @@ class CallReader(NumberReader):
         return None
 
 
+_COUNTS: Final = {1: "one number", 2: "two numbers", 3: "three numbers"}
 _SHAPES: Final[dict[str, str]] = {
-    **dict.fromkeys(INTRINSICS | BOOL_INTRINSICS, "one number"),
-    **dict.fromkeys(TWO_ARGUMENTS, "two numbers"),
+    **{name: _COUNTS[each.arity] for name, each in INTRINSICS.items()},
     **dict.fromkeys(COMBINERS, "sum(x[k] for k in range(n))"),
     "min": "min(a, b)", "max": "max(a, b)", "pow": "pow(a, b)",
     "intrinsic": 'intrinsic("name", a)', "ramp": "ramp(base, stride, 4)",

@@ -12,28 +12,17 @@ from typing import Any, Final
 from plica.ir.dtype import DType, i64
 from plica.ir.graph import Literal
 from plica.ir.scalar import (
-    Add,
+    ROW_OF,
     And,
-    BitAnd,
-    BitOr,
-    BitXor,
     Buffer,
-    Div,
-    Eq,
-    FloorDiv,
-    FloorMod,
     Le,
     Load,
     Lt,
-    Mul,
-    Ne,
     Not,
     Or,
     Pow,
     Scalar,
     Select,
-    ShiftLeft,
-    ShiftRight,
     Sub,
     dtype_of,
 )
@@ -41,13 +30,18 @@ from plica.ir.script.kernel_call import CallReader
 from plica.ir.script.kernel_number import Bare, Nothing, Value, Work
 
 # fmt: off
-SIGNS: Final[dict[type[ast.AST], type[Scalar]]] = {
-    ast.Add:    Add,     ast.Sub:    Sub,       ast.Mult:   Mul,
-    ast.Div:    Div,     ast.FloorDiv: FloorDiv, ast.Mod:   FloorMod,   ast.Pow: Pow,
-    ast.BitAnd: BitAnd,  ast.BitOr:  BitOr,     ast.BitXor: BitXor,
-    ast.LShift: ShiftLeft, ast.RShift: ShiftRight,
-    ast.Lt:     Lt,      ast.LtE:    Le,        ast.Eq:     Eq,         ast.NotEq: Ne,
+_PYTHON: Final[dict[type[ast.AST], str]] = {
+    ast.Add:    "+",     ast.Sub:    "-",       ast.Mult:   "*",
+    ast.Div:    "/",     ast.FloorDiv: "//",    ast.Mod:    "%",
+    ast.BitAnd: "&",     ast.BitOr:  "|",       ast.BitXor: "^",
+    ast.LShift: "<<",    ast.RShift: ">>",
+    ast.Lt:     "<",     ast.LtE:    "<=",      ast.Eq:     "==",       ast.NotEq: "!=",
 }
+_SIGNED: Final = {each.sign: of for of, each in ROW_OF.items() if each.sign}
+SIGNS: Final[dict[type[ast.AST], type[Scalar]]] = {
+    ast.Pow: Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
+}
+"""What a sign of Python stands for; the signs are those of the rows."""
 SWAPPED: Final[dict[type[ast.AST], type[Scalar]]] = {ast.Gt: Lt, ast.GtE: Le}
 # fmt: on
 

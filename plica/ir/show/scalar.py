@@ -27,39 +27,20 @@ from plica.ir.scalar import (
     BINARY,
     COMPARISON,
     INTRINSICS,
-    Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
+    ROW_OF,
     Broadcast,
     Buffer,
     Cast,
-    Div,
-    Eq,
-    FloorDiv,
-    FloorMod,
     Intrinsic,
-    Le,
     Lit,
     Load,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
     Not,
-    Or,
-    Pow,
     Ramp,
     Reduce,
     Scalar,
     ScalarVar,
     Select,
-    ShiftLeft,
-    ShiftRight,
     Shuffle,
-    Sub,
     dtype_of,
 )
 from plica.ir.show.attribute import float_text, string_text
@@ -73,16 +54,11 @@ SHORT: Final = 20
 """A text no longer than this is repeated rather than named."""
 
 INFIX: Final[dict[type, tuple[str, int]]] = {
-    Or: ("or", 1), And: ("and", 2),
-    Lt: ("<", 4), Le: ("<=", 4), Eq: ("==", 4), Ne: ("!=", 4),
-    BitOr: ("|", 5), BitXor: ("^", 6), BitAnd: ("&", 7),
-    ShiftLeft: ("<<", 8), ShiftRight: (">>", 8),
-    Add: ("+", 9), Sub: ("-", 9),
-    Mul: ("*", 10), Div: ("/", 10), FloorDiv: ("//", 10), FloorMod: ("%", 10),
-}  # fmt: skip
+    of: (each.sign, each.binds) for of, each in ROW_OF.items() if each.sign
+}
 """The sign of an operation, and how tightly it binds."""
 
-PREFIX: Final[dict[type, str]] = {Min: "min", Max: "max", Pow: "pow"}
+PREFIX: Final[dict[type, str]] = {of: each.word for of, each in ROW_OF.items() if each.word}
 _SIGN, _ATOM = 11, 12
 _AGREEING: Final = frozenset({*BINARY, *COMPARISON})
 

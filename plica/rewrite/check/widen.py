@@ -9,13 +9,15 @@ import numpy as np
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import bf16, f16, f32, f64
+from plica.ir.dtype import DTYPES, f64
 from plica.ir.graph import Const, Var, const
 from plica.ir.infer import type_of
 from plica.rewrite.check.instance import Instance
 
 T = TypeVar("T", bound=Term)
-NARROW: Final[frozenset[Term]] = frozenset({f16, bf16, f32})
+NARROW: Final[frozenset[Term]] = frozenset(
+    each for each in DTYPES if each.is_float and each is not f64
+)
 
 
 def widened(made: Instance) -> Instance | None:
@@ -46,7 +48,7 @@ def in_f64(term: T) -> T:
 
 def array_in_f64(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array in f64 if its elements are narrower floats."""
-    narrow = value.dtype in {each.numpy for each in (f16, bf16, f32)}
+    narrow = value.dtype in {each.numpy for each in DTYPES if each in NARROW}
     return value.astype(np.float64) if narrow else value
 
 

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import attrs
-import hypothesis
-from hypothesis.strategies import SearchStrategy
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.check import check
+from plica.ir.driver import PassBroke
 from plica.ir.infer import infer
 from plica.ir.module import Module
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuzz.case import Case, cases, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
+from plica.rewrite.fuzz.driver import one_case
 from plica.rewrite.fuzz.report import as_pytest
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
@@ -42,10 +42,6 @@ CRASHES: Final = (
     ArithmeticError, RecursionError,
 )  # fmt: skip
 """What a stage with a mistake in it ends with."""
-
-
-Run: TypeAlias = Callable[[Case, bool], None]
-"""Sends a case through the stages; whether it counts, or only serves to shrink another."""
 
 
 @attrs.frozen
@@ -130,7 +126,7 @@ def fuzz(
             say(f"{number + 1} of {examples}")
         try:
             wanted = _turn(of_programs(focus), number)
-            _try(one, cases(rules, wanted, exact < contract, whole), seed, number)
+            one_case(one, cases(rules, wanted, exact < contract, whole), seed, number)
         except Wrong as wrong:
             finding = wrong.finding
             break
@@ -151,34 +147,6 @@ def _turn(focus: Sequence[Rule], number: int) -> Rule | None:
     if number < len(focus):
         return focus[number]
     return focus[number // 2 % len(focus)] if focus and number % 2 == 0 else None
-
-
-def _try(run: Run, drawn: SearchStrategy[Case], seed: int, number: int) -> None:
-    """One random case, shrunk if it goes wrong.
-
-    Hypothesis begins with the simplest case, the same each time: that is passed over.
-    """
-    runs = 0
-
-    @hypothesis.seed(seed * 1_000_003 + number)
-    @hypothesis.settings(
-        max_examples=2,
-        deadline=None,
-        database=None,
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-        suppress_health_check=list(hypothesis.HealthCheck),
-        report_multiple_bugs=False,
-        print_blob=False,
-        verbosity=hypothesis.Verbosity.quiet,
-    )
-    @hypothesis.given(drawn)
-    def one(case: Case) -> None:
-        nonlocal runs
-        runs += 1
-        if runs > 1:
-            run(case, runs == 2)
-
-    one()
 
 
 def _through(stages: Sequence[Stage], module: Module) -> History:
@@ -219,7 +187,10 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
 
 def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
     """Whether the module could be compiled; then native code must agree with its meaning."""
-    reason = meaning.native_differs(module, native)
+    try:
+        reason = meaning.native_differs(module, native)
+    except PassBroke as error:
+        raise Wrong(_finding("ill-formed", error.guilty, str(error), module)) from error
     if reason:
         raise Wrong(_finding("native", "native", reason, module))
     return reason is None

@@ -26,10 +26,6 @@ cast, negated = op("cast"), op("logical_not")
 equal, not_equal, less = map(op, ["equal", "not_equal", "less"])
 p, q = holes("p q")
 
-DIGITS: Final = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-"""Whole numbers of so many bits are exact in each float."""
-EXPONENTS: Final = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
-
 
 def keeps(source: DType, target: DType) -> bool:
     """Whether every value of a dtype is a value of the other."""
@@ -38,10 +34,12 @@ def keeps(source: DType, target: DType) -> bool:
     if target is bool_ or (source.is_float and not target.is_float):
         return False
     if source.is_float:
-        return all(size[source.name] <= size[target.name] for size in (DIGITS, EXPONENTS))
+        mine, other = source.row, target.row
+        fits = mine.digits <= other.digits and mine.exponent <= other.exponent
+        return fits and mine.has_infinity <= other.has_infinity
     low, high = source.bounds
     if target.is_float:
-        return max(-low, high).bit_length() <= DIGITS[target.name] + (high < -low)
+        return max(-low, high).bit_length() <= target.row.digits + (high < -low)
     return target.bounds[0] <= low and high <= target.bounds[1]
 
 

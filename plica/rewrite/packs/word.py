@@ -16,7 +16,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import known, same_dim
-from plica.ir.dtype import DTYPES, DType, bool_, f32
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.graph import Expr, Function, Var, const
 from plica.ir.infer import type_of
 from plica.ir.module import module
@@ -36,10 +36,10 @@ else:
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
-FLOATS: Final = tuple(each for each in DTYPES if each.is_float)
-INTEGERS: Final = tuple(each for each in DTYPES if each.is_integer)
-SIGNED: Final = tuple(each for each in DTYPES if each.kind in ("int", "float"))
-UNSIGNED: Final = tuple(each for each in DTYPES if each.kind == "uint")
+FLOATS: Final = tuple(each for each in COMPUTED if each.is_float)
+INTEGERS: Final = tuple(each for each in COMPUTED if each.is_integer)
+SIGNED: Final = tuple(each for each in COMPUTED if each.kind in ("int", "float"))
+UNSIGNED: Final = tuple(each for each in COMPUTED if each.kind == "uint")
 
 # Any: a hole goes wherever a term or an attribute can, and an operator takes both.
 x, y, z = holes("x y z")

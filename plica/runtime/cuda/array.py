@@ -15,6 +15,7 @@ import numpy as np
 
 from plica.runtime.cuda.driver import Memory, Stream
 from plica.runtime.cuda.lent import CUDA, LEGACY, capsule_of
+from plica.runtime.element import ELEMENTS
 from plica.runtime.port import Array, Port
 
 
@@ -78,8 +79,9 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:  # Any: as the protocol has it
-        if self._port.dtype == "bf16":
-            raise AttributeError("The interface has no word for bf16: use DLPack.")
+        if ELEMENTS[self._port.dtype].extended:
+            message = f"The interface has no word for {self._port.dtype}: use DLPack."
+            raise AttributeError(message)
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

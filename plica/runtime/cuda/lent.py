@@ -15,6 +15,7 @@ import numpy as np
 
 from plica.runtime.cuda.driver import Stream
 from plica.runtime.cuda.gather import is_dense
+from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.port import Port
 
@@ -24,11 +25,8 @@ CUDA: Final = 2
 MANAGED: Final = 13
 """DLPack's number of memory that both a GPU and a processor reach."""
 
-KINDS: Final = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's numbers of kinds of elements, by numpy's letters."""
-
-BFLOAT: Final = 4
-"""That of bf16."""
+UNKNOWN: Final = 255
+"""No kind of DLPack: of elements that it lays out otherwise than we do."""
 
 LEGACY: Final = 1
 """The stream that is meant where none is named."""
@@ -195,8 +193,8 @@ def _fitting(port: Port, of: Lent) -> Lent | Diagnostic:
 
 def element_of(port: Port) -> tuple[int, int]:
     """DLPack's kind and bits of the elements of a port."""
-    kind = BFLOAT if port.dtype == "bf16" else KINDS[port.numpy.kind]
-    return kind, 8 * port.numpy.itemsize
+    element = ELEMENTS[port.dtype]
+    return UNKNOWN if element.dlpack is None else element.dlpack, 8 * element.bytes
 
 
 def dense_steps(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -236,6 +234,8 @@ def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
     items = [each // port.numpy.itemsize for each in dense_steps(port.shape, port.numpy.itemsize)]
     strides = (c_int64 * max(1, axes))(*items)
     kind, bits = element_of(port)
+    if kind == UNKNOWN:
+        raise BufferError(f"DLPack has no word for {port.dtype}, one in a byte: use y.numpy().")
     made = _Managed()
     made.tensor.data = address
     made.tensor.device = _Device(CUDA, number)

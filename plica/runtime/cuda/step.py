@@ -194,7 +194,7 @@ def _step(given: object, slots: int, scratch: int) -> DeviceStep:
         case [str(name), [*grid], [*block], int(shared), [*args], int(count), [*maps]] if (
             0 <= count <= scratch and 0 <= shared < 1 << 20
         ):
-            given_maps = tuple([tile_from(each, len(args)) for each in maps])
+            given_maps = tuple([tile_from(each, len(args) + count) for each in maps])
             return DeviceLaunch(
                 name, _extents(grid, GRID), _block(block), shared, _numbers(args, slots), count,
                 given_maps,

@@ -2,7 +2,7 @@
 
     Form ::= Port (a tensor) | int (a data type, by number) | tuple of forms
 
->>> x = Port("x", (2,), "f32", numpy_dtype("f32"))
+>>> x = Port("x", (2,), "f32", ELEMENTS["f32"].numpy)
 >>> pair = DataForm("Pair", (ConstructorForm("Pair", 0, (x, x)),))
 >>> pair.constructors[0].width
 2
@@ -18,8 +18,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import damaged
-from plica.runtime.port import NUMPY, Port, numpy_dtype
+from plica.runtime.port import Port
 
 Form: TypeAlias = "Port | int | tuple[Form, ...]"
 
@@ -115,7 +116,7 @@ def ports(name: str, form: Form, data: tuple[DataForm, ...]) -> list[Port]:
         elif isinstance(each, Port):
             found.append(Port(label, each.shape, each.dtype, each.numpy))
         else:
-            found.append(DataPort(label, (), data[each].name, numpy_dtype("bool")))
+            found.append(DataPort(label, (), data[each].name, ELEMENTS["bool"].numpy))
     return found
 
 
@@ -159,10 +160,10 @@ def _written(form: Form) -> Any:
 
 def _read(given: object, count: int) -> Form:
     match given:
-        case {"name": str(name), "shape": [*shape], "dtype": str(dtype)} if dtype in NUMPY:
+        case {"name": str(name), "shape": [*shape], "dtype": str(dtype)} if dtype in ELEMENTS:
             sizes = [each for each in shape if type(each) is int and 0 <= each < 1 << 48]
             if len(sizes) == len(shape):
-                return Port(name, tuple(sizes), dtype, numpy_dtype(dtype))
+                return Port(name, tuple(sizes), dtype, ELEMENTS[dtype].numpy)
         case [*items]:
             return tuple([_read(each, count) for each in items])
         case int() if type(given) is int and 0 <= given < count:

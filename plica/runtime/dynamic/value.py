@@ -7,11 +7,11 @@ one object, and neither way is there a depth that is too much.
 Values of data types are given as what has an `index`, a `name` and `fields`, as those of the
 interpreter have, and as `Datum` here.
 
->>> from plica.runtime.port import numpy_dtype
+>>> from plica.runtime.element import ELEMENTS
 >>> given = Given((), {})
->>> given.add("x", Port("x", (), "i64", numpy_dtype("i64")), 7)
+>>> given.add("x", Port("x", (), "i64", ELEMENTS["i64"].numpy), 7)
 >>> block = given.block()
->>> taken([block.roots[0]], [Port("x", (), "i64", numpy_dtype("i64"))], (), None)
+>>> taken([block.roots[0]], [Port("x", (), "i64", ELEMENTS["i64"].numpy)], (), None)
 [array(7)]
 """
 

@@ -38,7 +38,13 @@ from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
 from plica.schedule.default.dot_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
-from plica.schedule.default.estimate import fewest_lanes, over_outputs, over_rows, panels
+from plica.schedule.default.estimate import (
+    fewest_lanes,
+    over_outputs,
+    over_rows,
+    panels,
+    sums_of_rows,
+)
 from plica.schedule.default.form import register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.joined import joined_form, joined_schedule
@@ -61,7 +67,7 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, reach
+from plica.schedule.form import Apply, Facts, Form, Formed, Made, installed, itself, reach
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
@@ -157,8 +163,10 @@ def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         yield each.cycles, partial(paneled, columns, panel, before)
 
 
-def _sum_of_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return row_form(of, machine)
+def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
+    found, made = contraction(of), row_form(of, machine)
+    if found is not None and made is not None:
+        yield sums_of_rows(found, machine), partial(itself, made)
 
 
 def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -183,8 +191,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, 8),
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
          _panels, 8),
-    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _one(_sum_of_rows), 9),
-    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 10),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, 8),
+    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 9),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""

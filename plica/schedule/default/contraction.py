@@ -293,7 +293,7 @@ def merged(of: Contraction) -> Contraction | None:
         if {i, j}.isdisjoint(free_vars(each)) and each.indices[-2:] != (i, j):
             continue
         if each.indices[-2:] != (i, j) and not (
-            of.sizes[i] == 1 and each.indices[-1] is j and each.indices[-2] is index(0)
+            of.sizes[i] == 1 and each.indices[-2:] == (index(0), j)
         ):
             return None
         sizes = [known(size) for size in each.buffer.shape[-2:]]

@@ -35,13 +35,24 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import NEAR, has_panels
-from plica.schedule.default.tile import PAGE, Tile, best_tile, cost, most_steps
+from plica.schedule.default.tile import (
+    AT_ONCE,
+    PAGE,
+    READS,
+    Tile,
+    best_tile,
+    cost,
+    most_steps,
+)
 
 SCATTERED = 1.2
 """Cycles for each lane of a vector that is stored to places far apart."""
 
 TURNED = 5
 """Cycles for each vector of a tile that is turned before it is stored."""
+
+JOINED = 12
+"""Cycles in which the lanes of a sum are joined."""
 
 COPIED = 0.3
 """Cycles for each element that is copied to where there is room around it."""
@@ -153,6 +164,14 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
             each *= 1 if vectors % wide == 0 else RAGGED
             found.append(Choice(each * times + copying, "column-panels", lanes, tile))
     return found
+
+
+def sums_of_rows(of: Contraction, machine: Machine) -> float:
+    """What it would cost to sum each element along its terms: two vectors are read for a product,
+    and lanes are joined in the end."""
+    lanes = machine.lanes(of.reduced.dtype)
+    each = -(-of.depth // lanes) * max(2 / READS, 1 / AT_ONCE) + JOINED
+    return each * prod([of.sizes[axis] for axis in of.axes])
 
 
 def _tiles(tile: Tile, vectors: int, steps: int) -> int:

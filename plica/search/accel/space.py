@@ -28,9 +28,11 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.ir.loop import Kernel
 from plica.ir.script import from_text
+from plica.ir.stages import Stages, from_kernel
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule import bind, block, do, loops, reorder, sample_tuple, split, trace_of
 from plica.schedule.do import Body
+from plica.schedule.form import Facts
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.trace import Trace
 from plica.search.space import Point, Sketch, Space, sketch
@@ -150,19 +152,16 @@ class LayerTask:
     weight: int = 1
 
     @property
-    def function(self) -> Kernel:
-        return layer_kernel(self.machine, self.of)
+    def stages(self) -> Stages:
+        return from_kernel(layer_kernel(self.machine, self.of))
 
     @property
-    def constant(self) -> tuple[bool, ...]:
-        return (False, True)
-
-    @property
-    def reassociates(self) -> bool:
-        return False
+    def facts(self) -> Facts:
+        """The weights are known, and sums stay in their order."""
+        return Facts((False, True))
 
     @property
     def key(self) -> str:
         """The digest of the layer: its kernel, and what is done with the sums."""
         after = f"{self.of.pad} {self.of.bias} {self.of.each} {self.of.shift > 0}"
-        return f"{digest(self.function)}/{after}"
+        return f"{digest(layer_kernel(self.machine, self.of))}/{after}"

@@ -18,32 +18,18 @@ from typing import Final, TypeAlias
 from plica.core.binding import free_vars
 from plica.ir.scalar import (
     Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
     Buffer,
-    Div,
     Eq,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
     Le,
     Lit,
     Load,
     Lt,
-    Max,
-    Min,
     Mul,
     Ne,
-    Not,
-    Or,
-    Pow,
     Scalar,
     ScalarVar,
-    Select,
-    Sub,
     dtype_of,
+    row_of,
 )
 
 Operations: TypeAlias = tuple[float, ...]
@@ -57,20 +43,8 @@ KINDS: Final = (
 )
 """The kinds, in the order of the counts."""
 
-# fmt: off
-_WITHIN: Final[dict[type, str]] = {
-    Add: "add",        Sub: "add",         Mul: "multiply",
-    Div: "divide",     FloorDiv: "divide", FloorMod: "divide",
-    Eq: "compare",     Ne: "compare",      Lt: "compare",     Le: "compare",
-    Min: "compare",    Max: "compare",
-    Pow: "function",   Intrinsic: "function",
-}
-_APART: Final[dict[type, str]] = {
-    And: "logic",  Or: "logic",  Not: "logic",
-    BitAnd: "logic",  BitOr: "logic",  BitXor: "logic",
-    Select: "select",
-}
-# fmt: on
+_APART: Final = ("logic", "select")
+"""Costs that are the same for all dtypes."""
 _NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -125,13 +99,14 @@ def _fused(whole: Add) -> Scalar:
 
 
 def _kind(node: Scalar) -> str | None:
-    cls = type(node)
-    if cls in _APART:
-        return _APART[cls]
     if isinstance(node, Load | Lit | ScalarVar):
         return None
+    row = row_of(node)
+    cost = "other" if row is None else row.cost
+    if cost in _APART:
+        return cost
     operand = node.left if isinstance(node, Eq | Ne | Lt | Le) else node
     family = "float" if dtype_of(operand).is_float else "int"
     if isinstance(node, Add) and _has_product(node):
         return f"{family}-multiply-add"
-    return f"{family}-{_WITHIN.get(cls, 'other')}"
+    return f"{family}-{cost}"

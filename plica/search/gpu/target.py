@@ -12,7 +12,7 @@ from attrs import asdict
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version
 from plica.ir.loop import Kernel
-from plica.schedule.default import Formed
+from plica.ir.stages import Stages
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
@@ -42,7 +42,7 @@ def _space_of_kernel(kernel: Kernel, target: GpuTarget) -> Space:
     return gpu_space_of_kernel(kernel, target.gpu)
 
 
-def _form(name: str, task: Task, target: GpuTarget) -> Formed | None:
+def _form(name: str, task: Task, target: GpuTarget) -> Stages | None:
     return gpu_form_named(name, asked_of(task), target.gpu)
 
 

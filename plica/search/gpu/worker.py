@@ -51,7 +51,7 @@ class Candidate:
         self._stream = gpu.stream()
         self._module = gpu.load(cubin)
         self._launches = [(self._module.function(e.function, e.shared), e) for e in launches]
-        inputs = prepared(reference, job.kernel, job.packings)
+        inputs = prepared(reference.inputs, job)
         buffers = written(reference, job.kernel)
         sizes = [math.prod(shape_of(each)) * each.dtype.bytes for each in buffers]
         self._written: list[Memory] = []

@@ -1,9 +1,8 @@
 """Jobs: all that is needed to measure one candidate somewhere else, as one text.
 
-A job names the work (a function and which of what it reads is constant, or a kernel that somebody
-wrote), the kernel that the schedule begins with and how it wants its constants packed, the
-schedule, and the machine.  It is pure data: the same job means the same code in any process, so it
-may be done again.
+A job names the work as stages, the form that the schedule begins with, which inputs of both are
+constant, the schedule, and the machine.  What the form makes of constants is made where the job is
+done.  It is pure data: the same job means the same code in any process, so it may be done again.
 """
 
 from __future__ import annotations
@@ -11,75 +10,73 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.core import encode
+from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.core.term import Term
-from plica.ir.dtype import i8
-from plica.ir.graph import Function
+from plica.ir.dim import known
 from plica.ir.loop import Kernel
+from plica.ir.scalar import Buffer
+from plica.ir.stages import Stages
 from plica.runtime.error import Diagnostic
-from plica.schedule.default import Packing
-from plica.schedule.default.constant import Cut, Derived, Sums
-from plica.schedule.default.grouped import Viewed
+from plica.schedule.hoist import Hoisted
 from plica.schedule.trace import Trace
+from plica.search.rule import Work, begun
 from plica.search.space import Point, Space
+
+__all__ = ["Job", "Work", "job_of"]
 
 LONGEST: Final = 1 << 26
 """Characters of a job."""
 
-MOST_PACKINGS: Final = 64
+MOST_STAGES: Final = 1024
 
-
-class Work(Protocol):
-    """What is to be computed: a task, as far as measuring goes."""
-
-    @property
-    def function(self) -> Function | Kernel: ...
-
-    @property
-    def constant(self) -> tuple[bool, ...]: ...
-
-    @property
-    def reassociates(self) -> bool: ...
+MOST_ELEMENTS: Final = 1 << 40
+"""Elements of a tensor that anybody could have."""
 
 
 @frozen(eq=False)
 class Job:
     """One candidate."""
 
-    function: Function | Kernel
+    work: Stages
+    form: Stages
     constant: tuple[bool, ...]
     reassociates: bool
-    kernel: Kernel
-    packings: tuple[Packing, ...]
     trace: Trace
     target: str
     """The machine, as `Target.describe` says it."""
-    derived: tuple[Derived, ...] = ()
-    """What the kernel reads that is made of constants."""
 
     @property
-    def work(self) -> str:
+    def about(self) -> str:
         """What tells the work from other work: all its candidates have one reference."""
-        return f"{self.constant} {self.reassociates} {_text(self.function)}"
+        return f"{self.constant} {self.reassociates} {_text(self.work)}"
+
+    @property
+    def hoisted(self) -> Hoisted:
+        """The form, and apart from it what is made of constants before."""
+        return begun(self.form, self.constant).hoisted
+
+    @property
+    def kernel(self) -> Kernel:
+        """What the schedule begins with."""
+        return begun(self.form, self.constant).kernel
 
     def to_json(self) -> str:
         """The job as text."""
         return json.dumps(
             {
-                "function": _text(self.function),
+                "work": _text(self.work),
+                "form": _text(self.form),
                 "constant": list(self.constant),
                 "reassociates": self.reassociates,
-                "kernel": _text(self.kernel),
-                "packings": [_plain(each) for each in self.packings],
                 "trace": self.trace.to_json(),
                 "target": self.target,
-                "derived": [_plain_derived(each) for each in self.derived],
             }
         )
 
@@ -99,102 +96,68 @@ class Job:
             _refuse(f"It is not JSON: {reason}.")
         match given:
             case {
-                "function": str(function),
+                "work": str(work),
+                "form": str(form),
                 "constant": [*constant],
                 "reassociates": bool(reassociates),
-                "kernel": str(kernel),
-                "packings": [*packings],
                 "trace": str(trace),
                 "target": str(target),
-                "derived": [*derived],
-            } if max(len(packings), len(derived)) <= MOST_PACKINGS and all(
-                isinstance(each, bool) for each in constant
-            ):
+            } if all(isinstance(each, bool) for each in constant):
                 pass
             case _:
                 _refuse("It does not have the parts of one.")
-        whole, begun = _term(function), _term(kernel)
-        if not isinstance(whole, Function | Kernel) or not isinstance(begun, Kernel):
-            _refuse("Its function or its kernel is another term.")
-        packed = tuple([_packing(each) for each in packings])
+        whole, begins = _stages(work), _stages(form)
+        _check(whole, begins, len(constant))
         steps = Trace.from_json(trace)
-        more = tuple([_derived(each) for each in derived])
-        return Job(whole, tuple(constant), reassociates, begun, packed, steps, target, more)
+        return Job(whole, begins, tuple(constant), reassociates, steps, target)
 
 
 def job_of(work: Work, space: Space, point: Point, target: AnyTarget) -> Job:
     """The job of a point of a space."""
-    sketch = space.sketches[point.sketch]
-    form = sketch.form
-    packings = () if form is None else form.packings
     return Job(
-        work.function,
-        work.constant,
-        work.reassociates,
-        sketch.kernel,
-        packings,
+        work.stages,
+        space.sketches[point.sketch].form,
+        work.facts.constant,
+        work.facts.reassociates,
         space.trace(point),
         target.describe(),
-        () if form is None else form.derived,
     )
 
 
-def _plain(of: Packing) -> list[object]:
-    shape = [list(of.shape)] if isinstance(of, Viewed) else []
-    return [of.input, of.axis, of.lanes, list(of.order), *shape]
+def _stages(text: str) -> Stages:
+    """Stages of known size that speak of nothing but what they declare."""
+    found = _term(text)
+    if not isinstance(found, Stages):
+        _refuse("Its work or its form is another term.")
+    if free_vars(found):
+        _refuse("Its work or its form reads what it does not declare.")
+    if not found.outputs or len(found.stages) > MOST_STAGES:
+        _refuse(f"Its work or its form has no result, or more than {MOST_STAGES} stages.")
+    for each in (*found.inputs, *found.made):
+        if not 0 <= _elements(each) <= MOST_ELEMENTS:
+            _refuse(f"The size of {each.name} is not known, or beyond {MOST_ELEMENTS}.")
+    return found
 
 
-def _packing(given: object) -> Packing:
-    match given:
-        case [int(number), int(axis), int(lanes), [*order], *rest] if (
-            min(number, axis) >= 0
-            and 0 < lanes < 1 << 16
-            and (places := [e for e in order if type(e) is int])
-            and sorted(places) == list(range(len(order)))
-        ):
-            if not rest:
-                return Packing(number, axis, lanes, tuple(places))
-            match rest:
-                case [[*sizes]] if (shape := [e for e in sizes if type(e) is int]) == sizes:
-                    return Viewed(number, axis, lanes, tuple(places), tuple(shape))
-                case _:
-                    pass
-        case _:
-            pass
-    _refuse("It packs a constant in a way that does not exist.")
+def _check(work: Stages, form: Stages, constants: int) -> None:
+    """A form reads what the work reads, maybe in another shape, and makes as much."""
+    if not len(work.inputs) == len(form.inputs) == constants:
+        _refuse("Its work and its form do not read as many tensors as it says of.")
+    pairs = (*zip(work.inputs, form.inputs, strict=True), (work.result, form.result))
+    for meant, read in pairs:
+        if meant.dtype is not read.dtype or _elements(meant) != _elements(read):
+            _refuse(f"Its form has another {read.name} than its work.")
 
 
-def _plain_derived(of: Derived) -> list[object]:
-    if isinstance(of, Sums):
-        return ["sums", of.input, of.axis, of.lanes]
-    return ["cut", of.input, [list(each) for each in of.cuts], list(of.order), of.dtype.name]
-
-
-def _derived(given: object) -> Derived:
-    match given:
-        case ["sums", int(number), int(axis), int(lanes)] if (
-            min(number, axis) >= 0 and 0 < lanes < 1 << 16
-        ):
-            return Sums(number, axis, lanes)
-        case ["cut", int(number), [*cuts], [*order], "i8"] if (
-            number >= 0
-            and (pairs := [pair for each in cuts if (pair := _pair(each)) is not None])
-            and len(pairs) == len(cuts)
-            and (places := [e for e in order if type(e) is int])
-            and sorted(places) == list(range(len(order)))
-        ):
-            return Cut(number, tuple(pairs), tuple(places), i8)
-        case _:
-            _refuse("It derives from a constant what does not exist.")
-
-
-def _pair(given: object) -> tuple[int, int] | None:
-    """An axis and in how many it is cut, if it is that."""
-    match given:
-        case [int(axis), int(size)] if 0 <= axis < MOST_PACKINGS and 0 < size < 1 << 16:
-            return axis, size
-        case _:
-            return None
+def _elements(of: Buffer) -> int:
+    """How many elements a buffer has, -1 where that is not known."""
+    count = 1
+    for each in of.shape:
+        size = known(each)
+        if size is None or size < 0:
+            return -1
+        count *= size
+    return count
 
 
 @lru_cache(maxsize=256)

@@ -159,7 +159,7 @@ class LocalMeasurer:
         return Ready(answer.blobs, answer.head["stages"])
 
     def _run(self, job: Job, ready: Ready) -> Outcome:
-        bar = self._bars.get(job.work)
+        bar = self._bars.get(job.about)
         head = {"do": "run", "job": job.to_json(), "bar": bar, "others": self._others()}
         with slot():
             answer = self._runner.ask(Frame(head, ready.objects), self.limits.run_seconds)
@@ -168,7 +168,7 @@ class LocalMeasurer:
             return _lost(answer, "crash", "run", ready.stages)
         outcome = with_stages(Outcome.from_json(answer.head["outcome"]), ready.stages)
         if outcome.cost is not None:
-            self._bars[job.work] = outcome.cost if bar is None else min(bar, outcome.cost)
+            self._bars[job.about] = outcome.cost if bar is None else min(bar, outcome.cost)
         return outcome
 
     def _final(self, of: Sequence[tuple[Job, Ready]], rounds: int) -> list[Outcome]:

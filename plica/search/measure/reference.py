@@ -1,10 +1,9 @@
 """References: what a candidate must compute, on small integers, into memory that is poisoned.
 
 The reference of some work is its plain nest, compiled without a schedule (or the kernel as it was
-written).  Its inputs are small
-integers: sums of their products are exact in any order, so that a missing or doubled term is never
-taken for rounding.  Results and scratch memory begin as bytes that are no number; every array ends
-at a page that nobody may touch, and what is read cannot be written.
+written).  Its inputs are small integers: sums of their products are exact in any order, so that a
+missing or doubled term is never taken for rounding.  Results and scratch memory begin as bytes that
+are no number; every array ends at a page that nobody may touch, and what is read cannot be written.
 
 >>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
 [False, True]
@@ -12,25 +11,24 @@ at a page that nobody may touch, and what is read cannot be written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.lower.fused import fused
+from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
 from plica.ir.dtype import DType
 from plica.ir.loop import Kernel
 from plica.ir.scalar import Buffer
+from plica.ir.stages import Stages
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array
-from plica.schedule.default import Packing
-from plica.schedule.default.constant import Cut, Derived
+from plica.schedule.hoist import constants
 from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import Job
 
@@ -39,6 +37,9 @@ POISON: Final = 0xFF
 
 DRAWS: Final = ((-3, 3), (1, 4), (0, 1))
 """From where to where the numbers go; the later ones where too few results are finite."""
+
+FORMS: Final = 8
+"""Of how many forms the inputs are kept."""
 
 ENOUGH: Final = 0.9
 """How many of the results of a reference should be finite."""
@@ -61,16 +62,15 @@ _kept: dict[str, Reference] = {}
 
 def reference_of(job: Job) -> Reference:
     """The reference of the work of a job; those of the last two works are kept."""
-    if job.work not in _kept:
+    if job.about not in _kept:
         while len(_kept) > 1:
             del _kept[next(iter(_kept))]
-        _kept[job.work] = _reference(job)
-    return _kept[job.work]
+        _kept[job.about] = _reference(job)
+    return _kept[job.about]
 
 
 def _reference(job: Job) -> Reference:
-    of = job.function
-    kernel = lower(of, "cpu") if isinstance(of, Kernel) else fused(of).kernel
+    kernel = lower(nest(job.work), "cpu")
     code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
     shapes = [(shape_of(each), each.dtype) for each in kernel.params]
     best: tuple[float, Reference] | None = None
@@ -108,22 +108,15 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return room.view(dtype).reshape(shape)
 
 
-def prepared(
-    of: Reference, kernel: Kernel, packings: Sequence[Packing], derived: Sequence[Derived] = ()
-) -> tuple[Array, ...]:
-    """What a candidate reads: the inputs of the reference, laid out as it wants them, and what is
-    made of them."""
-    arrays = list(of.inputs)
-    for each in packings:
-        arrays[each.input] = each.apply(arrays[each.input])
-    made = [(each, each.apply(arrays[each.input])) for each in derived]
-    for how, array in made:
-        if isinstance(how, Cut):
-            arrays[how.input] = array
-        else:
-            arrays.append(array)
+def prepared(inputs: Sequence[Array], job: Job) -> tuple[Array, ...]:
+    """What a candidate reads: inputs of its work in its shapes, and what it makes of constants."""
+    of = job.hoisted
+    made: Mapping[Buffer, Array] = {}
+    if of.before:
+        made = constants(of, {n: inputs[n] for n, told in enumerate(job.constant) if told})
     found = []
-    for array, buffer in zip(arrays, kernel.params[: kernel.inputs], strict=True):
+    for read, buffer in zip(of.reads, of.rest.inputs, strict=True):
+        array = inputs[read] if isinstance(read, int) else made[read]
         if array.size != elements(buffer) or array.dtype != buffer.dtype.numpy:
             raise CompilerBug(f"The kernel reads {buffer.name} in another shape than its work.")
         found.append(array.reshape(shape_of(buffer)))
@@ -143,31 +136,36 @@ def elements(of: Buffer) -> int:
     return int(np.prod(shape_of(of), dtype=np.int64))
 
 
-@lru_cache(maxsize=8)
-def _guarded(
-    job_work: str, packings: tuple[Packing, ...], derived: tuple[Derived, ...], kernel: Kernel
-) -> tuple[Guarded, ...]:
-    """Inputs that cannot be written, kept for the candidates of one kernel."""
-    rooms = []
-    for array in prepared(_kept[job_work], kernel, packings, derived):
-        room = Guarded(array.shape, array.dtype, "end", array.dtype.itemsize)
-        room.array[...] = array
-        room.freeze()
-        rooms.append(room)
-    return tuple(rooms)
+_frozen: dict[tuple[str, Stages], tuple[Guarded, ...]] = {}
+
+
+def read_by(job: Job) -> tuple[Array, ...]:
+    """What a candidate reads, which cannot be written; kept for those of a few forms."""
+    key = (job.about, job.form)
+    if key not in _frozen:
+        while len(_frozen) >= FORMS:
+            del _frozen[next(iter(_frozen))]
+        rooms = []
+        for array in prepared(reference_of(job).inputs, job):
+            room = Guarded(array.shape, array.dtype, "end", array.dtype.itemsize)
+            room.array[...] = array
+            room.freeze()
+            rooms.append(room)
+        _frozen[key] = tuple(rooms)
+    return tuple([room.array for room in _frozen[key]])
 
 
 def difference(job: Job, code: Loaded) -> str:
     """Run a candidate once; what is wrong with what it wrote, or nothing."""
     reference = reference_of(job)
-    inputs = _guarded(job.work, job.packings, job.derived, job.kernel)
+    inputs = read_by(job)
     rooms = [
         Guarded(shape_of(each), each.dtype.numpy, "end", each.dtype.numpy.itemsize)
         for each in written(reference, job.kernel)
     ]
     for room in rooms:
         room.array.reshape(-1).view(np.uint8)[:] = POISON
-    code.run([each.array for each in (*inputs, *rooms)])
+    code.run([*inputs, *[each.array for each in rooms]])
     for room, buffer in zip(rooms, job.kernel.params[job.kernel.inputs :], strict=True):
         if not room.is_intact():
             return f"It writes beside {buffer.name}."

@@ -39,7 +39,7 @@ from plica.search.measure.reference import (
     POISON,
     difference,
     disagreement,
-    prepared,
+    read_by,
     reference_of,
     written,
 )
@@ -115,8 +115,8 @@ def final(asked: Frame, limits: Limits) -> Frame:
 def _timing(job: Job, code: Loaded, limits: Limits, bar: float = math.inf) -> tuple[Timing, Array]:
     """A candidate ready to be timed, and where its result will be."""
     reference = reference_of(job)
-    arrays = _together(job.kernel, prepared(reference, job.kernel, job.packings, job.derived))
     written(reference, job.kernel)
+    arrays = _together(job.kernel, read_by(job))
     table = table_of(arrays)
     flush = None
     if limits.flush:

@@ -4,6 +4,7 @@ rows       a reduction along rows with more or fewer sums side by side
 tiling     tiles at several levels, for anything with a reduction
 each       vectors, for anything that computes each element for itself
 nest       the plain nest of loops, as it is
+loops      the forms of installed libraries, each as the plain loops of its stages
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from plica.core.fold import post_order
-from plica.core.name import Name, fresh
-from plica.ir.define import define
+from attrs import evolve
+
+from plica.codegen.lower.nest import nest
+from plica.codegen.lower.shared import shared
 from plica.ir.dim import known
-from plica.ir.scalar import Buffer, Load, Reduce, ScalarVar, dtype_of
+from plica.ir.loop import Kernel
 from plica.ir.stage import Each
-from plica.schedule.default import Formed, Machine, Work, default_trace, formed
-from plica.schedule.default.contraction import bared, stored_in_place
-from plica.schedule.default.reduction import AT_ONCE, row_form, with_element
+from plica.ir.stages import Stages, from_kernel, reductions
+from plica.rewrite.contract import exact
+from plica.schedule.default import Machine, default_trace, formed
+from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
+from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 from plica.search.rule import Asked, Rule
 from plica.search.sketch.each import each
@@ -31,94 +35,87 @@ SIDE_BY_SIDE: Final = (1, 2, 8)
 """How many sums of a row are under way at once, besides what is usual."""
 
 
-def row_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
+def row_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Reductions along rows, cut otherwise."""
-    if not of.reassociates:
+    if not of.facts.reassociates:
         return
+    loose = of.facts.approximates
     for most in SIDE_BY_SIDE:
         assert most != AT_ONCE
-        if of.chain is not None:
-            found = chain_form(of.chain, machine, most, approximates=of.approximates)
-        elif of.work is not None:
-            found = row_form(bared(of.work), machine, most)
-        else:
-            found = None
+        found = row_form(of.stages, machine, most) or chain_form(
+            of.stages, machine, most, approximates=loose
+        )
         if found is not None:
             yield f"rows{most}", found
 
 
-def row_traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+def row_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The default schedule of such a kernel."""
-    found = default_trace(of.kernel, machine)
+    found = default_trace(of, machine)
     if found is not None:
-        yield "default", opened(found, of.kernel, machine.registers)
+        yield "default", opened(found, of, machine.registers)
 
 
-def plain(of: Work) -> Formed | None:
-    """The work as blocks that can be scheduled, and nothing else; None where sizes are not known,
-    or where a result is stored elsewhere than it is made."""
-    of = bared(of)
-    compute = of.compute
-    if not compute.axes or not all(known(size) for size in compute.shape):
-        return None
-    taken = {node.name for node in post_order(compute) if isinstance(node, Buffer | ScalarVar)}
-    if of.value is None or of.reduced is None:
-        out = Buffer(fresh(Name("out"), taken), compute.shape, compute.dtype)
-        stages = [Each(out, compute.axes, compute.body)]
-    elif stored_in_place(of):
-        taken |= {n.name for n in post_order(of.value) if isinstance(n, Buffer | ScalarVar)}
-        total = Buffer(fresh(Name("sum"), taken), compute.shape, compute.dtype)
-        value = with_element(of.value, of.reduced, Load(total, compute.axes))
-        out = Buffer(fresh(Name("out"), taken | {total.name}), compute.shape, dtype_of(value))
-        stages = [Each(total, compute.axes, compute.body), Each(out, compute.axes, value)]
-    else:
-        return None
-    return Formed(define(*stages, inputs=compute.inputs, outputs=(out,)), (), ())
+def _is_plain(of: Stages) -> bool:
+    """Whether stages are blocks that can be scheduled as they are: with axes, of known sizes."""
+    sizes = [size for buffer in (*of.inputs, *of.made) for size in buffer.shape]
+    return bool(of.result.shape) and all(known(size) for size in sizes) and not of.dims
 
 
-def _reduces(of: Work) -> bool:
-    return any(isinstance(node, Reduce) for node in post_order(of.compute.body))
+def _reduces(of: Stages) -> bool:
+    return any(reductions(stage.value) for stage in of.stages if isinstance(stage, Each))
 
 
-def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
-    """The work as it is, and as rules of thumb lay it out."""
-    if of.work is None or not _reduces(of.work):
+def _installed_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """What the forms of installed libraries make of the work."""
+    for form in installed():
+        found = formed(of.stages, of.facts, machine, form.name)
+        if found is not None:
+            yield form.name, found.stages
+
+
+def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The work as it is, as rules of thumb lay it out, and as libraries do."""
+    if not _reduces(of.stages):
         return
-    whole = plain(of.work)
-    if whole is not None:
-        yield "plain", whole
-    found = formed(of.work, of.constant, machine, bytes_=of.bytes_)
+    if _is_plain(of.stages):
+        yield "plain", of.stages
+    found = formed(of.stages, evolve(of.facts, contract=exact), machine)
     if found is not None:
-        yield "formed", found
+        yield "formed", found.stages
+    yield from _installed_forms(of, machine)
 
 
-def tiling_traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Tiles at several levels."""
-    found = tiling(of.kernel, machine)
+    found = tiling(of, machine)
     if found is not None:
         yield "tiled", found
 
 
-def each_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
-    """The work as it is, if it computes each element for itself."""
-    whole = None if of.work is None or _reduces(of.work) else plain(of.work)
-    if whole is not None:
-        yield "plain", whole
+def each_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The work as it is, and as libraries lay it out, if it computes each element for itself."""
+    if _reduces(of.stages):
+        return
+    if _is_plain(of.stages):
+        yield "plain", of.stages
+    yield from _installed_forms(of, machine)
 
 
-def each_traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Vectors along rows."""
-    found = each(of.kernel, machine)
+    found = each(of, machine)
     if found is not None:
         yield "vectors", found
 
 
-def nest_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
-    """The plain nest."""
-    yield "plain", Formed(of.fused.kernel, (), ())
+def nest_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The plain nest, its rows for all cores."""
+    kernel = nest(of.stages)
+    yield "plain", from_kernel(shared(kernel) if machine.cores > 1 else kernel)
 
 
-def nest_traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+def nest_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Nothing is changed."""
     yield "as_is", Trace(())
 
@@ -127,3 +124,4 @@ ROWS: Final = Rule("rows", row_forms, row_traces)
 TILING: Final = Rule("tiling", tiling_forms, tiling_traces)
 EACH: Final = Rule("each", each_forms, each_traces)
 NEST: Final = Rule("nest", nest_forms, nest_traces)
+LOOPS: Final = Rule("loops", _installed_forms, nest_traces)

@@ -18,9 +18,11 @@ from attrs import evolve
 
 from plica.ir.dim import known
 from plica.ir.loop import Alloc, Kernel
-from plica.schedule.default import Formed, Machine, default_trace
+from plica.ir.stages import Stages
+from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.form import NEAR
 from plica.schedule.handle import Handle
+from plica.schedule.hoist import hoist
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.primitive.compute_at import ComputeAt
 from plica.schedule.primitive.loops import GetLoops
@@ -37,20 +39,13 @@ from plica.search.sketch.variant import tiled
 PAD: Final = "pad"
 
 
-def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Formed]]:
+def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Contractions whose data is copied, with the copy as their own affair."""
     for name, form in thumb_forms(of, machine):
-        if [str(each.name) for each in form.scratch] == [PAD]:
-            yield name, _inside(form)
-
-
-def _inside(form: Formed) -> Formed:
-    """The form with its scratch memory as a buffer of the kernel."""
-    (pad,) = form.scratch
-    kernel = form.kernel
-    params = tuple([each for each in kernel.params if each is not pad])
-    return evolve(form, kernel=evolve(kernel, params=params, body=Alloc(pad, kernel.body)),
-                  scratch=())  # fmt: skip
+        scratch = hoist(form, of.facts.constant).rest.scratch
+        if [str(each.name) for each in scratch] == [PAD]:
+            outside = [each for each in form.outputs if each is not scratch[0]]
+            yield name, evolve(form, outputs=tuple(outside))
 
 
 def _outside(kernel: Kernel) -> Kernel | None:
@@ -62,9 +57,9 @@ def _outside(kernel: Kernel) -> Kernel | None:
     return evolve(kernel, params=params, body=body.body)
 
 
-def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
+def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The default schedule, with the copy inside the loop over rows."""
-    whole = _outside(of.kernel)
+    whole = _outside(of)
     first = None if whole is None else default_trace(whole, machine)
     if whole is None or first is None:
         return
@@ -79,7 +74,7 @@ def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
         return
     found = _moved(first, blocks[0], places[0] + 1, order.around[-2])
     try:
-        scene = scenes_of(found, of.kernel)[-1]
+        scene = scenes_of(found, of)[-1]
     except ScheduleRefused:
         return
     block = Handle(places[0] + 1, 0, "block")
@@ -91,10 +86,10 @@ def traces(of: Formed, machine: Machine) -> Iterator[tuple[str, Trace]]:
     shared = {each.var for each in scene.block(finish.block).loops}
     own = [each for each in every if each.var not in shared]
     copied = prod([known(each.extent) or 1 for each in own])
-    if own and copied * of.kernel.params[-1].dtype.bytes <= NEAR:
+    if own and copied * of.params[-1].dtype.bytes <= NEAR:
         last = Handle(len(found), len(every) - 1, "loop")
         steps = (*found.steps, Step(GetLoops(block)), Step(Vectorize(last)))
-        yield "rows", opened(Trace(steps), of.kernel, machine.registers)
+        yield "rows", opened(Trace(steps), of, machine.registers)
 
 
 def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:

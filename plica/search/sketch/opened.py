@@ -7,9 +7,10 @@ The structure of a schedule stays, its numbers are asked for: the default schedu
 the opened one at which nothing was decided otherwise.  Numbers that must fit together (factors of
 one loop, loops that are written out and so live in registers) are decided together.
 
-A factor that is the length of a vector stays: the form of a kernel depends on it.  So does a factor
-of 1, and no other becomes 1 but that of terms: without its loop later steps would not find what
-they look for.
+A factor divides what it cuts, but where the schedule has one that does not: then what fills no tile
+is peeled off, whatever the tile is.  A factor that is the length of a vector stays: the form of a
+kernel depends on it.  So does a factor of 1, and no other becomes 1 but that of terms: without its
+loop later steps would not find what they look for.
 
 >>> from plica.ir.script import from_text
 >>> from plica.schedule import block, do, loops, split, trace_of, unroll
@@ -77,10 +78,26 @@ class Cut:
     factors: tuple[int, ...]
     knobs: tuple[Knob, ...]
 
+    @property
+    def peels(self) -> bool:
+        """Whether its factors do not divide the extent now, and so need not."""
+        return self.extent % prod(self.factors) != 0
+
     def divides(self, values: Sequence[int]) -> bool:
-        """Whether its factors, with other values for its knobs, divide the extent."""
+        """Whether its factors, with other values for its knobs, divide the extent, or need not."""
         fixed = prod(self.factors) // prod([each.factor for each in self.knobs])
+        if self.peels:
+            return fixed * prod(values) <= self.extent
         return self.extent % (fixed * prod(values)) == 0
+
+    def values(self, knob: Knob, registers: int) -> list[int]:
+        """What a knob may be by itself."""
+        most = _most(knob, self.extent, registers)
+        if self.peels:
+            return list(range(2, min(most, self.extent) + 1))
+        return [
+            e for e in ([1] if knob.role == "term" else []) + _divisors(self.extent) if e <= most
+        ]
 
 
 def opened(trace: Trace, kernel: Kernel, registers: int) -> Trace:
@@ -118,15 +135,16 @@ def _cuts(trace: Trace, kernel: Kernel) -> list[Cut]:
         factors = [each for each in split.factors[1:] if isinstance(each, int)]
         scene = before[number]
         extent = known(scene.loop(split.loop).node.extent)
-        if len(factors) + 1 < len(split.factors) or not extent or extent % prod(factors):
+        if len(factors) + 1 < len(split.factors) or not extent:
             continue
         knobs = [
             Knob(number, place, factor, role)
             for place, factor in enumerate(factors, 1)
             if factor > 1 and (role := roles.get((number, place), "block")) != "lane"
         ]
-        if knobs:
-            found.append(Cut(extent, tuple(factors), tuple(knobs)))
+        cut = Cut(extent, tuple(factors), tuple(knobs))
+        if knobs and not (cut.peels and any(each.role != "register" for each in knobs)):
+            found.append(cut)
     return found
 
 
@@ -185,15 +203,7 @@ def _groups(cuts: Iterable[Cut]) -> list[list[Cut]]:
 def _members(cuts: Sequence[Cut], registers: int, now: Decision) -> tuple[Decision, ...]:
     """All values that fit together, those of now among them."""
     knobs = [knob for cut in cuts for knob in cut.knobs]
-    extents = [cut.extent for cut in cuts for _ in cut.knobs]
-    choices = [
-        [
-            each
-            for each in ([1] if knob.role == "term" else []) + _divisors(extent)
-            if each <= _most(knob, extent, registers)
-        ]
-        for knob, extent in zip(knobs, extents, strict=True)
-    ]
+    choices = [cut.values(knob, registers) for cut in cuts for knob in cut.knobs]
     found = {now: None}
     for values in product(*choices):
         at = 0

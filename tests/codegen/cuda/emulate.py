@@ -48,6 +48,9 @@ static std::barrier<>* waiting;
 static void __syncthreads() { waiting->arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
 static double __longlong_as_double(long long a) { double r; std::memcpy(&r, &a, 8); return r; }
+static unsigned int __float_as_uint(float a) { unsigned int r; std::memcpy(&r, &a, 4); return r; }
+static float __uint_as_float(unsigned int a) { return __int_as_float(a); }
+static int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 alignas(1024) unsigned char shared_memory[1 << 18];
 static unsigned long long __cvta_generic_to_shared(const void* at) {
   return (const unsigned char*)at - shared_memory;
@@ -80,13 +83,16 @@ static void fetch(const Fetch& of) {
   for (int n = 0; n < rank; ++n) count *= of.map[3 + n];
   for (int e = 0; e < count; ++e) {
     long long from = 0;
+    bool inside = true;
     for (int n = 0, rest = e; n < rank; ++n) {
       long long place = of.at[n] + rest % (int)of.map[3 + n];
+      inside = inside && place < (long long)of.map[13 + n];
       from += place * (long long)of.map[8 + n];
       rest /= (int)of.map[3 + n];
     }
     long long to = e * size, row = to / 128 % 8;
-    std::memcpy((char*)of.to + (to ^ row << 4), (const char*)of.map[0] + from, size);
+    if (inside) std::memcpy((char*)of.to + (to ^ row << 4), (const char*)of.map[0] + from, size);
+    else std::memset((char*)of.to + (to ^ row << 4), 0, size);
   }
 }
 struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
@@ -168,6 +174,7 @@ _BODIES = {
     "p_tile_expected": "",
     "p_tile_copy_2": "fetching.push_back({to, map->words, counted, {a, b}});",
     "p_tile_copy_3": "fetching.push_back({to, map->words, counted, {a, b, c}});",
+    "p_tile_copy_4": "fetching.push_back({to, map->words, counted, {a, b, c, d}});",
     "p_tile_awaited": """
   if (!fetching.empty() && fetching.front().counted == counted) {
     fetch(fetching.front());
@@ -241,10 +248,11 @@ def loaded(text: str, launches: Iterable[Any]) -> ctypes.CDLL:  # Any: of code, 
         return ctypes.CDLL(str(library))
 
 
-def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 16 words
-    """Where a tensor is, how many axes, bytes of an element, extents of a tile, and steps."""
-    words = [address, len(of.box), of.element, *of.box, *[0] * (5 - len(of.box))]
-    return (ctypes.c_uint64 * 16)(*words, of.element, *of.strides)
+def _map(of: TileMap, address: int) -> Any:  # Any: memory that holds 18 words
+    """Where a tensor is, how many axes, bytes of an element, extents of a tile, steps, sizes."""
+    more = [0] * (5 - len(of.box))
+    words = [address, len(of.box), of.element, *of.box, *more]
+    return (ctypes.c_uint64 * 18)(*words, of.element, *of.strides, *more, *of.sizes)
 
 
 def _runner(launch: Any) -> str:  # Any: a launch of the code

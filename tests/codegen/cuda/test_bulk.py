@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dtype import f16, f32
 from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store
-from plica.ir.scalar import Buffer, Cast, Scalar, ScalarVar, index, lit
+from plica.ir.scalar import And, Buffer, Cast, Le, Lt, Scalar, ScalarVar, Select, index, lit
 from plica.ir.tensor import axis, buffer
 
 R, K, N, B, Q = (axis(name) for name in "rknbq")
@@ -147,4 +149,48 @@ def test_steps_divide_one_another() -> None:
     odd = buffer("odd", (64, 200), f16)
     assert "do not divide" in refusal(
         Store(tile_of(2, 64, 64), (N, R, K), odd[R, K + 64 * N]), k=64, r=64, n=2
+    )
+
+
+# --- guards ---------------------------------------------------------------------------------------
+
+
+def guarded(value: Scalar, *tests: Scalar) -> Scalar:
+    return Select(reduce(And, tests), value, lit(0.0, f16))
+
+
+def test_beyond_a_bound_there_are_zeros() -> None:
+    x = buffer("x", (100, 40), f16)
+    inside = guarded(x[B * 64 + R, K], Lt(B * 64 + R, index(100)), Lt(K, index(40)))
+    found = copied(nest(plain(inside), k=64, r=64), AROUND)
+    assert found.sizes == (40, 100)
+    assert found.extents == (64, 64)
+
+
+def test_digits_below_a_bound_are_left_out_of_it() -> None:
+    """A guard of eight neighbours together bounds each of them."""
+    x, o = buffer("x", (64, 40), f16), axis("o")
+    inside = guarded(x[R, o * 8 + K], Lt(o, index(5)))
+    found = copied(nest(Store(tile_of(64, 8, 8), (R, o, K), inside), k=8, o=8, r=64), AROUND)
+    assert found.sizes == (40, 64)
+
+
+def test_a_bound_within_a_batch_is_an_axis_of_its_own() -> None:
+    x = buffer("x", (3, 100, 64), f16)
+    inside = guarded(x[Q, B * 64 + R, K], Lt(B * 64 + R, index(100)))
+    found = copied(nest(plain(inside), k=64, r=64), AROUND)
+    assert (found.sizes, found.strides, found.extents) == ((64, 100, 3), (1, 64, 6400), (64, 64, 1))
+
+
+def test_where_a_tile_begins_counts_towards_its_bound() -> None:
+    x = buffer("x", (100, 64), f16)
+    found = copied(nest(plain(guarded(x[R + 64, K], Lt(R, index(36)))), k=64, r=64), AROUND)
+    assert found.sizes == (64, 100)
+
+
+def test_other_guards_are_no_bounds() -> None:
+    assert "no bound" in refusal(plain(guarded(X[R, K], Lt(R + K, index(10)))))
+    assert "no bound" in refusal(plain(guarded(X[R, K], Le(index(3), R))))
+    assert "a guard at 100 along an axis of 256" in refusal(
+        plain(guarded(X[R, K], Lt(R, index(100))))
     )

@@ -9,24 +9,23 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import CompileError, compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.statement import LoweringRefused
+from plica.core.name import Name
 from plica.ir.define import defined
 from plica.ir.dtype import f32
 from plica.ir.loop import For, Kernel, Store
 from plica.ir.run import run_kernel
-from plica.ir.scalar import index
+from plica.ir.scalar import Buffer, index
 from plica.ir.script import from_text
+from plica.ir.stage import Each
+from plica.ir.stages import stages
 from plica.ir.tensor import axis, buffer, compute, reduce
 from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import UnsupportedError
-from plica.schedule.default.contraction import Work, contraction
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread as spread_out
-from plica.schedule.do import Body, do
-from plica.schedule.do import run as do_run
-from plica.schedule.replay import begin
+from plica.schedule.default.gpu.form import tiled as in_tiles
+from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.template import product_schedule
 from tests.codegen.cuda.emulate import COMPILER, run
 from tests.conftest import Golden
 
@@ -127,18 +126,12 @@ def tiled(size: int, terms: int, tile: Tile) -> tuple[Kernel, Kernel]:
         (x, w), (size, size),
         lambda i, j: reduce("sum", (terms,), lambda k: x[i, k] * w[k, j]),
     )  # fmt: skip
-    found = contraction(Work(of))
+    out = Each(Buffer(Name("y"), of.shape, f32), of.axes, of.body)
+    found = operands(stages((x, w), (out,)))
     assert found is not None
-    form = product_form(found, tile, 1)
-    every = stages(begin(form.kernel).kernel)
-    assert every is not None
-
-    @do
-    def whole() -> Body:
-        yield spread_out(every[-1], (), Gpu())
-        yield product(tile, form.labels, form.along, form.sizes[0])
-
-    return defined(of), lower(do_run(whole(), form.kernel, 0, {})[1].kernel, "gpu")
+    made = product_schedule(in_tiles(found, tile.layout((True, False))), Gpu(), (tile,))
+    assert made is not None
+    return defined(of), lower(made[1], "gpu")
 
 
 @needs_compiler
@@ -157,7 +150,7 @@ def test_the_text_is_readable(golden: Golden) -> None:
 def test_nvrtc_compiles_without_a_gpu(architecture: str) -> None:
     _, lowered = tiled(256, 64, Tile(128, 128, 16, 8, 16, ahead=1))
     made = compiled(fold(lowered, "product").text, architecture)
-    usage = dict(made.usage)["product_0"]
+    usage = dict(made.usage)["product"]
     assert made.code.startswith(b"\x7fELF")
     assert usage.registers <= 200
     assert usage.spilled == 0

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
+import ml_dtypes
 import numpy as np
 
-from plica.ir.dtype import DTYPES, DType, bool_
+from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_
 from plica.ir.op import Mismatch, Operator, find
 from plica.ir.type import tensor
 
@@ -28,8 +29,8 @@ class Case(NamedTuple):
     attrs: Mapping[str, Any]
 
 
-FLOATS: Final = tuple(each for each in DTYPES if each.is_float)
-INTEGERS: Final = tuple(each for each in DTYPES if each.is_integer)
+FLOATS: Final = tuple(each for each in COMPUTED if each.is_float)
+INTEGERS: Final = tuple(each for each in COMPUTED if each.is_integer)
 NUMBERS: Final = FLOATS + INTEGERS
 CASES: Final[dict[str, st.SearchStrategy[Case]]] = {}
 
@@ -44,7 +45,7 @@ def pool(dtype: DType, wild: bool) -> Array:
         extremes = [low, low + 1, high, high - 1, dtype.bits, dtype.bits - 1]
         return np.array(near + (extremes if wild else []), dtype.numpy)
     tame = [1.0, 0.0, -0.0, 0.5, -1.0, 2.0, -1.5, 2.5, 3.25, -2.75, 0.1, np.inf, -np.inf, np.nan]
-    info: Any = np.finfo(np.float32) if dtype.name == "bf16" else np.finfo(dtype.numpy)
+    info: Any = np.finfo(np.float32) if dtype.name == "bf16" else ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]  # it has no types
     tiny, top = float(info.tiny), float(info.max)
     far: list[float] = [
         tiny,

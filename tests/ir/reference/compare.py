@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.dtype import dtype
+from plica.ir.dtype import DTYPES, dtype
 
 Array = np.ndarray[Any, Any]
 
 # How many units in the last place may lie between us and the reference, relative to the greatest
 # number about: computing in several steps and summing a few numbers costs a few units.
-EPSILON: Final = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
-UNITS: Final = {"f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
+EPSILON: Final = {each.name: 2.0 ** (1 - each.row.digits) for each in DTYPES if each.is_float}
+UNITS: Final = {"f8e4m3fn": 0, "f8e5m2": 0, "f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
 
 
 def close(found: Array, wanted: Any, args: tuple[Array, ...] = ()) -> None:

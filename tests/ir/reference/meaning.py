@@ -30,8 +30,8 @@ def wide(x: Array) -> Array:
 
 
 def is_float(x: Array) -> bool:
-    """Whether the elements are floats, bf16 included."""
-    return bool(x.dtype.kind == "f" or x.dtype == ml_dtypes.bfloat16)
+    """Whether the elements are floats, those of ml_dtypes included."""
+    return dtype_of(x.dtype).is_float
 
 
 def exact(**functions: Meaning) -> None:

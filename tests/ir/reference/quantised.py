@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
+import ml_dtypes
 import numpy as np
 
 from plica.ir.dtype import DTYPES, f32, f64, i32
@@ -35,7 +36,7 @@ def fixed(x: int, multiplier: int, shift: int, rounding: str) -> int:
 
 
 def _quantise(x: Array, scale: Array, zero: Array, **attrs: Any) -> Any:
-    info = np.iinfo(zero.dtype)
+    info = ml_dtypes.iinfo(zero.dtype)  # type: ignore[no-untyped-call]  # it has no types
     given = [info.min, info.max] if attrs["low"] is None else [attrs["low"], attrs["high"]]
     quotient, point = np.broadcast_arrays(x / scale, zero)
     found = []

@@ -51,7 +51,9 @@ def main(
 @lru_cache(maxsize=1)
 def artefact() -> Artefact:
     target = GpuTarget("sm_90")
-    return assemble(lower(from_text(SOURCE), target=target), target)
+    made = assemble(lower(from_text(SOURCE), target=target), target)
+    assert isinstance(made, Artefact)
+    return made
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from plica.runtime.cuda.step import (
     problems,
     to_data,
 )
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import ArtefactError
 
 SPACES = st.sampled_from(("input", "output", "constant", "temporary"))
@@ -100,6 +101,17 @@ def test_what_is_damaged_is_refused(where: tuple[Any, ...], what: object) -> Non
     inside[where[-1]] = what
     with pytest.raises(ArtefactError):
         from_data(data)
+
+
+def test_a_map_may_be_of_scratch_memory() -> None:
+    """Tiles are fetched from what a launch before made, too; but of nothing behind that."""
+    tile = TileMap(2, 2, (48, 64), (96,), (16, 16))
+    launch = DeviceLaunch("k", (1, 1, 1), (32, 1, 1), 0, (0, 1), 1, (tile,))
+    of = replace(PROGRAM, steps=(launch,))
+    assert from_data(to_data(of)).steps == (launch,)
+    beyond = replace(launch, maps=(TileMap(3, 2, (48, 64), (96,), (16, 16)),))
+    with pytest.raises(ArtefactError):
+        from_data(to_data(replace(of, steps=(beyond,))))
 
 
 def test_tensors_in_one_place_at_one_time_are_found() -> None:

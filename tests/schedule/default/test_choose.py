@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from plica.core.name import Name
+from plica.ir.dim import known
 from plica.ir.dtype import f32
 from plica.ir.loop import For, statements
 from plica.ir.stage import stage
@@ -27,17 +28,17 @@ BARE = Facts((False, False))
 REASSOCIATES = Facts((False, False), contract=reassociates)
 
 
-def dense(outputs: int) -> Stages:
-    x, w = buffer("x", (64, 96), f32), buffer("w", (outputs, 96), f32)
+def dense(outputs: int, rows: int = 64) -> Stages:
+    x, w = buffer("x", (rows, 96), f32), buffer("w", (outputs, 96), f32)
     product = stage(
-        "y", (64, outputs), lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * w[o, k])
+        "y", (rows, outputs), lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * w[o, k])
     )
     return stages((x, w), (product,))
 
 
-@pytest.mark.parametrize("outputs", [3, 10])
-def test_outputs_too_few_for_lanes_are_sums_along_rows(outputs: int) -> None:
-    found = formed(dense(outputs), REASSOCIATES, MACHINE)
+@pytest.mark.parametrize("rows", [8, 12])
+def test_elements_too_few_for_tiles_are_sums_along_rows(rows: int) -> None:
+    found = formed(dense(3, rows), REASSOCIATES, MACHINE)
     assert found is not None
     kernel = begun(found.stages, BARE.constant)
     assert Name("part") in map_of(kernel).blocks
@@ -45,7 +46,19 @@ def test_outputs_too_few_for_lanes_are_sums_along_rows(outputs: int) -> None:
 
 
 def test_sums_along_rows_are_for_those_who_reassociate() -> None:
-    assert formed(dense(10), BARE, MACHINE) is None
+    found = formed(dense(3, 8), BARE, MACHINE)
+    assert found is not None
+    assert found.form == "lanes-over-n"
+
+
+@pytest.mark.parametrize("outputs", [5, 10, 31])
+def test_outputs_that_lanes_do_not_divide_are_padded(outputs: int) -> None:
+    found = formed(dense(outputs), BARE, MACHINE)
+    assert found is not None
+    total = found.stages.find("sum")
+    assert total is not None
+    assert [known(size) for size in found.stages.result.shape] == [64, outputs]
+    assert (known(total.out.shape[-1]) or 0) >= outputs
 
 
 def test_outputs_enough_for_lanes_are_not() -> None:
@@ -77,8 +90,8 @@ def test_weights_are_packed_along_the_rows_they_have(turned: bool) -> None:
 
 def test_small_tiles_of_groups_take_a_loop_in() -> None:
     of = Roles(
-        batch=(0,), around=(1, 2), vectors=3, steps=4, lane=5, terms=(6, 7),
-        extents=(128, 16, 3, 2, 3, 16, 14, 14), blocked=True, dtype=f32, result=(1, 0, 3, 5, 2, 4),
+        batch=(0,), around=(1, 2), steps=4, lane=5, terms=(6, 7),
+        extents=(128, 16, 3, 2, 3, 32, 14, 14), blocked=True, dtype=f32, result=(1, 0, 3, 5, 2, 4),
         sliding=False,
     )  # fmt: skip
     assert beside(of, Tile(2, 3), MACHINE) == 2

@@ -13,14 +13,19 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
+from plica.ir.dtype import f32
 from plica.ir.graph import Apply, Expr, Function, Var, const
 from plica.ir.infer import infer
 from plica.ir.module import Module, module
 from plica.ir.show import show_kernel
+from plica.ir.stage import placeholder, stage
+from plica.ir.stages import evaluate_stages, stages
+from plica.ir.tensor import reduce
 from plica.ir.type import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import replay
 from plica.schedule.default import Machine, default_schedule, default_trace, formed
+from plica.schedule.default.contraction import contraction, merged
 from plica.schedule.form import Facts
 from tests.conftest import Golden
 from tests.schedule.begun import begun
@@ -264,3 +269,23 @@ def test_what_is_no_contraction_has_no_form() -> None:
     x = Var(Name("x"), tensor((64, 64), "f32"))
     function = infer(whole([x], Apply("exp", (x + x,)))).main_function()
     assert formed(to_stages(function).stages, Facts((False,)), WIDE) is None
+
+
+def test_a_bias_along_the_last_axis_stands_apart_from_a_single_row() -> None:
+    """The axis before the last has length 1, and what is added has no such axis."""
+    x, w = placeholder("x", (33, 16), f32), placeholder("w", (4, 1, 16), f32)
+    b = placeholder("b", (33,), f32)
+    product = stage(
+        "s", (4, 1, 33), lambda o, u, p: reduce("sum", (16,), lambda k: x[p, k] * w[o, u, k])
+    )
+    last = stage("y", (4, 1, 33), lambda o, u, p: product[o, u, p] + b[p])
+    of = stages((x, w, b), (product, last))
+    found = contraction(of)
+    assert found is not None
+    assert merged(found) is None
+    form = formed(of, Facts((False, True, False)), WIDE)
+    assert form is not None
+    arrays = [numbers(1, (33, 16)), numbers(2, (4, 1, 16)), numbers(3, (33,))]
+    np.testing.assert_array_equal(
+        evaluate_stages(form.stages, arrays).reshape(4, 1, 33), evaluate_stages(of, arrays)
+    )

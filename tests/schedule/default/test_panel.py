@@ -129,7 +129,7 @@ def test_wide_layers_have_panels() -> None:
 def test_the_model_takes_panels_for_rows_pages_apart(machine: Machine) -> None:
     of = product(256, 64, 3136)
     every = [*over_outputs(of, machine), *over_rows(of, machine), *panels(of, machine)]
-    assert min(every, key=lambda each: each.cycles).form == "paneled"
+    assert min(every, key=lambda each: each.cycles).form == "column-panels"
 
 
 def test_few_outputs_have_no_panels() -> None:

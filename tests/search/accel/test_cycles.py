@@ -16,6 +16,7 @@ from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.diagnostic import CompilerBug
 from plica.ir.module import Module
 from plica.runtime.error import InputError, UnsupportedError
+from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
 from plica.search.accel.cycles import CycleMeasurer, policy, searched, simulated
 from plica.search.accel.layers import recorded
@@ -131,9 +132,8 @@ def test_a_layer_that_fits_nowhere_has_no_space() -> None:
 
 def test_only_layers_are_measured() -> None:
     class Other:
-        function = layer_kernel(osdi(), SMALL)
-        constant = ()
-        reassociates = False
+        stages = LayerTask(osdi(), SMALL).stages
+        facts = Facts((False, True))
 
     with pytest.raises(CompilerBug, match="not a layer"):
         CycleMeasurer().measure(Other(), SQUARE, (Point(0, ()),))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 
 from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import lower
 from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph import Apply, Function, Var
 from plica.ir.script import from_text
 from plica.ir.type import tensor
+from plica.rewrite.contract import reassociates
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default.gpu import Gpu
+from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
-from plica.search.rule import Asked
+from plica.search.rule import Asked, begun
 from plica.search.sketch import gpu as sketches
 from plica.search.sketch.gpu import drafts, gpu_form_named, gpu_space_of, gpu_space_of_kernel
 from plica.search.space import DOUBLED
@@ -24,7 +28,8 @@ GPU = Gpu()
 def asked(m: int, k: int, n: int, dtype: str = "f32") -> Asked:
     x, w = Var(Name("x"), tensor((m, k), dtype)), Var(Name("w"), tensor((k, n), dtype))
     body = Apply("matmul", (x, w))
-    return Asked(Function((), (), (x, w), tensor((m, n), dtype), body), (False, True), True)
+    function = Function((), (), (x, w), tensor((m, n), dtype), body)
+    return Asked(to_stages(function).stages, Facts((False, True), contract=reassociates))
 
 
 @pytest.fixture
@@ -44,10 +49,22 @@ def test_every_sketch_is_a_schedule_that_lowers() -> None:
         each = space.sketches[point.sketch]
         kernel = scheduled(space.trace(point), each.kernel)
         assert fold(lower(kernel, "gpu"), "k").launches
-        form = gpu_form_named(each.name, work, GPU)
-        assert form is not None
-        assert digest(form.kernel) == digest(each.kernel)
-        assert form.packings == (each.form.packings if each.form else ())
+        assert gpu_form_named(each.name, work, GPU) is each.form
+        assert begun(each.form, work.facts.constant).kernel is each.kernel
+
+
+def test_the_default_is_what_a_build_without_tuning_does() -> None:
+    work = asked(96, 64, 80, "f16")
+    first = gpu_space_of(work, GPU).sketches[0]
+    x, w = Var(Name("x"), tensor((96, 64), "f16")), Var(Name("w"), tensor((64, 80), "f16"))
+    function = Function((), (), (x, w), tensor((96, 80), "f16"), Apply("matmul", (x, w)))
+    made = for_threads(function, work.facts, GPU)
+    assert digest(scheduled(first.trace, first.kernel)) == made.digest
+
+
+def test_products_of_f16_have_other_warps() -> None:
+    names = [each.name for each in gpu_space_of(asked(128, 64, 128, "f16"), GPU).sketches]
+    assert sum(name.startswith("gpu/warps-") for name in names) > 2
 
 
 def test_a_name_that_is_there_no_longer_has_no_form() -> None:

@@ -38,13 +38,13 @@ def product() -> Module:
     return module({main: Function((), (), (x,), None, body)}, main)
 
 
-def test_what_is_derived_travels() -> None:
+def test_what_is_made_of_constants_travels() -> None:
     (task,) = tasks(product(), DEFAULT_CONTRACT, (), HERE)
     space = space_of(task, machine_of(HERE))
     job = job_of(task, space, space.default, HERE)
-    assert job.derived
+    assert job.hoisted.before
     again = Job.from_json(job.to_json())
-    assert again.derived == job.derived
+    assert again.hoisted.before == job.hoisted.before
     assert again.identity == job.identity
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.core import encode
 from plica.core.diagnostic import Malformed
-from plica.schedule.default import Packing
+from plica.core.term import Term
+from plica.ir.dtype import f32
+from plica.ir.scalar import Buffer
+from plica.ir.stage import placeholder, stage
+from plica.ir.stages import Stages, stages
+from plica.ir.tensor import reduce
+from plica.schedule.trace import Trace
 from plica.search.measure import Job, Limits, Outcome, job_of
 from plica.search.measure.outcome import STATUSES, ok
 from tests.search.measure.work import DOUBLED, TARGET, TASK, pretended, product_space
@@ -20,7 +30,7 @@ def test_a_job_comes_back() -> None:
     for point in space.points():
         job = job_of(TASK, space, point, TARGET)
         again = Job.from_json(job.to_json())
-        assert again.function is job.function
+        assert (again.work, again.form) == (job.work, job.form)
         assert again.kernel is job.kernel
         assert again.trace is job.trace
         assert again.identity == job.identity
@@ -28,28 +38,50 @@ def test_a_job_comes_back() -> None:
     assert len(set(jobs)) == space.size
 
 
-def test_packings_travel() -> None:
-    job = pretended(DOUBLED)
-    packed = Job(
-        job.function, job.constant, True, job.kernel, (Packing(0, 0, 4, (1, 0)),), job.trace, "cpu"
-    )
-    assert Job.from_json(packed.to_json()).packings == packed.packings
+def test_forms_travel() -> None:
+    x, w = placeholder("x", (4, 8), f32), placeholder("w", (8, 16), f32)
+    turned = stage("t", (16, 8), lambda j, k: w[k, j])
+    out = stage("y", (4, 16), lambda i, j: reduce("sum", (8,), lambda k: x[i, k] * turned[j, k]))
+    whole = stages((x, w), (turned, out))
+    job = Job(whole, whole, (False, True), True, Trace(()), "cpu")
+    again = Job.from_json(job.to_json())
+    assert again.form is whole
+    assert again.hoisted.before == (turned,)
+    assert again.kernel is job.kernel
+    assert [str(each.name) for each in again.kernel.params] == ["x", "t", "y"]
 
 
-CUT_IN_NOTHING = ["cut", 0, [[0, 0]], [0, 1], "i8"]
-CUT_IN_FLOATS = ["cut", 0, [[0, 4]], [0, 1], "f32"]
+def other(change: Callable[[Stages], Term]) -> Callable[[dict[str, Any]], str]:
+    """What a job is with another form."""
+
+    def damaged(given: dict[str, Any]) -> str:
+        form = encode.from_json(given["form"])
+        assert isinstance(form, Stages)
+        return json.dumps({**given, "form": encode.to_json(change(form))})
+
+    return damaged
+
+
+def copied(of: Buffer, size: int) -> Stages:
+    """The first elements of a tensor."""
+    return stages((of,), (stage("y", (size,), lambda i: of[i]),))
+
+
+LONG = placeholder("x", (2048,), f32)
+HUGE = placeholder("huge", (1 << 30, 1 << 30), f32)
 
 # fmt: off
 DAMAGED = (
     ("no JSON",        lambda given: "{"),
     ("a part missing", lambda given: json.dumps({k: v for k, v in given.items() if k != "trace"})),
-    ("other terms",    lambda given: json.dumps({**given, "kernel": given["function"]})),
-    ("a bad packing",  lambda given: json.dumps({**given, "packings": [[0, 0, 0, [0]]]})),
-    ("a bad order",    lambda given: json.dumps({**given, "packings": [[0, 0, 4, [0, 0]]]})),
-    ("a bad sum",      lambda given: json.dumps({**given, "derived": [["sums", 0, -1, 4]]})),
-    ("a bad cut",      lambda given: json.dumps({**given, "derived": [CUT_IN_NOTHING]})),
-    ("another kind",   lambda given: json.dumps({**given, "derived": [CUT_IN_FLOATS]})),
+    ("another term",   other(lambda form: form.result)),
+    ("free names",     other(lambda form: evolve(form, inputs=(LONG,)))),
+    ("more inputs",    other(lambda form: evolve(form, inputs=(*form.inputs, HUGE)))),
+    ("no result",      other(lambda form: evolve(form, outputs=()))),
+    ("another size",   other(lambda form: copied(LONG, 1024))),
+    ("another result", other(lambda form: copied(form.inputs[0], 8))),
     ("a bad flag",     lambda given: json.dumps({**given, "constant": [1]})),
+    ("too many flags", lambda given: json.dumps({**given, "constant": [True, False]})),
 )
 # fmt: on
 

@@ -15,7 +15,11 @@ from plica.ir.graph import Function, Var
 from plica.ir.infer import type_of
 from plica.ir.interpret import interpret
 from plica.ir.module import module
+from plica.ir.stages import from_kernel
 from plica.ir.type import tensor
+from plica.rewrite.contract import reassociates
+from plica.schedule.form import Facts
+from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built
 from plica.search.measure.job import Job, job_of
@@ -65,7 +69,8 @@ def convolution() -> Task:
     x = Var(Name("x"), tensor((1, 4, 10, 10), "f32"))
     w = Var(Name("w"), tensor((32, 4, 3, 3), "f32"))
     body = op.nn.relu(op.nn.conv2d(x, w, padding=((1, 1), (1, 1))))
-    return Task(Function((), (), (x, w), type_of(body), body), (False, True), True)
+    function = Function((), (), (x, w), type_of(body), body)
+    return Task(function, Facts((False, True), contract=reassociates))
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -73,7 +78,7 @@ def test_every_sketch_computes_its_work(cores: int) -> None:
     task = convolution()
     target = evolve(toolchain.host(), cores=cores)
     space = space_of(task, machine_of(target))
-    assert any(each.form is not None and each.form.packings for each in space.sketches)
+    assert any(hoist(each.form, task.facts.constant).before for each in space.sketches)
     for point in space.defaults()[:4]:
         job = Job.from_json(job_of(task, space, point, target).to_json())
         assert difference(job, Loaded(built(job).objects, cores)) == ""
@@ -81,10 +86,11 @@ def test_every_sketch_computes_its_work(cores: int) -> None:
 
 def test_a_kernel_is_its_own_reference() -> None:
     kernel = kernel_of(DOUBLED)
-    given = (kernel, (), False, kernel_of(SQUARED), (), Trace(()), TARGET.describe())
-    wrong = Job.from_json(Job(*given).to_json())
+    whole, other = from_kernel(kernel), from_kernel(kernel_of(SQUARED))
+    given = Job(whole, other, (False,), False, Trace(()), TARGET.describe())
+    wrong = Job.from_json(given.to_json())
     assert "Element" in difference(wrong, Loaded(built(wrong).objects))
-    right = Job(kernel, (), False, kernel, (), Trace(()), TARGET.describe())
+    right = evolve(given, form=whole)
     assert difference(right, Loaded(built(right).objects)) == ""
 
 

@@ -13,7 +13,10 @@ from plica.ir.graph import Function, Var
 from plica.ir.infer import type_of
 from plica.ir.loop import Kernel
 from plica.ir.script import from_text
+from plica.ir.stages import Stages, from_kernel
 from plica.ir.type import tensor
+from plica.rewrite.contract import reassociates
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import (
     block,
     do,
@@ -25,6 +28,7 @@ from plica.schedule import (
     vectorize,
 )
 from plica.schedule.do import Body
+from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 from plica.search.measure import Job
 from plica.search.space import Space, sketch
@@ -37,8 +41,11 @@ class Task:
     """As much of a task as measuring asks for."""
 
     function: Function
-    constant: tuple[bool, ...]
-    reassociates: bool
+    facts: Facts
+
+    @property
+    def stages(self) -> Stages:
+        return to_stages(self.function).stages
 
 
 def product(size: int = 16) -> Function:
@@ -58,7 +65,7 @@ def tiled() -> Body:
     yield vectorize(j1)
 
 
-TASK: Final = Task(product(), (False, False), True)
+TASK: Final = Task(product(), Facts((False, False), contract=reassociates))
 
 HEAD: Final = """
 import plica
@@ -123,4 +130,5 @@ def doubled() -> Function:
 def pretended(text: str, trace: Trace | None = None) -> Job:
     """A job whose kernel does something else than its work."""
     steps = trace or Trace(())
-    return Job(doubled(), (False,), True, kernel_of(text), (), steps, TARGET.describe())
+    whole, form = to_stages(doubled()).stages, from_kernel(kernel_of(text))
+    return Job(whole, form, (False,), True, steps, TARGET.describe())

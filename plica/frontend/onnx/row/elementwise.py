@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.row.quantise import into_storage
 from plica.frontend.onnx.row.word import Made, Row, along, direct, dtype, like, rank, shape, to
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import Value
-from plica.ir.dtype import i64
+from plica.ir.dtype import DType, bool_, i64
 from plica.ir.graph import Expr, const
 from plica.ir.op import names
 from plica.ir.op.activation import (
@@ -206,19 +207,18 @@ def _mean(node: Node) -> Expr:
 
 def _cast(node: Node) -> Expr:
     wanted = dtype_of(node.integer("to"), node.place)
+    return _casted(node, node.x(), wanted)
+
+
+def _casted(node: Node, x: Expr, wanted: DType) -> Expr:
     node.ignore("saturate", "round_mode")  # they speak of 8-bit floats only
-    return _casted(node.x(), wanted.name)
-
-
-def _casted(x: Expr, wanted: str) -> Expr:
-    if wanted == "bool" and dtype(x).is_float:
+    if wanted is bool_ and dtype(x).is_float:
         return logical_not(equal(x, like(0, x)))  # every number but 0 is true, and nan is
-    return cast(x, wanted)
+    return into_storage(node, x, wanted) if wanted.is_storage else cast(x, wanted)
 
 
 def _cast_like(node: Node) -> Expr:
-    node.ignore("saturate", "round_mode")
-    return _casted(node.x(0), dtype(node.x(1)).name)
+    return _casted(node, node.x(0), dtype(node.x(1)))
 
 
 def _hard_sigmoid(node: Node) -> Expr:

@@ -24,7 +24,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.dim import known
-from plica.ir.dtype import DType, f32, i32, u8
+from plica.ir.dtype import DType, f32, i8, i32, u8
 from plica.ir.graph import Expr, const
 from plica.ir.op.elementwise import (
     add,
@@ -59,6 +59,20 @@ def beside(node: Node, what: Expr, x: Expr, axis: int) -> Expr:
     return repeat(what, repeats=block, axis=at)
 
 
+def into_storage(node: Node, x: Expr, into: DType) -> Expr:
+    """x in a dtype that only keeps numbers, as the standard casts.
+
+    Floats are held within the format's greatest, infinities too, unless the node says that it does
+    not saturate; integers wrap around, also those that come from floats.
+    """
+    if not into.is_float:
+        return cast(to(x, i8) if dtype(x).is_float else x, into)
+    if not node.integer("saturate", 1):
+        return cast(x, into)
+    wide = x if dtype(x).is_float and not dtype(x).is_storage else to(x, f32)
+    return cast(clip(wide, min=-into.greatest, max=into.greatest), into)
+
+
 def quantised(x: Expr, scale: Expr, zero: Expr | None, into: DType) -> Expr:
     """The integers nearest to x / scale + zero."""
     moved = round_(divide(x, scale))
@@ -72,6 +86,8 @@ def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
     """The numbers that integers stand for."""
     if zero is None:
         return multiply(to(x, dtype(scale)), scale)
+    if dtype(x).is_float:
+        return multiply(subtract(to(x, dtype(scale)), to(zero, dtype(scale))), scale)
     return multiply(to(subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
 
 
@@ -80,15 +96,20 @@ def _quantise(node: Node) -> Expr:
     into = u8 if zero is None else dtype(zero)
     if node.opset >= 21 and node.integer("output_dtype", 0):
         into = dtype_of(node.integer("output_dtype", 0), node.place)
-    node.ignore("saturate")
     if node.opset >= 23 and node.integer("precision", 0) not in (0, 1):
         node.unsupported("QuantizeLinear divides in f32.", "precision 0 or 1")
     axis = node.integer("axis", 1) if node.opset >= 13 else 1
     node.ignore("block_size")
-    if not into.is_integer:
-        node.unsupported("QuantizeLinear gives integers.", "an integer type", str(into))
+    if not into.is_integer and not into.is_storage:
+        node.unsupported("QuantizeLinear gives integers or 8-bit floats.", None, str(into))
     wide = to(x, f32)
     step = beside(node, to(scale, f32), x, axis)
+    if into.is_float:
+        moved = divide(wide, step)
+        if zero is not None:
+            moved = add(moved, to(beside(node, zero, x, axis), f32))
+        return into_storage(node, moved, into)
+    node.ignore("saturate")
     return quantised(wide, step, None if zero is None else beside(node, zero, x, axis), into)
 
 

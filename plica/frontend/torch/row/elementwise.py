@@ -99,11 +99,6 @@ from plica.ir.operator import Operator
 
 Binary = Callable[[Expr, Expr], Expr]
 
-_LARGEST: Final = {
-    "f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"),
-    "f64": float.fromhex("0x1.fffffffffffffp1023"),
-}  # fmt: skip
-
 
 # --- one operand ---------------------------------------------------------------------------------
 
@@ -356,7 +351,7 @@ def _nan_to_num(node: Node) -> Expr:
     x = node.x()
     if not dtype(x).is_float:
         node.unsupported("nan_to_num of integers is not supported.", "floats", str(dtype(x)))
-    largest = _LARGEST[dtype(x).name]
+    largest = dtype(x).greatest
     wanted = {"nan": 0.0, "posinf": largest, "neginf": -largest}
     nan, up, down = (
         wanted[name] if not node.has(name) else float(node.number(name)) for name in wanted

@@ -73,7 +73,7 @@ def operands(node: Node, *names: str, kind: str = "DEFAULT") -> list[Expr]:
 
 def opmath(of: DType) -> DType:
     """The type in which torch computes on numbers of a type."""
-    return DType("f32") if of.is_float and of.bits == 16 else of
+    return DType("f32") if of.is_narrow else of
 
 
 def both(name: str, row: Row) -> dict[str, Row]:

@@ -1,8 +1,8 @@
 """The default schedule on a GPU: form rules, then a trace whose decisions are analytical.
 
 `GPU_FORMS` says which stages to begin with, `TEMPLATES` how to schedule what each form makes; both
-are tables.  `candidates` goes through everything that could be done, the best first and the plainest
-last, so that whoever lowers takes the first that can be lowered.
+are tables.  `candidates` goes through everything that could be done, the best first and the
+plainest last, so that whoever lowers takes the first that can be lowered.
 
 >>> from plica.ir.dtype import f16, f32
 >>> from plica.ir.scalar import Cast
@@ -20,6 +20,7 @@ last, so that whoever lowers takes the first that can be lowered.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
@@ -32,7 +33,7 @@ from plica.ir.loop import Kernel
 from plica.ir.scalar import Load
 from plica.ir.stages import Stages, kernel_of, reductions
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.cost import is_enough, is_window, tile_cost, warps_cost
+from plica.schedule.default.gpu.cost import is_enough, is_window, pad_cost, tile_cost, warps_cost
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import NARROW, Group, Operands, operands
@@ -56,6 +57,9 @@ FEWEST: Final = 1 << 16
 LEAST: Final = 8
 """Rows and columns of matrices that are worth tiles, at least."""
 
+PANEL: Final = 64
+"""Rows or columns that the copy engine fetches side by side."""
+
 PARTS: Final = (1, 2, 4, 8, 16, 32)
 """In how many parts the terms of a sum go."""
 
@@ -73,6 +77,7 @@ GROUPS: Final = (
     Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
     Warps(2, 1, 1, 16, 4, ahead=3, together=True, near=8),
     Warps(1, 1, 1, 16, 4, ahead=4, together=True, near=8),
+    Warps(2, 1, 1, 8, 4, ahead=4, together=True, near=8),
 )
 """Tiles of warps that multiply together."""
 
@@ -99,7 +104,7 @@ DECLARED: Final = tuple(
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def _product(of: Stages) -> Operands | None:
+def product_of(of: Stages) -> Operands | None:
     """The product some stages are, if it is worth tiles."""
     found = operands(of)
     if found is None:
@@ -121,60 +126,93 @@ def along_of(of: Stages, found: Operands, facts: Facts) -> Along:
     return left or found.along(found.left), right or found.along(found.right)
 
 
+def in_warps(  # noqa: PLR0917  # what a form is made of
+    of: Stages,
+    facts: Facts,
+    found: Operands,
+    warps: Warps,
+    parts: int = 1,
+    pads: tuple[bool, bool] = (False, False),
+) -> Stages:
+    """A product in tiles of some warps."""
+    return tiled(found, warps.layout(along_of(of, found, facts)), parts, pads)
+
+
+def in_tiles(of: Stages, facts: Facts, found: Operands, tile: Tile, parts: int = 1) -> Stages:
+    """A product in tiles of threads; what was gathered before lies as it is read."""
+    left, right = _constant(of, found, facts)
+    along = (not left and found.along(found.left), not right and found.along(found.right))
+    return tiled(found, tile.layout(along), parts)
+
+
+def is_plain(of: Operands, side: Load, along: bool) -> bool:
+    """Whether neighbours of a side are neighbours among its terms, or its rows or columns."""
+    if side is of.bordered or side.buffer not in of.views:
+        return False
+    return along or of.groups[_near(of, side, along)][-1:] == side.indices[-1:]
+
+
 def in_octets(of: Operands, side: Load, along: bool) -> bool:
     """Whether eight neighbours of a side are fetched at once, all inside or all outside."""
-    view = of.views.get(side.buffer)
-    if side is of.bordered or view is None:
+    if not is_plain(of, side, along):
         return False
-    group: Group = "terms" if along else "rows" if side is of.left else "columns"
-    if not along and of.groups[group][-1:] != side.indices[-1:]:
-        return False
-    last = known(view.shape[-1]) or 1
-    return of.size(group) % OCTET == 0 and last % OCTET == 0
+    last = known(of.views[side.buffer].shape[-1]) or 1
+    return of.size(_near(of, side, along)) % OCTET == 0 and last % OCTET == 0
 
 
-def _by_engine(of: Operands, constant: tuple[bool, bool]) -> bool:
-    """Whether the copy engine can fetch the tiles of both sides: rows that begin at 16 bytes."""
-    return all(
-        told or in_octets(of, side, of.along(side))
-        for side, told in zip((of.left, of.right), constant, strict=True)
-    )
+def _near(of: Operands, side: Load, along: bool) -> Group:
+    return "terms" if along else "rows" if side is of.left else "columns"
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
-    found = _product(of)
+    found = product_of(of)
     if found is None or found.dtype not in NARROW or (together and not gpu.groups):
         return
     constant = _constant(of, found, facts)
-    if together and not _by_engine(found, constant):
-        return
     along = along_of(of, found, facts)
-    gathers = (
-        not constant[0] and not in_octets(found, found.left, along[0]),
-        not constant[1] and not in_octets(found, found.right, along[1]),
+    sides = [*zip((found.left, found.right), constant, along, strict=True)]
+    whole = [told or in_octets(found, side, near) for side, told, near in sides]
+    can_pad = [is_plain(found, side, near) for side, _, near in sides]
+    every = [(not whole[0], not whole[1])] if all(
+        one or pad for one, pad in zip(whole, can_pad, strict=True)
+    ) else []  # fmt: skip
+    if not together and (False, False) not in every:  # elements may come one by one
+        every.append((False, False))
+    for pads in every:
+        gathers = (not whole[0] and not pads[0], not whole[1] and not pads[1])
+        copies = sum(pad_cost(found, side, gpu) for (side, _, _), pad in
+                     zip(sides, pads, strict=True) if pad)  # fmt: skip
+        for warps in GROUPS if together else WARPS:
+            if together and not _in_panels(found, warps, along, constant):
+                continue
+            for parts in PARTS:
+                if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
+                    break
+                cycles = warps_cost(found, warps, parts, gathers, gpu) + copies
+                yield cycles, partial(in_warps, of, facts, found, warps, parts, pads)
+
+
+def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
+    """Whether the copy engine can fetch tiles that are several panels of 64 rows or columns."""
+    rows, columns, _ = warps.tile
+    sides = ((rows, "rows"), (columns, "columns"))
+    return all(
+        near or told or count <= PANEL or of.size(group) % PANEL == 0  # type: ignore[arg-type]  # a group's name
+        for (count, group), near, told in zip(sides, along, constant, strict=True)
     )
-    for warps in GROUPS if together else WARPS:
-        for parts in PARTS:
-            if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
-                break
-            cycles = warps_cost(found, warps, parts, gathers, gpu)
-            yield cycles, partial(tiled, found, warps.layout(along), parts)
 
 
 def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    found = _product(of)
+    found = product_of(of)
     if found is None or found.dtype is not f32:
         return
-    constant = _constant(of, found, facts)
-    along = (not constant[0] and found.along(found.left),
-             not constant[1] and found.along(found.right))  # fmt: skip
     plain = not is_window(found) and found.size("batch") == 1
     for tile in (*TILES, HIGH) if plain else TILES:
         for count in parts:
             if count > 1 and is_enough(found, tile, count, gpu):
                 break
             cycles = tile_cost(found, tile, count, gpu)
-            yield cycles, partial(tiled, found, tile.layout(along), count)
+            yield cycles, partial(in_tiles, of, facts, found, tile, count)
 
 
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
@@ -225,7 +263,12 @@ TEMPLATES: Final[dict[str, Template]] = {
     "thread-elements": _of_kernel(plain_threads),
 }
 # fmt: on
-"""How what a form makes is scheduled; a form of a library is spread over threads."""
+"""How what a form makes is scheduled."""
+
+
+def template_of(form: str) -> Template:
+    """How what a form makes is scheduled; that of a library is spread over threads."""
+    return TEMPLATES.get(form, TEMPLATES["thread-elements"])
 
 
 @frozen(eq=False)
@@ -242,7 +285,7 @@ class Candidate:
 
 
 TRIES: Final = 3
-"""Forms of one rank that are tried, the cheapest first."""
+"""How often a form is tried, the cheapest of what it makes first."""
 
 
 def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Candidate]:
@@ -250,9 +293,12 @@ def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Candidate]:
     forms = (*GPU_FORMS, *installed())
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
-        for formed in reach(mine, of, facts, gpu)[:TRIES]:
+        tried: Counter[str] = Counter()
+        for formed in reach(mine, of, facts, gpu):
+            tried[formed.form] += 1
+            if tried[formed.form] > TRIES:
+                continue
             apart = hoist(formed.stages, facts.constant)
-            template = TEMPLATES.get(formed.form, TEMPLATES["thread-elements"])
-            made = template(apart.rest, gpu)
+            made = template_of(formed.form)(apart.rest, gpu)
             if made is not None:
                 yield Candidate(formed, apart, *made)

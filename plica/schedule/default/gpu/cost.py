@@ -1,9 +1,9 @@
 """What tiles of a product cost on a GPU, in cycles of the processor that has most to do.
 
-    turns * slices * max(multiply, wait)  +  beginning and end  +  joining the parts of the terms
+    turns * slices * max(multiply, fetch)  +  beginning and end  +  joining the parts of the terms
 
-A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to answer
-with so many slices under way.  The figures are of an H200; what counts is how they compare.
+A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to
+answer with so many slices under way.  The figures are of an H200; what counts is how they compare.
 """
 
 from __future__ import annotations
@@ -11,27 +11,32 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from plica.ir.dim import known
+from plica.ir.scalar import Load
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import Tile
 from plica.schedule.default.gpu.tensor_core import Warps
 
 PRODUCTS: Final = 1024
-"""Products of f16 that the warps of a processor do in a cycle, one warp at a time for each core."""
+"""Products of f16 that the tensor cores of a processor do in a cycle, each asked by a warp."""
 
 GROUPED: Final = 2048
 """The same where four warps multiply together."""
 
-FETCH: Final = 96
-"""What fetching an element of a row or a column costs, in products, where eight come at once."""
+BYTES: Final = 40
+"""Bytes that come to a processor in a cycle from the second level of cache."""
 
-GATHER: Final = 1024
-"""The same where elements come one by one."""
+STREAM: Final = 12
+"""Bytes that a processor reads or writes in a cycle where all do."""
+
+GATHER: Final = 8
+"""How much longer fetching takes where elements come one by one, not eight at once."""
 
 LATENCY: Final = 800
 """Cycles until memory answers."""
 
-LAUNCH: Final = 4000
+LAUNCH: Final = 2500
 """Cycles that one more launch takes."""
 
 JOIN: Final = 0.5
@@ -41,23 +46,28 @@ ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
 
 
-def warps_cost(of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu) -> float:
+def warps_cost(
+    of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu
+) -> float:
     """A product on tensor cores; `gathers` says on which side elements come one by one."""
     rows, columns, terms = warps.tile
     m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
     slices = -(-of.depth // (parts * terms))
     turns = -(-tiles // gpu.processors)
-    left, right = (GATHER if each else FETCH for each in gathers)
-    # What is fetched for a tile: an element of a row is used once for each column, and so on.
-    fetching = left / columns + right / rows
-    work = rows * columns * terms / (GROUPED if warps.together else PRODUCTS)
+    multiply = rows * columns * terms / (GROUPED if warps.together else PRODUCTS)
+    left, right = (GATHER if each else 1 for each in gathers)
+    fetch = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
-    cycles = turns * slices * work * (1 + fetching)
-    at_once = min(turns, blocks_at_once(warps, gpu))
-    waiting = -(-turns // at_once) * slices * wait
+    waiting = -(-turns // blocks_at_once(warps, gpu)) * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
-    return max(cycles, waiting) + ENDS + joining
+    return max(turns * slices * max(multiply, fetch), waiting) + ENDS + joining
+
+
+def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
+    """A copy of a side with rows of whole octets."""
+    elements = prod(known(size) or 0 for size in side.buffer.shape)
+    return LAUNCH + 2 * elements * of.dtype.bytes / (gpu.processors * STREAM)
 
 
 def blocks_at_once(warps: Warps, gpu: Gpu) -> int:

@@ -1,5 +1,6 @@
 """Tiles of products as stages: both sides gathered and padded to whole tiles, then multiplied.
 
+    pad[…]              a side with rows of whole octets, where it has others
     left[z, …]          one side in tiles: 0 outside of an image and beyond the rows and terms
     right[z, …]         the other
     part[z, m…, n…]     sum over k… of left * right, for a part of the terms
@@ -31,12 +32,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
+from plica.ir.dim import known
 from plica.ir.dtype import DType, f32
 from plica.ir.scalar import (
     And,
@@ -58,12 +60,12 @@ from plica.ir.stages import Names, Stages, stages
 from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
-"""What digits of a number are called and how many values each has; the first as many as it needs."""
+"""What the digits of a number are called, and how many values each but the first has."""
 
 
 @frozen
 class Layout:
-    """How rows, columns and terms are cut into digits, and in which order those of each side lie."""
+    """How rows, columns and terms are cut into digits, and in which order a side's lie."""
 
     rows: Digits
     columns: Digits
@@ -79,8 +81,17 @@ class Layout:
         return rows, columns, terms
 
 
-def tiled(of: Operands, layout: Layout, parts: int = 1) -> Stages:
-    """A product in tiles, its terms in so many parts."""
+OCTET: Final = 8
+"""Elements of two bytes that are moved at once."""
+
+
+def tiled(
+    of: Operands, layout: Layout, parts: int = 1, pads: tuple[bool, bool] = (False, False)
+) -> Stages:
+    """A product in tiles, its terms in so many parts.
+
+    Sides that `pads` names are copied first, with rows of whole octets.
+    """
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
     slices = -(-of.depth // (parts * layout.tile[2]))
     lots = of.size("batch") * parts
@@ -90,7 +101,7 @@ def tiled(of: Operands, layout: Layout, parts: int = 1) -> Stages:
     cuts: dict[Group, _Number] = {
         "rows": _number(layout.rows, of.size("rows"), names),
         "columns": _number(layout.columns, of.size("columns"), names),
-        "terms": _number(layout.terms, of.depth, names, slices, part_of),
+        "terms": _number(layout.terms, of.depth, names, (slices, part_of)),
     }
     extent = {axis: n for each in cuts.values() for axis, n in each.axes.items()}
     word = {axis.name.hint: axis for axis in extent}
@@ -103,26 +114,45 @@ def tiled(of: Operands, layout: Layout, parts: int = 1) -> Stages:
         return Buffer(names.name(like), tuple(sizes), dtype)
 
     made: list[Each] = []
-    for load, order, group, like in (
-        (of.left, layout.left, "rows", "left"), (of.right, layout.right, "columns", "right")
-    ):  # fmt: skip
+    copies: list[Each] = []
+    for load, order, group, like, pad in (
+        (of.left, layout.left, "rows", "left", pads[0]),
+        (of.right, layout.right, "columns", "right", pads[1]),
+    ):
         lot = () if z is None or not (parts > 1 or of.depends(load, "batch")) else (z,)
         axes = (*lot, *[word[each] for each in order])
-        guards = [*cuts[group].guards, *cuts["terms"].guards]  # type: ignore[index]  # a group's name
+        bounds = {name: cuts[name].size for name in (group, "terms")}  # type: ignore[index]  # groups
+        element: Scalar = of.at(load, where)
+        if pad:
+            copies.append(_padded(of, load, names))
+            element = Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
+            near = "terms" if of.along(load) else group
+            bounds[near] = -(-bounds[near] // OCTET) * OCTET
+        guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]
         if load is of.bordered:
             guards += of.inside(where)
-        element: Scalar = of.at(load, where)
         if guards:
             element = Select(reduce(And, guards), element, Lit(0, load.buffer.dtype))
         made.append(Each(buffer(like, axes, load.buffer.dtype), axes, element))
-    rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))  # type: ignore[index]
+    rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
     left, right = (_wide(Load(each.out, each.axes)) for each in made)
     counts = tuple([index(extent[axis]) for axis in terms])
     part = buffer("part", both, f32)
     made.append(Each(part, both, Reduce("sum", terms, counts, Mul(left, right))))
     inputs = tuple([of.views.get(each, each) for each in of.inputs])
-    return stages(inputs, [*made, *_after(of, layout, part, parts, names)])
+    return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names)])
+
+
+def _padded(of: Operands, side: Load, names: Names) -> Each:
+    """A copy of a side with rows of whole octets, the rest of which is 0."""
+    view = of.views[side.buffer]
+    axes = tuple([names.var("a") for _ in view.shape])
+    last = known(view.shape[-1])
+    assert last is not None
+    shape = (*view.shape[:-1], index(-(-last // OCTET) * OCTET))
+    inside = Select(Lt(axes[-1], view.shape[-1]), Load(view, axes), Lit(0, view.dtype))
+    return Each(Buffer(names.name("pad"), shape, view.dtype), axes, inside)
 
 
 def _after(of: Operands, layout: Layout, part: Buffer, parts: int, names: Names) -> list[Each]:
@@ -132,8 +162,9 @@ def _after(of: Operands, layout: Layout, part: Buffer, parts: int, names: Names)
     places = (*digits(where.numbers["rows"], layout.rows),
               *digits(where.numbers["columns"], layout.columns))  # fmt: skip
     made: list[Each] = []
-    element: Scalar = Load(part, (*lots, *places))
-    if parts > 1:
+    if parts == 1:
+        element: Scalar = Load(part, (*lots, *places))
+    else:
         s = names.var("s")
         at = where.numbers["batch"] * parts + s if lots else s
         total = Buffer(names.name("sum"), shape, part.dtype)
@@ -158,39 +189,52 @@ def _wide(of: Scalar) -> Scalar:
 
 @frozen(eq=False)
 class _Number:
-    """A number as digits: axes with their lengths, the number itself, and where it is inside."""
+    """A number as digits: axes with their lengths, all places and lengths, and its size."""
 
     axes: Mapping[ScalarVar, int]
-    value: Scalar
-    guards: tuple[Scalar, ...]
+    places: tuple[Scalar, ...]
+    lengths: tuple[int, ...]
+    most: int
+    """How many numbers the digits count."""
+    size: int
+
+    @property
+    def value(self) -> Scalar:
+        """The number itself."""
+        return _joined(self.places, self.lengths)
+
+    def inside(self, size: int) -> list[Scalar]:
+        """What holds where the number is below a size, if that need be said.
+
+        Digits below one that divides the size say nothing about it.
+        """
+        if size >= self.most:
+            return []
+        bound, step = list(self.places), 1
+        for length in reversed(self.lengths):
+            if size % (step * length):
+                break
+            step *= length
+            bound.pop()
+        return [Lt(_joined(bound, self.lengths), index(size // step))]
 
 
 def _number(
     of: Digits,
     size: int,
     names: Names,
-    first: int | None = None,
-    part: tuple[Scalar, int] | None = None,
+    first: tuple[int, tuple[Scalar, int] | None] | None = None,
 ) -> _Number:
-    """The number of a row, a column or a term; `first` is how often its first digit goes, in each
-    `part` of several."""
+    """The number of a row, a column or a term; `first` is how often its first digit goes, and in
+    which of several parts."""
     steps = [count for _, count in of[1:]]
-    whole = prod(steps)
-    many = -(-size // whole) if first is None else first
+    many, part = (-(-size // prod(steps)), None) if first is None else first
     own = [names.var(word) for word, _ in of]
     axes = dict(zip(own, (many, *steps), strict=True))
-    places: list[Scalar] = [*own] if part is None else [part[0], *own]
-    lengths = [*([] if part is None else [many]), *steps]
-    # Digits below one that divides the size say nothing about whether the number is inside.
-    bound, step = list(places), 1
-    for length in reversed(lengths):
-        if size % (step * length):
-            break
-        step *= length
-        bound.pop()
-    short = size < whole * many * (1 if part is None else part[1])
-    guards = (Lt(_joined(bound, lengths), index(size // step)),) if short else ()
-    return _Number(axes, _joined(places, lengths), guards)
+    most = many * prod(steps)
+    if part is None:
+        return _Number(axes, tuple(own), tuple(steps), most, size)
+    return _Number(axes, (part[0], *own), (many, *steps), most * part[1], size)
 
 
 def _joined(places: Sequence[Scalar], lengths: Sequence[int]) -> Scalar:

@@ -1,11 +1,11 @@
-"""Operands of a product: which axes of a contraction are batch, M, N and K, and where each side lies.
+"""Operands of a product: which axes of a contraction are batch, M, N and K, and where sides lie.
 
     out[z, m, n] = epilogue(sum over k of left[z, m, k] * right[z, k, n], …)
 
 Any contraction is read so: axes of one kind that are neighbours in the result are one number.
 Columns are the axes that are neighbours in the result, rows the last run of the other kind before
-them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as what
-they are in memory.
+them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as
+what they are in memory.
 
 >>> from plica.ir.dtype import f16, f32
 >>> from plica.ir.scalar import Cast
@@ -33,6 +33,7 @@ from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.dim import known
 from plica.ir.dtype import DType, bf16, f16, f32
@@ -180,14 +181,14 @@ class Operands:
     def _follow(self, one: Scalar | None, other: Scalar) -> bool:
         for axes in self.groups.values():
             if one in axes and other in axes:
-                return axes.index(other) == axes.index(one) + 1  # type: ignore[arg-type]  # axes, as was asked
+                return axes.index(other) == axes.index(one) + 1
         return False
 
     def _run(self, run: tuple[Scalar, ...], where: Where) -> Scalar:
         """Where a run of axes is; all of a group is its number."""
         for group, axes in self.groups.items():
             if run[0] in axes and run[-1] in axes and group in where.numbers:
-                first, last = axes.index(run[0]), axes.index(run[-1])  # type: ignore[arg-type]
+                first, last = axes.index(run[0]), axes.index(run[-1])
                 number = where.numbers[group]
                 after = prod(self.sizes[each] for each in axes[last + 1 :])
                 if after > 1:
@@ -234,7 +235,7 @@ def operands(of: Stages) -> Operands | None:
     return _arranged(of, found, sides[0], sides[1])
 
 
-def _widened(of: Stages) -> tuple[Stages, dict[Term, Buffer]]:
+def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
     """Stages whose sums read inputs of f32 instead of narrow ones that are cast, and which buffer
     each of those stands for, by name."""
     names = Names(of)
@@ -272,7 +273,7 @@ def _twin(of: Load, twins: dict[Load, Buffer], names: Names) -> Buffer:
     return twins[of]
 
 
-def _narrowed(of: Load, narrow: Mapping[Term, Buffer]) -> Load:
+def _narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
     """A load of what a wide buffer stands for, in the shape that has now."""
     real = narrow.get(of.buffer.name)
     if real is None:
@@ -285,13 +286,19 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     kinds: dict[ScalarVar, str] = {}
     for axis in found.axes:
         if found.sizes[axis] > 1:
-            kinds[axis] = "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
+            kinds[axis] = (
+                "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
+            )
     batch, rows, columns = _cut(kinds)
     over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
         not all(kinds[axis] == "data" for axis in rows)
     )  # fmt: skip
-    read = (data, weight, *[each for each in loads(found.value) if each.buffer is not found.reduced])
-    shapes: dict[Term, Buffer] = {}
+    read = (
+        data,
+        weight,
+        *[each for each in loads(found.value) if each.buffer is not found.reduced],
+    )
+    shapes: dict[Name, Buffer] = {}
     for load in read:
         if shapes.setdefault(load.buffer.name, load.buffer) is not load.buffer:
             return None

@@ -22,6 +22,7 @@ from plica.schedule.primitive import (
     compute_at,
     fuse,
     loops,
+    reorder,
     reverse_compute_at,
     set_scope,
     split,
@@ -71,4 +72,34 @@ def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
     return (yield split(whole, (None, threads)))
 
 
-__all__ = ["LANES", "reverse_compute_at", "shared_out", "spread"]
+@do
+def spread_apart(last: Stage, before: tuple[Stage, ...], gpu: Gpu) -> Body:
+    """The same with loops as they are: the first over blocks, the last over threads.
+
+    That these are independent is seen of any shape, if not of all loops as one.
+    """
+    handle = yield block(str(last.label))
+    sums = []
+    for each in before:
+        sums.append((yield block(str(each.label))))
+    if last.reduce:
+        result = yield cache_write(handle, 0, "local")
+        sums, handle = [*sums, handle], result
+    around = (yield loops(handle))[: len(last.spatial)]
+    if len(around) < 2:
+        inner = yield shared_out(handle, len(around), gpu.threads_for(last.elements), 1)
+        first, lane, place = inner[0], inner[1], inner[1]
+    else:
+        first, lane = around[0], around[-1]
+        turn, lane = yield split(lane, (None, min(gpu.threads, last.spatial[-1])))
+        yield reorder(first, lane, *around[1:-1], turn)
+        place = turn
+    for each in reversed(sums):
+        yield compute_at(each, place)
+        if not (last.reduce and each is sums[-1]):
+            yield set_scope(each, 0, "local")
+    yield bind(first, "blockIdx.x")
+    yield bind(lane, "threadIdx.x")
+
+
+__all__ = ["LANES", "reverse_compute_at", "shared_out", "spread", "spread_apart"]

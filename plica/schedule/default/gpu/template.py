@@ -38,6 +38,8 @@ class Tiled:
     """The stages of a product in tiles: its sides, where they are gathered, the sums, and how long
     each digit goes."""
 
+    copies: tuple[Each, ...]
+    """Sides that are copied first, with rows that can be moved at once."""
     sides: tuple[Each | None, Each | None]
     part: Each
     after: tuple[Each, ...]
@@ -78,7 +80,9 @@ def tiled_of(of: Stages) -> Tiled | None:
     for load, buffer in ((Load(part.out, part.axes), part.out), *[(e, e.buffer) for e in sides]):
         digits |= _extents(load, buffer)
     last = (_hint(sides[0]), _hint(sides[1]))
-    return Tiled((made.get(sides[0].buffer), made.get(sides[1].buffer)), part, after, digits, last)
+    copies = tuple([each for each in every if each.out.name.hint == "pad"])
+    ours = (made.get(sides[0].buffer), made.get(sides[1].buffer))
+    return Tiled(copies, ours, part, after, digits, last)
 
 
 def _extents(of: Load, buffer: Buffer) -> dict[str, int]:
@@ -111,8 +115,8 @@ def tensor_core_schedule(
     (dtype, _) = [load.buffer.dtype for load in loads(found.part.value)]
     kernel = kernel_of(of)
     if found.is_plain:
-        whole = tensor_core(near, along, found.blocks(fused=True), dtype)
-        made = recorded(whole, kernel, late=False)
+        sums = tensor_core(near, along, found.blocks(fused=True), dtype)
+        made = recorded(_after_copies(found, kernel, gpu, sums), kernel)
         if made is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
@@ -164,7 +168,7 @@ def _along(of: Each | None) -> bool:
         return False
     (load,) = loads(of.value)
     near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
-    return near == {"k", "e"} or near == {"e"}
+    return near in ({"k", "e"}, {"e"})
 
 
 def _covers(of: Tiled, rows: int, columns: int) -> bool:
@@ -173,20 +177,35 @@ def _covers(of: Tiled, rows: int, columns: int) -> bool:
     return sizes == [down * rows, across * columns]
 
 
-def _apart(
-    of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block
-) -> tuple[Trace, Kernel] | None:
+def _after_copies(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> Block:
+    """Sums, after launches that copy sides with rows that can be moved at once."""
+    labels = {each.out.name for each in of.copies}
+    copies = [each for each in stages(begin(kernel).kernel) or () if each.label in labels]
+    if not copies:
+        return sums
+
+    @do
+    def whole() -> Body:
+        for each in copies:
+            yield spread(each, (), gpu)
+        yield sums
+
+    return whole()
+
+
+def _apart(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> tuple[Trace, Kernel] | None:
     """A product whose sums are joined and finished by another launch."""
     every = stages(begin(kernel).kernel)
     if every is None:
         return None
     labels = {each.out.name for each in of.after}
     after = [each for each in every if each.label in labels]
+    whole_sums = _after_copies(of, kernel, gpu, sums)
 
     @do
     def whole(wide: bool) -> Body:
         yield spread(after[-1], tuple(after[:-1]), gpu, wide)
-        yield sums
+        yield whole_sums
 
     return recorded(whole(True), kernel) or recorded(whole(False), kernel)
 

@@ -22,7 +22,7 @@ from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, reads_once, rowed
 from plica.schedule.default.gpu.shape import Stage, inlined, stages
-from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.spread import spread, spread_apart
 from plica.schedule.default.gpu.turn import turn_of, turned
 from plica.schedule.do import Block, Body, do, run
 from plica.schedule.flow import stages as flow
@@ -90,7 +90,7 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 
 def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of long sums, each by the threads of a warp or a block, a launch after another."""
+    """The schedule of long sums, each by the threads of a warp or a block, launch by launch."""
     bare = _bare(kernel)
     if bare is None:
         return None
@@ -98,8 +98,7 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     sums = [each for each in left if each.reduce]
     blocks = flow(inner.body)
     if not sums or any(
-        each.terms < MANY
-        or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
+        each.terms < MANY or (each.elements > gpu.most and not reads_once(blocks[each.label].block))
         for each in sums
     ):
         return None
@@ -130,7 +129,13 @@ def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         yield before
         yield spread(left[-1], left[:-1], gpu, wide)
 
-    return recorded(whole(True), kernel) or recorded(whole(False), kernel)
+    @do
+    def apart() -> Body:
+        yield before
+        yield spread_apart(left[-1], left[:-1], gpu)
+
+    every = (whole(True), whole(False), apart())
+    return next((made for made in (recorded(each, kernel) for each in every) if made), None)
 
 
 @lru_cache(maxsize=256)

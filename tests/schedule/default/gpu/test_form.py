@@ -1,149 +1,118 @@
-"""Contractions as tiled products for threads: the same numbers, whatever the sizes."""
+"""Tiles as stages: whatever the rank, the sizes and the epilogue, they mean the same."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from plica.codegen.cuda.fold import fold
-from plica.codegen.lower.passes import lower
-from plica.ir.define import defined
-from plica.ir.dtype import f32
-from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Buffer, Le, Lt, Scalar, Select, index, lit
-from plica.ir.tensor import Compute, buffer, compute, reduce
-from plica.schedule.default.contraction import Work, contraction
-from plica.schedule.default.gpu.form import product_form
-from plica.schedule.default.gpu.machine import BLOCKS, Gpu
-from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread
-from plica.schedule.do import Body, do, run
-from plica.schedule.replay import begin
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from plica.ir.dtype import f16, f32
+from plica.ir.stages import evaluate_stages, stages
+from plica.ir.tensor import buffer, reduce
+from plica.schedule.default.gpu.choose import is_plain
+from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.operand import Operands, operands
+from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.tensor_core import Warps
+from plica.schedule.hoist import hoist
+from tests.schedule.default.gpu.contractions import Case, batch, dense, drawn, ended, image, wide
 
-SMALL = Gpu(threads=8, warp=4)
 TILE = Tile(8, 32, 4, 2, 4)
+WARPS = Warps(2, 2, 2, 4, 2)
+GROUPED = Warps(1, 1, 1, 8, 4, together=True)
 
 
-def matrices(m: int, n: int, k: int) -> Compute:
-    x, w = buffer("x", (m, k), f32), buffer("w", (k, n), f32)
-    return compute((x, w), (m, n), lambda i, j: reduce("sum", (k,), lambda t: x[i, t] * w[t, j]))
+def product(of: Case) -> Operands:
+    found = operands(of.of)
+    assert found is not None
+    return found
 
 
-def batch(b: int, m: int, n: int, k: int) -> Compute:
-    x, w = buffer("x", (b, m, k), f32), buffer("w", (b, k, n), f32)
-    return compute(
-        (x, w), (b, m, n),
-        lambda q, i, j: reduce("sum", (k,), lambda t: x[q, i, t] * w[q, t, j]),
-    )  # fmt: skip
-
-
-def image(size: int, inside: int, outside: int, stride: int) -> Compute:
-    x, w = buffer("x", (1, inside, size, size), f32), buffer("w", (outside, inside, 3, 3), f32)
-    there = (size - 1) // stride + 1
-
-    def padded(of: Buffer, c: Scalar, i: Scalar, j: Scalar) -> Scalar:
-        test = And(
-            And(Le(index(0), i), Lt(i, index(size))), And(Le(index(0), j), Lt(j, index(size)))
+@settings(max_examples=max(8, settings().max_examples // 8))
+@given(seed=st.integers(0, 10_000), parts=st.sampled_from([1, 1, 2, 3]))
+def test_tiles_mean_the_same(seed: int, parts: int) -> None:
+    """A population: every contraction that is drawn, in tiles of every kind that fits its dtype."""
+    case = drawn(seed)
+    found = product(case)
+    along = (found.along(found.left), found.along(found.right))
+    pads = (is_plain(found, found.left, along[0]), is_plain(found, found.right, along[1]))
+    for shape in (TILE,) if found.dtype is f32 else (WARPS, GROUPED):
+        form = tiled(found, shape.layout(along), parts, pads if seed % 2 else (False, False))
+        made = evaluate_stages(form, case.arrays())
+        np.testing.assert_array_equal(
+            np.asarray(made).reshape(case.expected().shape), case.expected(), case.name
         )
-        return Select(test, of[0, c, i, j], lit(0, f32))
-
-    return compute(
-        (x, w), (1, outside, there, there),
-        lambda n, o, i, j: reduce(
-            "sum", (inside, 3, 3),
-            lambda c, k, q: padded(x, c, i * stride + k - 1, j * stride + q - 1) * w[o, c, k, q],
-        ),
-    )  # fmt: skip
 
 
-def ended(size: int) -> Compute:
-    """A window of one element, over data that is padded at its end alone."""
-    x, w = buffer("x", (1, 3, size, size), f32), buffer("w", (9, 3, 1, 1), f32)
-    return compute(
-        (x, w), (1, 9, size, size + 1),
-        lambda n, o, i, j: reduce(
-            "sum", (3, 1, 1),
-            lambda c, k, q: Select(Lt(j, index(size)), x[0, c, i, j], lit(0, f32)) * w[o, c, k, q],
-        ),
-    )  # fmt: skip
-
-
-CASES = {
-    "padded at the end": ended(5),
-    "matrices": matrices(16, 16, 8),
-    "odd matrices": matrices(9, 21, 7),
-    "batch": batch(3, 10, 9, 6),
-    "image": image(7, 3, 10, 1),
-    "strided image": image(8, 2, 9, 2),
-}
-
-
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 @pytest.mark.parametrize(
-    ("name", "parts"), [*[(name, 1) for name in CASES], ("odd matrices", 3), ("image", 3)]
+    ("case", "sizes"),
+    [
+        (dense((3, 20), 24, 16), (1, 60, 24, 16)),
+        (dense((20,), 24, 16, swapped=True), (1, 20, 24, 16)),
+        (batch((2, 3), (20, 24, 16)), (6, 20, 24, 16)),
+        (batch((2, 3), (20, 24, 16), heads=True), (6, 20, 24, 16)),
+        (image((2, 4, 8), 10), (2, 10, 64, 36)),
+    ],
 )
-def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
-    of = contraction(Work(CASES[name]))
-    assert of is not None
-    form = product_form(of, TILE, parts)
-    every = stages(begin(form.kernel).kernel)
-    assert every is not None
-
-    @do
-    def whole() -> Body:
-        yield spread(every[-1], every[3:-1], SMALL, wide=False)
-        yield product(TILE, form.labels, form.along, form.sizes[0])
-
-    _, state, _ = run(whole(), form.kernel, 0, {})
-    plain = defined(CASES[name])
-    random = np.random.default_rng(0)
-    inputs = [
-        random.integers(-3, 4, [int(size.value) for size in each.shape]).astype(np.float32)  # type: ignore[attr-defined]  # sizes are numbers here
-        for each in plain.params[: plain.inputs]
-    ]
-    (expected,) = run_kernel(plain, inputs)
-    found = np.full_like(expected, -1)
-    emulated(fold(lower(state.kernel, "gpu"), "k"), [*inputs, found])
-    np.testing.assert_array_equal(found, expected)
+def test_axes_that_are_neighbours_are_one(case: Case, sizes: tuple[int, int, int, int]) -> None:
+    found = product(case)
+    assert (found.size("batch"), found.size("rows"), found.size("columns"), found.depth) == sizes
 
 
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
-@pytest.mark.parametrize(
-    ("count", "grid"),
-    [((3, 2), (1, 2, 3)), ((BLOCKS + 1, 2), (2, 1, 3)), ((2, BLOCKS + 1), (1, 2, 3)),
-     ((BLOCKS + 1, BLOCKS + 1), (6, 1, 1))],
-)  # fmt: skip
-def test_long_axes_of_a_launch_are_the_first(
-    count: tuple[int, int], grid: tuple[int, int, int]
-) -> None:
-    of = contraction(Work(batch(3, 10, 9, 6)))
-    assert of is not None
-    form = product_form(of, TILE, 1)
-    every = stages(begin(form.kernel).kernel)
-    assert every is not None
-
-    @do
-    def whole() -> Body:
-        yield spread(every[-1], every[3:-1], SMALL, wide=False)
-        yield product(TILE, form.labels, form.along, 3, count=count)
-
-    plain, random = defined(CASES["batch"]), np.random.default_rng(0)
-    inputs = [random.integers(-3, 4, shape).astype(np.float32) for shape in ((3, 10, 6), (3, 6, 9))]
-    (expected,) = run_kernel(plain, inputs)
-    found = np.full_like(expected, -1)
-    code = fold(lower(run(whole(), form.kernel, 0, {})[1].kernel, "gpu"), "k")
-    assert code.launches[0].grid == grid
-    if count[0] > BLOCKS:  # as it is usually is tried above
-        emulated(code, [*inputs, found])
-        np.testing.assert_array_equal(found, expected)
+def test_a_constant_side_is_gathered_before() -> None:
+    case = dense((20,), 24, 16, constant=True)
+    apart = hoist(tiled(product(case), WARPS.layout((True, True))), case.constant)
+    assert [each.out.name.hint for each in apart.before] == ["right"]
+    assert [each.outs[0].name.hint for each in apart.rest.stages] == ["left", "part", "out"]
 
 
-def test_a_constant_weight_is_turned() -> None:
-    of = contraction(Work(CASES["image"]))
-    assert of is not None
-    (packing,) = product_form(of, TILE, 1, constant=True).packings
-    weight = np.arange(10 * 3 * 9).reshape(10, 3, 3, 3)
-    np.testing.assert_array_equal(packing.apply(weight)[..., 0], weight.transpose(1, 2, 3, 0))
+def test_guards_ask_about_high_digits() -> None:
+    """Eight neighbours are inside or outside together where sizes are multiples of eight."""
+    case = dense((40,), 72, 40, turned=True)
+    left, right, *_ = tiled(product(case), WARPS.layout((True, True))).stages
+    for each in (left, right):
+        text = str(stages((), (each,), each.outs))
+        guard = text.partition(" if ")[2]
+        assert " e" not in guard.replace("else", "")
+        assert guard
+
+
+def test_rows_are_padded_to_whole_octets() -> None:
+    case = dense((20,), 24, 15, turned=True)
+    form = tiled(product(case), WARPS.layout((True, True)), 1, (True, False))
+    pad, left, *_ = form.stages
+    assert [int(size.value) for size in pad.outs[0].shape] == [20, 16]  # type: ignore[attr-defined]  # numbers
+    assert "x[" not in str(stages((), (left,), left.outs))
+    np.testing.assert_array_equal(evaluate_stages(form, case.arrays()), case.expected())
+
+
+def test_one_side_twice() -> None:
+    """A product of a matrix with itself."""
+    x = buffer("x", (20, 16), f16)
+
+    def element(i: object, j: object) -> object:
+        return reduce("sum", (16,), lambda k: wide(x[i, k]) * wide(x[j, k]))  # type: ignore[index]  # axes
+
+    case = ended((x, x), (20, 20), element, "", 0, False, "square")
+    whole = stages((x,), case.of.stages)
+    found = operands(whole)
+    assert found is not None
+    form = tiled(found, WARPS.layout((True, True)))
+    given_ = case.arrays()[:1]
+    np.testing.assert_array_equal(evaluate_stages(form, given_), evaluate_stages(whole, given_))
+
+
+@pytest.mark.parametrize("which", ["max", "f16 sums", "two dtypes"])
+def test_other_work_is_no_product(which: str) -> None:
+    x, w = buffer("x", (20, 16), f16), buffer("w", (16, 24), f32 if which == "two dtypes" else f16)
+
+    def element(i: object, j: object) -> object:
+        if which == "max":
+            return reduce("max", (16,), lambda k: wide(x[i, k]) * wide(w[k, j]))  # type: ignore[index]
+        if which == "f16 sums":
+            return reduce("sum", (16,), lambda k: x[i, k] * w[k, j])  # type: ignore[index]
+        return reduce("sum", (16,), lambda k: wide(x[i, k]) * w[k, j])  # type: ignore[index]
+
+    case = ended((x, w), (20, 24), element, "", 0, False, which)
+    assert operands(case.of) is None

@@ -9,40 +9,108 @@ from plica.codegen.cuda.fold import Code, fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.ir.dtype import f32
+from plica.ir.loop import Kernel
 from plica.ir.scalar import Max, Scalar, lit
-from plica.ir.tensor import Compute, buffer, compute, reduce
-from plica.schedule.default.contraction import Work, bared, contraction
-from plica.schedule.default.gpu.choose import HIGH, TILES, contracted, tile_for
-from plica.schedule.default.gpu.form import ProductForm, product_form
-from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.product import Tile, product
-from plica.schedule.do import run
+from plica.ir.stage import stage
+from plica.ir.stages import Stages, kernel_of, stages
+from plica.ir.tensor import buffer, reduce
+from plica.rewrite.contract import exact, reassociates
+from plica.schedule.default.gpu.choose import HIGH, TILES, candidates
+from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.machine import BLOCKS, Gpu
+from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.product import Blocks, Tile, product
+from plica.schedule.default.gpu.shape import stages as blocks_of
+from plica.schedule.default.gpu.spread import spread
+from plica.schedule.default.gpu.template import product_schedule, tiled_of
+from plica.schedule.do import Body, do, run
+from plica.schedule.form import Facts
+from plica.schedule.hoist import hoist
+from plica.schedule.replay import begin
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
+from tests.schedule.default.gpu.contractions import Case, batch, dense, image
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 
 
-def matrices(m: int, n: int, k: int) -> Compute:
+def matrices(m: int, n: int, k: int) -> Stages:
     x, w = buffer("x", (m, k), f32), buffer("w", (k, n), f32)
+    held = stage("held", (m, n), lambda i, j: reduce("sum", (k,), lambda t: x[i, t] * w[t, j]))
 
     def element(i: Scalar, j: Scalar) -> Scalar:
-        return Max(reduce("sum", (k,), lambda t: x[i, t] * w[t, j]), lit(-5.0, f32))
+        return Max(held[i, j], lit(-5.0, f32))
 
-    return compute((x, w), (m, n), element)
+    return stages((x, w), (held, stage("out", (m, n), element)))
 
 
-def formed(of: Compute, tile: Tile) -> ProductForm:
-    found = contraction(bared(Work(of)))
+def formed(of: Stages, tile: Tile, parts: int = 1) -> Stages:
+    found = operands(of)
     assert found is not None
-    return product_form(found, tile, 1)
+    along = (found.along(found.left), found.along(found.right))
+    return tiled(found, tile.layout(along), parts)
 
 
-def made(of: Compute, tile: Tile) -> Code:
-    form = formed(of, tile)
-    schedule = product(tile, form.labels, form.along, 1, fused=True)
-    return fold(lower(run(schedule, form.kernel, 0, {})[1].kernel, "gpu"), "k")
+def scheduled(form: Stages, tile: Tile, gpu: Gpu | None = None) -> Kernel:
+    found = product_schedule(form, gpu or Gpu(threads=8, warp=4), (tile,))
+    assert found is not None
+    return found[1]
+
+
+def made(of: Stages, tile: Tile) -> Code:
+    return fold(lower(scheduled(formed(of, tile), tile), "gpu"), "k")
+
+
+TILE = Tile(8, 32, 4, 2, 4)
+
+CASES = {
+    "matrices": dense((16,), 32, 8, f32, ends="bias"),
+    "odd matrices": dense((9,), 21, 7, f32, turned=True),
+    "batch": batch((3,), (10, 9, 6), f32),
+    "image": image((1, 3, 7), 10, f32, ends="bias"),
+    "strided image": image((2, 2, 8), 9, f32, stride=2, constant=True),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "parts"), [*[(name, 1) for name in CASES], ("odd matrices", 3), ("image", 3)]
+)
+def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
+    case: Case = CASES[name]
+    apart = hoist(formed(case.of, TILE, parts), case.constant)
+    code = fold(lower(scheduled(apart.rest, TILE), "gpu"), "k")
+    np.testing.assert_array_equal(case.runs(apart, code), case.expected())
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("count", "grid"),
+    [((3, 2), (1, 2, 3)), ((BLOCKS + 1, 2), (2, 1, 3)), ((2, BLOCKS + 1), (1, 2, 3)),
+     ((BLOCKS + 1, BLOCKS + 1), (6, 1, 1))],
+)  # fmt: skip
+def test_long_axes_of_a_launch_are_the_first(
+    count: tuple[int, int], grid: tuple[int, int, int]
+) -> None:
+    case = CASES["batch"]
+    form = formed(case.of, TILE)
+    every, names = blocks_of(begin(kernel_of(form)).kernel), tiled_of(form)
+    assert every is not None
+    assert names is not None
+    found = names.blocks(fused=False)
+
+    @do
+    def whole() -> Body:
+        yield spread(every[-1], every[3:-1], Gpu(threads=8, warp=4), wide=False)
+        told = Blocks(found.left, found.right, found.part, None, (3, *count))
+        yield product(TILE, told, (True, False))
+
+    code = fold(lower(run(whole(), kernel_of(form), 0, {})[1].kernel, "gpu"), "k")
+    assert code.launches[0].grid == grid
+    if count[0] > BLOCKS:  # as it is usually is tried above
+        apart = hoist(form, case.constant)
+        np.testing.assert_array_equal(case.runs(apart, code), case.expected())
 
 
 @needs_compiler
@@ -79,19 +147,23 @@ def test_nothing_is_spilled(tile: Tile) -> None:
     assert usage.registers * tile.threads <= Gpu().registers
 
 
-def test_sizes_that_the_tile_does_not_divide_are_not_exact() -> None:
-    assert formed(matrices(32, 32, 16), Tile(16, 16, 4, 2, 4)).exact
-    assert not formed(matrices(30, 32, 16), Tile(16, 16, 4, 2, 4)).exact
-
-
 @pytest.mark.parametrize(("size", "tile"), [(2048, HIGH), (8192, TILES[0])])
 def test_high_tiles_where_there_are_few(size: int, tile: Tile) -> None:
-    found = contraction(bared(Work(matrices(size, size, size))))
-    assert found is not None
-    assert tile_for(found, Gpu()) == (tile, 1)
+    found = next(candidates(matrices(size, size, size), Facts((False, False)), Gpu()))
+    shape = tiled_of(found.hoisted.rest)
+    assert shape is not None
+    digits = shape.digits
+    assert digits["vi"] * digits["ty"] * 4 == tile.rows
+    assert digits["vj"] * digits["tx"] * 4 == tile.columns
+    assert "z" not in digits
 
 
 def test_the_result_is_finished_where_it_is_summed() -> None:
-    found = contracted(Work(matrices(256, 512, 2048)), (False, False), Gpu(processors=4))
-    assert found is not None
+    found = next(candidates(matrices(256, 512, 2048), Facts((False, False)), Gpu(processors=4)))
     assert len(fold(lower(found.kernel, "gpu"), "k").launches) == 1
+
+
+def test_sums_are_split_where_their_order_is_free() -> None:
+    of, gpu = matrices(64, 64, 4096), Gpu()
+    for contract, form in ((exact, "product-tiles"), (reassociates, "split-sums")):
+        assert next(candidates(of, Facts((False, False), (), contract), gpu)).form.form == form

@@ -9,31 +9,32 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.define import defined
 from plica.ir.dtype import DType, bf16, f16, f32
 from plica.ir.loop import Invoke, Kernel, statements
 from plica.ir.run import run_kernel
 from plica.ir.scalar import Cast, Max, Scalar, lit
-from plica.ir.tensor import Compute, buffer, compute, reduce
-from plica.schedule.default.contraction import Work
+from plica.ir.stage import stage
+from plica.ir.stages import Stages, kernel_of, stages
+from plica.ir.tensor import buffer, reduce
+from plica.rewrite.contract import reassociates
+from plica.schedule.default.gpu.choose import DECLARED, GROUPS, WARPS, Candidate, candidates
+from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_choice import (
-    DECLARED,
-    GROUPS,
-    WARPS,
-    tensor_core_product,
-)
-from plica.schedule.default.gpu.tensor_core_form import tensor_core_form
+from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.template import tensor_core_schedule
+from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
-from plica.schedule.do import run
+from plica.schedule.form import Facts
+from plica.schedule.hoist import hoist
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
+from tests.schedule.default.gpu.contractions import Case, batch, dense, drawn, image
 
 SMALL = Warps(2, 2, 2, 4, 2)
 
@@ -45,7 +46,7 @@ PROFILE = settings.get_current_profile_name()
 MORE = pytest.mark.skipif(PROFILE == "ci", reason="takes seconds: other profiles than ci have it")
 
 
-def matrices(m: int, n: int, k: int, along: Along, of: DType = f16) -> Compute:
+def matrices(m: int, n: int, k: int, along: Along, of: DType = f16) -> Stages:
     """max(sum, -100) of a product, rounded to f16 where columns are neighbours on the right."""
     x = buffer("x", (m, k) if along[0] else (k, m), of)
     w = buffer("w", (n, k) if along[1] else (k, n), of)
@@ -55,18 +56,26 @@ def matrices(m: int, n: int, k: int, along: Along, of: DType = f16) -> Compute:
         other = w[j, t] if along[1] else w[t, j]
         return Cast(one, f32) * Cast(other, f32)
 
+    held = stage("held", (m, n), lambda i, j: reduce("sum", (k,), lambda t: term(i, j, t)))
+
     def element(i: Scalar, j: Scalar) -> Scalar:
-        total = Max(reduce("sum", (k,), lambda t: term(i, j, t)), lit(-100.0, f32))
+        total = Max(held[i, j], lit(-100.0, f32))
         return total if along[1] else Cast(total, f16)
 
-    return compute((x, w), (m, n), element)
+    return stages((x, w), (held, stage("out", (m, n), element)))
 
 
-def made(of: Compute, warps: Warps) -> tuple[Trace, Kernel]:
-    form = tensor_core_form(Work(of), warps)
-    assert form is not None
-    steps, state, _ = run(tensor_core(warps, form.along, form.labels), form.kernel, 0, {})
-    return Trace(steps), state.kernel
+def formed(of: Stages, warps: Warps, parts: int = 1) -> Stages:
+    found = operands(of)
+    assert found is not None
+    along = (found.along(found.left), found.along(found.right))
+    return tiled(found, warps.layout(along), parts)
+
+
+def made(of: Stages, warps: Warps, parts: int = 1) -> tuple[Trace, Kernel]:
+    found = tensor_core_schedule(formed(of, warps, parts), Gpu(threads=32), (warps,))
+    assert found is not None
+    return found
 
 
 @needs_compiler
@@ -84,11 +93,10 @@ def made(of: Compute, warps: Warps) -> tuple[Trace, Kernel]:
 def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> None:
     rows, columns, terms = warps.tile
     of = matrices((2 if warps.near > 1 else 1) * rows, columns, 5 * terms, along)
-    plain = defined(of)
     random = np.random.default_rng(0)
     inputs = [
         random.integers(-3, 4, [int(size.value) for size in each.shape]).astype(np.float16)  # type: ignore[attr-defined]  # sizes are numbers here
-        for each in plain.params[: plain.inputs]
+        for each in of.inputs
     ]
     left, right = [each.astype(np.float64) for each in inputs]
     exact = (left if along[0] else left.T) @ (right.T if along[1] else right)
@@ -101,10 +109,8 @@ def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> N
 def test_bfloats_are_multiplied_by_four_warps() -> None:
     warps = Warps(1, 1, 2, 8, 4, ahead=0, together=True)
     rows, columns, terms = warps.tile
-    form = tensor_core_form(Work(matrices(rows, columns, 2 * terms, (True, True), bf16)), warps)
-    assert form is not None
-    schedule = tensor_core(warps, form.along, form.labels, bf16)
-    code = fold(lower(run(schedule, form.kernel, 0, {})[1].kernel, "gpu"), "k")
+    of = matrices(rows, columns, 2 * terms, (True, True), bf16)
+    code = fold(lower(made(of, warps)[1], "gpu"), "k")
     random = np.random.default_rng(2)
     x, w = (
         random.integers(-3, 4, (size, 2 * terms)).astype(np.float32) for size in (rows, columns)
@@ -157,9 +163,7 @@ def test_slices_are_copied_while_others_are_multiplied(ahead: int) -> None:
     rows, columns, terms = SMALL.tile
     warps = Warps(2, 2, 2, 4, 2, ahead)
     _, kernel = made(matrices(rows, columns, 8 * terms, (True, False)), warps)
-    text = fold(lower(kernel, "gpu"), "k").functions
-    loop = text[text.index("for (int q") :]
-    body = loop[: loop.index("\n  }\n")]
+    body = turn(kernel)
     assert body.count("__syncthreads") == 1
     assert body.index("__syncthreads") < body.index("p_copy_async") < body.index("p_mma_f16")
     assert f"p_copies_done<{2 * (ahead - 1)}>" in body
@@ -170,9 +174,8 @@ def test_products_of_the_turn_before_are_under_way() -> None:
     """At a barrier nobody waits for them where a spare version is not written over."""
     warps = Warps(1, 1, 1, 8, 4, ahead=2, together=True)
     rows, columns, terms = warps.tile
-    form = tensor_core_form(Work(matrices(rows, columns, 8 * terms, (True, False))), warps)
-    assert form is not None
-    trace, kernel = made(matrices(rows, columns, 8 * terms, (True, False)), warps)
+    of = matrices(rows, columns, 8 * terms, (True, False))
+    trace, kernel = made(of, warps)
     body = turn(kernel)
     waits = ["p_tile_awaited", "p_products_done<1>", "__syncthreads"]
     order = [*waits, "p_tile_copy_2", "p_products_f16_64"]
@@ -181,31 +184,39 @@ def test_products_of_the_turn_before_are_under_way() -> None:
     assert body.count("__syncthreads") == 1
     without = Trace(tuple([each for each in trace.steps if "spare" not in str(each)]))
     assert len(without.steps) == len(trace.steps) - 1
-    assert "p_products_done<0>" in turn(scheduled(without, form.kernel))
+    assert "p_products_done<0>" in turn(scheduled(without, kernel_of(formed(of, warps))))
 
 
 def turn(kernel: Kernel) -> str:
-    """The text of a turn of the loop over slices."""
+    """The text of a turn of the loop over slices, which is the one that waits."""
     text = fold(lower(kernel, "gpu"), "k").functions
-    loop = text[text.index("for (int q") :]
-    return loop[: loop.index("\n  }\n")]
+    every = text.split("\n  for (int ")[1:]
+    (loop,) = [each for each in (one.partition("\n  }\n")[0] for one in every)
+               if "__syncthreads" in each]  # fmt: skip
+    return loop
+
+
+def best(of: Stages, gpu: Gpu, constant: tuple[bool, ...] = (False, False)) -> Candidate:
+    return next(candidates(of, Facts(constant, (), reassociates), gpu))
 
 
 def test_warps_multiply_together_where_they_can() -> None:
     of = matrices(1024, 1024, 256, (True, False))
     for gpu, word in ((Gpu(), "cuda.mma_f16"), (Gpu(groups=True), "cuda.group_mma_f16")):
-        found = tensor_core_product(Work(of), gpu)
-        assert found is not None
-        assert word in found[1].to_python()
+        assert word in best(of, gpu).trace.to_python()
 
 
 def test_large_tiles_where_there_are_enough() -> None:
-    few = tensor_core_product(Work(matrices(256, 256, 64, (True, False))), Gpu())
-    many = tensor_core_product(Work(matrices(256, 256, 64, (True, False))), Gpu(processors=4))
-    assert few is not None
-    assert many is not None
-    assert "cuda.mma_f16_2x4_kn" in few[1].to_python()
-    assert "cuda.mma_f16_4x8_kn" in many[1].to_python()
+    of = matrices(256, 256, 64, (True, False))
+    few, many = best(of, Gpu()), best(of, Gpu(processors=4))
+    assert "cuda.mma_f16_2x4_kn" in few.trace.to_python()
+    assert "cuda.mma_f16_4x8_kn" in many.trace.to_python()
+
+
+def test_few_tiles_are_made_of_parts_of_the_terms() -> None:
+    """Where tiles would leave processors without work."""
+    found = best(matrices(64, 64, 8192, (True, True)), Gpu())
+    assert len(fold(lower(found.kernel, "gpu"), "k").launches) == 2
 
 
 def test_traces_are_read_back_in_another_process() -> None:
@@ -221,23 +232,104 @@ def test_traces_are_read_back_in_another_process() -> None:
     assert subprocess.run([sys.executable, "-c", text, *names], check=False).returncode == 0
 
 
-OTHER = {
-    "sizes that no tile divides": matrices(100, 128, 64, (True, False)),
-    "f32": matrices(128, 128, 64, (True, False), f32),
+# --- whatever the sizes ---------------------------------------------------------------------------
+
+
+def code_of(case: Case, gpu: Gpu, form: str) -> tuple[Candidate, Code]:
+    """The best of some form, emitted."""
+    for each in candidates(case.of, Facts(case.constant, (), reassociates), gpu):
+        if each.form.form == form and not refused(each.kernel, gpu):
+            return each, fold(lower(each.kernel, "gpu"), "k")
+    raise AssertionError(f"{case.name} takes no {form}")
+
+
+ODD = {
+    "bias": dense((100,), 90, 56, ends="bias"),
+    "residual": dense((2, 40), 72, 40, bf16, ends="residual", turned=True),
+    "odd": dense((67,), 75, 33, ends="cast", swapped=True),
+    "constant": dense((40,), 90, 72, ends="bias", constant=True),
+    "batch": batch((2, 3), (40, 24, 32), ends="cast"),
+    "heads": batch((2, 3), (24, 40, 32), bf16, heads=True),
+    "image": image((2, 9, 8), 32, ends="bias", constant=True),
+    "strided": image((1, 16, 9), 40, bf16, stride=2, ends="cast"),
 }
 
 
-@pytest.mark.parametrize("name", OTHER)
-def test_other_work_is_not_for_tensor_cores(name: str) -> None:
-    assert tensor_core_product(Work(OTHER[name]), Gpu()) is None
+@needs_compiler
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("bias", "batch", "image") else pytest.param(name, marks=MORE)
+     for name in ODD],
+)  # fmt: skip
+def test_sizes_that_no_tile_divides(name: str) -> None:
+    case = ODD[name]
+    found, code = code_of(case, Gpu(processors=4), "tensor-core-tiles")
+    copies = [each for each in found.hoisted.rest.stages if each.outs[0].name.hint == "pad"]
+    assert len(code.launches) == 1 + len(copies)  # the epilogue is done on sums in registers
+    np.testing.assert_array_equal(case.runs(found.hoisted, code), case.expected(), case.name)
+    if path_of() is not None:
+        assert compiled(code.text, "sm_80").usage[0][1].spilled == 0
 
 
-def test_a_batch_is_not_for_tensor_cores() -> None:
-    x, w = buffer("x", (2, 128, 64), f16), buffer("w", (2, 64, 128), f16)
-    of = compute(
-        (x, w), (2, 128, 128),
-        lambda b, i, j: reduce(
-            "sum", (64,), lambda k: Cast(x[b, i, k], f32) * Cast(w[b, k, j], f32)
-        ),
-    )  # fmt: skip
-    assert tensor_core_product(Work(of), Gpu()) is None
+GROUPED = {
+    "rows": dense((100,), 64, 136, turned=True, ends="bias"),
+    "constant": dense((70,), 72, 72, constant=True, ends="cast"),
+    "batch": batch((2,), (40, 64, 64), bf16, ends="cast"),
+    "odd": dense((67,), 60, 75, ends="cast"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "name", [name if name == "rows" else pytest.param(name, marks=MORE) for name in GROUPED]
+)
+def test_the_copy_engine_writes_zeros_beyond_the_ends(name: str) -> None:
+    case = GROUPED[name]
+    found, code = code_of(case, Gpu(processors=4, groups=True), "wgmma-tiles")
+    assert "p_tile_copy" in code.text
+    np.testing.assert_array_equal(case.runs(found.hoisted, code), case.expected(), case.name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=MORE) for n in range(12)])
+def test_what_is_drawn_means_the_same(seed: int) -> None:
+    """Everything that could be done, in every form there is."""
+    case, gpu = drawn(seed), Gpu(processors=4, groups=bool(seed % 2))
+    done: set[str] = set()
+    for each in candidates(case.of, Facts(case.constant, (), reassociates), gpu):
+        if each.form.form in done or refused(each.kernel, gpu):
+            continue
+        done.add(each.form.form)
+        code = fold(lower(each.kernel, "gpu"), "k")
+        np.testing.assert_array_equal(case.runs(each.hoisted, code), case.expected(), case.name)
+        if path_of() is not None:
+            compiled(code.text, "sm_90a" if gpu.groups else "sm_80")
+    assert "thread-elements" in done
+
+
+def test_a_form_that_cannot_be_lowered_is_passed_over() -> None:
+    """A GPU without memory that threads share has tiles of none, and threads all the same."""
+    case, gpu = ODD["bias"], Gpu(shared=1024)
+    every = [*candidates(case.of, Facts(case.constant, (), reassociates), gpu)]
+    assert "share more memory" in refused(every[0].kernel, gpu)
+    assert not refused(every[-1].kernel, gpu)
+    assert every[-1].form.form == "thread-elements"
+
+
+def test_what_the_copy_engine_cannot_fetch_is_fetched_by_threads() -> None:
+    """Two axes of a batch that are apart in memory are no places that its instruction takes."""
+    case, gpu = batch((2, 2), (100, 60, 64), heads=True), Gpu(processors=4, groups=True)
+    every = candidates(case.of, Facts(case.constant, (), reassociates), gpu)
+    first, *_ = [each.form.form for each in every if not refused(each.kernel, gpu)]
+    assert first == "tensor-core-tiles"
+
+
+def test_tensor_cores_are_for_those_who_allow_another_order() -> None:
+    found = next(candidates(ODD["bias"].of, Facts(ODD["bias"].constant), Gpu()))
+    assert found.form.form == "thread-elements"
+    assert hoist(found.form.stages, ODD["bias"].constant).rest is ODD["bias"].of
+
+
+def test_products_of_f32_are_not_for_tensor_cores() -> None:
+    of = matrices(128, 128, 64, (True, False), f32)
+    assert "cuda.mma" not in best(of, Gpu()).trace.to_python()

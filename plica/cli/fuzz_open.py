@@ -1,0 +1,98 @@
+"""`plica fuzz open`: random programs with open sizes, one code for each, at many sizes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.progress import progress
+from plica.cli.rules import count
+
+if TYPE_CHECKING:
+    from plica.codegen.open_fuzz import Report
+    from plica.ir.module import Module
+    from plica.runtime.executable import Executable
+
+EPILOG: Final = """\
+examples:
+  plica fuzz open --examples 500
+  plica fuzz open --seed 7 --findings 5
+  plica fuzz open --seed 7 --first 318 --examples 1      one case again
+
+Programs run in processes of their own: one that dies is a finding, and the rest goes on.
+"""
+
+
+# Any: what argparse's subparsers are has no public name.
+def configure(verbs: Any) -> None:
+    """The options of the verb."""
+    parser = verbs.add_parser(
+        "open",
+        help="programs with open sizes, compiled once, at several sizes and under other names",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--examples", type=count, default=200, help="how many programs (200)")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same programs")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first (0)")
+    parser.add_argument("--length", type=count, default=6, help="operators of each, at most (6)")
+    parser.add_argument("--findings", type=count, default=1, help="stop after so many (1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(verb=fuzz_open)
+
+
+def open_code(module: Module, threads: int, contract: str | None) -> Executable:
+    """The one code of a module for all sizes; refused where there is none."""
+    from plica.codegen.llvm.toolchain import host
+    from plica.frontend.specialised import Specialised
+    from plica.pipeline import compile
+    from plica.pipeline.lowered import lower
+    from plica.pipeline.option import contract_of
+
+    made = compile(module, threads=threads, contract=contract)
+    if isinstance(made, Specialised) and made.whole is not None:
+        lower(made.whole, contract_of(contract), target=host())  # says why
+    return made
+
+
+def fuzz_open(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where the code of a program gives another result than its meaning, or dies."""
+    from plica.codegen.open_fuzz import fuzz
+
+    with progress("programs", arguments.examples) as say:
+        report = fuzz(
+            open_code,
+            arguments.examples,
+            arguments.seed,
+            first=arguments.first,
+            most=arguments.length,
+            findings=arguments.findings,
+            say=say,
+        )
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        _print(report)
+    return 1 if report.findings else 0
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    dims = ", ".join(f"{report.dims[n]} with {n} dims" for n in sorted(report.dims))
+    console.print(
+        f"{report.examples} programs, seed {report.seed} ({dims}): {report.operators.total()} "
+        f"operators of {len(report.operators)} kinds; {report.compiled} have one code, which was "
+        f"compared at {report.runs} sizes; {report.without_value} sizes have no value."
+    )
+    for reason, times in report.refused.most_common():
+        console.print(f"No one code: {reason} ({times})", markup=False)
+    if not report.findings:
+        console.print("[green]All compute what they mean.[/]")
+    for found in report.findings:
+        console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: ", end="")
+        print(found.reason)
+        console.print("A smallest case, as a script:\n")
+        print(found.script)

@@ -1,0 +1,59 @@
+"""Assembling C: the last pass of its page, from a plan to an artefact of one object."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from plica.codegen.c import toolchain
+from plica.codegen.c.program import fold, kernel_name
+from plica.codegen.interface import aligned_bytes, interface, tenants
+from plica.codegen.place import Plan
+from plica.codegen.program import Launch, Program
+from plica.codegen.road import Job, Lowered, record
+from plica.codegen.work import operations
+from plica.runtime.artefact import Artefact, Machine
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.link import link
+from plica.runtime.profile import Launched
+
+
+def text_of(lowered: Lowered) -> str:
+    """The C text of a lowered module."""
+    if not isinstance(lowered.plan, Plan):
+        message = "C is made for sizes that are known; those of this model are open."
+        hint = "Give the model its sizes, or compile it for 'cpu'."
+        named = ", ".join(str(each.name) for each in lowered.program.dims)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
+    return fold(lowered.program, lowered.plan)
+
+
+def emit_c(lowered: Lowered, job: Job) -> Artefact:
+    """All that will be loaded, on this machine or one like it."""
+    program, plan = lowered.program, lowered.plan
+    code = toolchain.emit(text_of(lowered))
+    assert isinstance(plan, Plan)  # or there were no text
+    launches = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
+    return Artefact(
+        interface(lowered.module.main_function(), program),
+        Machine(toolchain.triple(), "generic", ()),
+        1,
+        (code,),
+        tuple([aligned_bytes(each) for each in program.constants]),
+        plan.size,
+        tuple([each.source for each in launches]),
+        tuple([_launched(each, program) for each in launches]),
+        tenants(plan),
+        (("cc", toolchain.version()), *job.versions),
+        partial(record, lowered),
+    )
+
+
+def _launched(of: Launch, program: Program) -> Launched:
+    size = sum(program.slots[slot].bytes for slot in of.args)
+    return Launched(kernel_name(of.kernel, program), operations(program.kernels[of.kernel]), size)
+
+
+def entry(program: Program, plan: Plan, fused: bool) -> tuple[int, object]:
+    """Code of a program in this process; C never rounds a product and a sum at once."""
+    code = link([toolchain.emit(fold(program, plan))])
+    return code.address("plica_main"), code

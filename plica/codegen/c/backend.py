@@ -1,0 +1,88 @@
+"""The backend of plain C99: one file for the C compiler of the system, one thread, `math.h` alone.
+
+>>> parse("c").describe()
+'c'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from attrs import frozen
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.c import toolchain
+from plica.codegen.c.assemble import emit_c, entry, text_of
+from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.prepare import GROUP
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.target import Target, unknown_target
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.optimise import OPTIMISE
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+from plica.schedule.default import Machine
+
+PAGE: Final = Pipeline((
+    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    SCHEDULE,           # primitive functions become kernels, in order
+    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    PLAN,               # values have their place in the arena
+    Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),
+))  # fmt: skip
+
+
+@frozen
+class CTarget:
+    """C for the machine whose compiler makes the object."""
+
+    backend: ClassVar[str] = "c"
+
+    def describe(self) -> str:
+        """A line that `parse` reads."""
+        return "c"
+
+    def __str__(self) -> str:
+        return "c"
+
+
+def parse(text: str) -> CTarget:
+    """The target that a text means: there is nothing to say of it but its name."""
+    if text.strip() != "c":
+        raise unknown_target(text)
+    return CTarget()
+
+
+def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+    """Code of a lowered module, loaded into this process."""
+    return executable(emitted(page, lowered, job), texts=texts_of(lambda: lowered, job))
+
+
+def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
+    """The code at each stage, made when somebody asks for it."""
+    return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
+
+
+def _machine(target: CTarget) -> Machine:
+    """A processor of which nothing is known but that it has short vectors."""
+    return machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
+
+
+BACKEND: Final = Backend(
+    "c",
+    "Plain C99 for one thread, by the C compiler of the system: c",
+    parse,
+    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    build,
+    texts_of,
+    machine=_machine,
+    here=lambda target: True,
+    facts=toolchain.version,
+    threaded=False,
+    entry=entry,
+)

@@ -1,0 +1,113 @@
+"""Programs in C99: one file, whose only function that others see is the entry.
+
+    long long plica_main(void **table)      inputs, outputs, constants, and the workspace last
+
+The result is 0, or the number of the launch, counted from 1, in which an index was outside its
+tensor: what native code of other makers gives as well, so the runtime takes both alike.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.c.dialect import C99, HEAD, helpers
+from plica.codegen.c.kernel import Function, function
+from plica.codegen.place import Plan
+from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
+from plica.core.diagnostic import CompilerBug
+
+ENTRY: Final = "plica_main"
+
+_SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
+
+
+def fold(program: Program, plan: Plan) -> str:
+    """The C text of a program without open sizes."""
+    overlap = {
+        step.kernel
+        for steps in program.regions
+        for step in steps
+        if isinstance(step, Launch)
+        and len({_pointer(slot, program, plan) for slot in step.args}) < len(step.args)
+    }
+    kernels = [
+        function(kernel, kernel_name(number, program), number not in overlap)
+        for number, kernel in enumerate(program.kernels)
+    ]
+    regions = _regions(program, plan)
+    used = frozenset[str]().union(*[each.helpers for each in kernels])
+    if any(isinstance(step, Copy) for steps in program.regions for step in steps):
+        used |= {"p_copy"}
+    return "\n".join([HEAD, helpers(used), *[each.text for each in kernels], *regions])
+
+
+def kernel_name(number: int, program: Program) -> str:
+    """The name of a kernel's function."""
+    name = program.names[number]
+    plain = "".join([each if each.isalnum() and each.isascii() else "_" for each in name])
+    return f"k{number}_{plain}"
+
+
+def _regions(program: Program, plan: Plan) -> list[str]:
+    """The functions that launch kernels, the entry last; all are declared before."""
+    code = 0
+    parts: list[str] = []
+    for number, steps in enumerate(program.regions):
+        lines = [f"static long long r{number}(void **table, unsigned char *work) {{"]
+        lines += ["  (void)table, (void)work;"]
+        for step in steps:
+            if isinstance(step, Launch):
+                code += 1
+            lines += [f"  {line}" for line in _step(step, code, program, plan)]
+        parts.append("\n".join([*lines, "  return 0;", "}", ""]))
+    heads = [
+        f"static long long r{number}(void **table, unsigned char *work);"
+        for number in range(len(program.regions))
+    ]
+    workspace = sum(len(program.space(space)) for space in _SPACES)
+    entry = [
+        f"long long {ENTRY}(void **table);",
+        f"long long {ENTRY}(void **table) {{",
+        f"  unsigned char *work = (unsigned char *)table[{workspace}];",
+        *[f"  work[{plan.flags + thunk}] = 0;" for thunk in range(len(program.thunks))],
+        f"  return r{program.entry}(table, work);",
+        "}",
+        "",
+    ]
+    return [*heads, "", *parts, "\n".join(entry)]
+
+
+def _step(step: object, code: int, program: Program, plan: Plan) -> list[str]:
+    """The lines of one step; a launch that fails gives back its number."""
+    match step:
+        case Launch(kernel, args, _) if not isinstance(step, Chunks):
+            given = ", ".join([_pointer(slot, program, plan) for slot in args])
+            return [f"if ({kernel_name(kernel, program)}({given})) return {code};"]
+        case Copy(source, target):
+            to, of = _pointer(target, program, plan), _pointer(source, program, plan)
+            return [f"p_copy({to}, {of}, {program.slots[source].bytes}ULL);"]
+        case Choose(condition, then, orelse):
+            test = f"*(const unsigned char *){_pointer(condition, program, plan)}"
+            return [f"if ({test}) {{", *_call(then), "} else {", *_call(orelse), "}"]
+        case Force(thunk):
+            flag = f"work[{plan.flags + thunk}]"
+            return [f"if (!{flag}) {{", f"  {flag} = 1;", *_call(program.thunks[thunk]), "}"]
+        case _:
+            raise CompilerBug("There are chunks in a program whose sizes are all known.")
+
+
+def _call(region: int) -> list[str]:
+    return [f"  const long long code = r{region}(table, work);", "  if (code) return code;"]
+
+
+def _pointer(number: int, program: Program, plan: Plan) -> str:
+    """Where a slot is; the type is that of the parameter it is given for."""
+    slot = program.slots[number]
+    if slot.space == "temporary":
+        return f"(void *)(work + {plan.where[number]})"
+    before = _SPACES.index(slot.space)
+    base = sum(len(program.space(space)) for space in _SPACES[:before])
+    return f"table[{base + slot.index}]"
+
+
+__all__ = ["C99", "ENTRY", "Function", "fold", "kernel_name"]

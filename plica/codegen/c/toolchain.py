@@ -1,0 +1,66 @@
+"""The C compiler of the system: text in, an object file out.
+
+`PLICA_CC` names another one than `cc`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+FLAGS: Final = (
+    "-std=c99", "-Wall", "-Werror", "-ffp-contract=off", "-O2", "-fPIC", "-fvisibility=hidden",
+    "-fno-math-errno", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-unwind-tables",
+    "-fno-asynchronous-unwind-tables",
+)  # fmt: skip
+"""Memory is used again for values of other types, so types say nothing of what overlaps."""
+
+
+def compiler() -> str:
+    """The C compiler; refuses a machine that has none."""
+    found = shutil.which(os.environ.get("PLICA_CC", "cc"))
+    if found is None:
+        message, hint = "There is no C compiler.", "Install one, or name it in PLICA_CC."
+        expected = os.environ.get("PLICA_CC", "cc")
+        raise UnsupportedError(Diagnostic("no-toolchain", message, None, expected, "none", hint))
+    return found
+
+
+def version() -> str:
+    """What the compiler says it is."""
+    return _said(compiler(), "--version")
+
+
+def triple() -> str:
+    """The machine that the compiler makes code for."""
+    return _said(compiler(), "-dumpmachine")
+
+
+@lru_cache(maxsize=8)
+def _said(path: str, option: str) -> str:
+    """The first line of what the compiler says of itself."""
+    done = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    return (done.stdout.splitlines() or [""])[0]
+
+
+def emit(text: str) -> bytes:
+    """The object file of a C text."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "program.c", Path(folder) / "program.o"
+        source.write_text(text, encoding="utf-8")
+        command = [compiler(), *FLAGS, "-c", str(source), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[:6]
+            message = "The C compiler refuses a program."
+            raise UnsupportedError(
+                Diagnostic("toolchain", message, None, "an object", " / ".join(said))
+            )
+        return made.read_bytes()

@@ -1,0 +1,144 @@
+"""Waiting: copies and products that are under way, and where threads wait for them.
+
+Copies are those of threads (`cp.async`) or tiles by the copy engine (TMA), of which a ring of
+counters says which have come; products are those of a group of warps (wgmma).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.cuda.bulk import check_swizzled, is_tile
+from plica.codegen.cuda.group import has_products, is_product, sums_of
+from plica.codegen.cuda.intrinsic import handed
+from plica.codegen.cuda.lent import lent
+from plica.codegen.cuda.nest import by_one_thread, under_way
+from plica.codegen.cuda.patience import flat, groups, leisure, patience
+from plica.codegen.emit.clike import count_of
+from plica.codegen.emit.expression import Expressions
+from plica.codegen.emit.statement import Step
+from plica.codegen.lower.statement import refused
+from plica.ir.loop import Barrier, For, Seq, Stmt, statements
+from plica.ir.scalar import Buffer
+
+LONGEST_RING: Final = 64
+"""Copies of tiles that may be under way, at most."""
+
+
+@frozen(eq=False)
+class Asynchronous:
+    """What a launch begins and does not wait for at once."""
+
+    handed: frozenset[Buffer]
+    """Buffers into which copies may be under way."""
+    copies: frozenset[Stmt]
+    """The statements that are groups of copies."""
+    ring: int
+    """How many tiles may be under way, a power of two; 0 where there are none."""
+    multiplies: bool
+    sums: tuple[Buffer, ...]
+    """What products add to."""
+
+
+def asynchronous(nest: Stmt, name: str) -> Asynchronous:
+    """What a launch begins and does not wait for at once."""
+    kept = handed(nest) | lent(nest)
+    copies = groups(nest, kept)
+    sums = tuple(sums_of(nest))
+    check_swizzled(nest, copies, is_product)
+    return Asynchronous(kept, copies, _ring(nest, copies, name), has_products(nest), sums)
+
+
+def _ring(nest: Stmt, copies: frozenset[Stmt], name: str) -> int:
+    """How many tiles may be under way together."""
+    mine = [each for each in copies if any(is_tile(one) for one in statements(each))]
+    if not mine:
+        return 0
+    if len(mine) < len(copies):
+        message = "A launch copies by threads and by the copy engine."
+        raise refused(message, name, "one or the other", "both")
+    if not all(by_one_thread(each, nest) for each in mine):
+        message = "The copy engine is asked for a tile by several threads."
+        raise refused(message, name, "one thread", "all that come there")
+    most = under_way(nest, copies)
+    if most is None or most > LONGEST_RING:
+        message = "Copies begin in a loop in which nobody waits for them."
+        raise refused(message, name, f"{LONGEST_RING} under way at most", str(most))
+    return 1 << (most - 1).bit_length()
+
+
+class Waits:
+    """Writes where threads wait; knows what may be under way at the next barrier."""
+
+    def __init__(self, of: Asynchronous, values: Expressions) -> None:
+        self.of, self.values, self.lines = of, values, values.lines
+        self.pending = False  # products whose sums nobody may read yet
+        self._patient: dict[Stmt, int] = {}
+        self._copies = self._products = 0  # that may be under way at the next barrier
+        self.counted = self.begun = self.awaited = ""  # the words of the ring
+        if of.ring:
+            fresh = values.names.fresh
+            self.counted, self.begun, self.awaited = map(fresh, ("counted", "begun", "awaited"))
+            values.help("p_tile")
+
+    def ring(self, at: int) -> list[str]:
+        """The lines that prepare the ring, whose counters lie so far into shared memory."""
+        kind = "unsigned long long"
+        return [
+            f"  {kind}* const {self.counted} = ({kind}*)(shared_memory + {at});",
+            f"  {self.values.help('p_tiles_ready')}({self.counted}, {self.of.ring});",
+            f"  unsigned int {self.begun} = 0, {self.awaited} = 0;",
+        ]
+
+    def copied(self) -> None:
+        """After a group of copies: they are under way."""
+        help_ = self.values.help
+        self.lines.do(f"++{self.begun};" if self.of.ring else f"{help_('p_copies_begun')}();")
+
+    def sequence(self, of: Seq) -> tuple[Stmt, ...]:
+        """Statements one after another: copies begun before a loop may be under way in it."""
+        for at, each in enumerate(of.stmts if self.of.copies else ()):
+            if isinstance(each, For):
+                less = patience([*flat(of.stmts[:at])], each, self.of.copies)
+                self._patient[each] = min(less, self._patient.get(each, less))
+        return of.stmts
+
+    def enter(self, loop: For) -> None:
+        """Before a loop."""
+        self._copies = self._patient.get(loop, 0)
+
+    def around(self, loop: For, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """A loop (its body, and what closes it) with products in it: all are done after it."""
+        if not self.of.multiplies or not has_products(loop):
+            return steps
+        self._products = leisure(loop, self.of.copies, is_product)
+        body, close = steps
+        waits = isinstance(next(flat((loop.body,)), None), Barrier)
+        return (body, *(() if waits else (self.finish,)), close, self.finish)
+
+    def wait(self) -> None:
+        """Wait for copies and products, but for those that may be under way at a barrier."""
+        lines, help_, ring = self.lines, self.values.help, self.of.ring
+        if ring:
+            awaited = self.awaited
+            lines.do(f"for (; {awaited} + {self._copies} < {self.begun}; ++{awaited})")
+            at, turn = f"{awaited} % {ring}", f"{awaited} / {ring} % 2"
+            lines.do(f"  {help_('p_tile_awaited')}(&{self.counted}[{at}], {turn});")
+        elif self.of.copies:
+            lines.do(f"{help_('p_copies_done')}<{self._copies}>();")
+        if self.of.multiplies:
+            lines.do(f"{help_('p_products_done')}<{self._products}>();")
+        self._copies = self._products = 0
+        self.pending = False
+
+    def finish(self) -> None:
+        """Wait for all products: what they sum is read next."""
+        lines, values = self.lines, self.values
+        lines.do(f"{values.help('p_products_done')}<0>();")
+        for each in self.of.sums:
+            if each in values.buffers:
+                kept = f"{values.help('p_products_kept')}<{count_of(each)}>"
+                lines.do(f"{kept}({values.buffers[each]});")
+        self.pending = False

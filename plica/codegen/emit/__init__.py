@@ -1,0 +1,1 @@
+"""emit: the folds that write kernels as text, and the tables (dialects) by which targets differ."""

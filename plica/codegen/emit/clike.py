@@ -1,0 +1,123 @@
+"""Statements of C-like targets: the rows of the statement fold that such targets share.
+
+A target takes these and puts its own in their place: loops over threads, memory that is shared.
+
+>>> from plica.codegen.emit.dialect import Dialect
+>>> from plica.codegen.emit.identifier import Identifiers
+>>> from plica.codegen.emit.lines import Lines
+>>> from plica.codegen.emit.statement import write
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.scalar import index
+>>> from plica.ir.tensor import axis, buffer
+>>> plain = Dialect("plain", {"i64": "long", "f32": "float"}, suffixes={})
+>>> values = Expressions(plain, Lines(), Identifiers())
+>>> y, i = buffer("y", (3,), f32), axis("i")
+>>> values.buffers[y] = "y"
+>>> write([For(i, index(3), "serial", Store(y, (i,), Lit(1.0, f32)))], rows(values))
+>>> print(values.lines.text())
+for (long i = 0; i < 3; ++i) {
+  y[i] = 1.0f;
+}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+
+from plica.codegen.emit.expression import Expressions
+from plica.codegen.emit.statement import Row, Step
+from plica.codegen.lower.bound import interval
+from plica.codegen.lower.statement import refused
+from plica.ir.dim import evaluate
+from plica.ir.loop import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
+from plica.ir.scalar import Buffer, Lit, dtype_of
+
+__all__ = ["Lit", "allocate", "count_of", "loop", "rows"]
+
+
+def rows(values: Expressions) -> dict[type, Row]:
+    """How each kind of statement is written."""
+    return {
+        For: partial(loop, values),
+        Store: partial(_store, values),
+        Alloc: partial(allocate, values),
+        Bind: partial(_bind, values),
+        Branch: partial(_branch, values),
+        Barrier: partial(_barrier, values),
+    }
+
+
+def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
+    """A loop, and before it what asks for it to be unrolled."""
+    if unroll and values.dialect.unroll:
+        values.lines.do(values.dialect.unroll)
+    values.open(of.var, of.extent)
+    return of.body, values.lines.close
+
+
+def _store(values: Expressions, of: Store) -> None:
+    found = values.packed(values.of(of.value), of.buffer.dtype)
+    doubtful = values.unproved(of.buffer, of.indices)
+    if not doubtful:
+        values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+        return
+    places = [values.of(at) for at, _ in doubtful]
+    values.lines.open(f"if ({values.inside(places, [count for _, count in doubtful])})")
+    values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+    values.lines.turn("else")
+    values.lines.do(values.dialect.failure)
+    values.lines.close()
+
+
+def allocate(values: Expressions, of: Alloc) -> Sequence[Step]:
+    """Memory of the function itself."""
+    dialect, buffer = values.dialect, of.buffer
+    name = values.names.of(buffer.name, buffer)
+    if buffer in values.buffers:  # the same statement again, maybe in the same braces
+        name = values.names.fresh(name)
+    values.buffers[buffer] = name
+    kind = dialect.memory(buffer.dtype)
+    values.lines.do(dialect.allocation.format(type=kind, name=name, count=count_of(buffer)))
+    return (of.body,)
+
+
+def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
+    dialect, text = values.dialect, values.of(of.value)
+    name = values.names.of(of.var.name, of.var)
+    if of.var in values.vars:  # as above
+        name = values.names.fresh(name)
+    kind = dialect.register(dtype_of(of.var))
+    values.lines.do(dialect.value.format(type=kind, name=name, text=text))
+    values.vars[of.var] = name
+    if dtype_of(of.var).is_integer:
+        values.ranges[of.var] = interval(of.value, values.ranges, {})
+    if values.is_natural(of.value):
+        values.natural.add(of.var)
+    return (of.body,)
+
+
+def _branch(values: Expressions, of: Branch) -> Sequence[Step]:
+    lines = values.lines
+    lines.open(f"if ({values.of(of.condition)})")
+    other: tuple[Step, ...] = ()
+    if of.orelse is not NOTHING:
+        turn: Callable[[], None] = partial(lines.turn, "else")
+        other = (turn, of.orelse)
+    return of.then, *other, lines.close
+
+
+def _barrier(values: Expressions, of: Barrier) -> None:
+    if values.dialect.barrier:
+        values.lines.do(values.dialect.barrier)
+
+
+def count_of(buffer: Buffer) -> int:
+    """How many elements a buffer has, one at least."""
+    sizes = [evaluate(each, {}) for each in buffer.shape]
+    for size, number in zip(buffer.shape, sizes, strict=True):
+        if number is None:
+            message = "The size of a buffer is not known before its kernel is launched."
+            raise refused(message, buffer.name, "a number", str(size))
+    return max(1, prod([each for each in sizes if each is not None]))

@@ -1,0 +1,321 @@
+"""Expressions of C-like targets: the text of a scalar term, after the lines it needs before it.
+
+What a term uses more than once gets a name, so the text is as long as the term, whatever is shared.
+A side of `Select`, `And` or `Or` that reads memory is written inside an `if`: a load behind a false
+guard never happens.  Everything else can be computed anywhere, since nothing traps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from plica.codegen.emit.dialect import Dialect
+from plica.codegen.emit.identifier import Identifiers
+from plica.codegen.emit.lines import Lines
+from plica.codegen.emit.order import Order, Step, operands, order
+from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
+from plica.codegen.lower.bound import Interval, interval
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.combiner import MEANING
+from plica.ir.dim import evaluate, polynomial
+from plica.ir.dtype import DType, bool_, i64
+from plica.ir.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Lit,
+    Load,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.vector import has_vectors
+
+LONGEST: Final = 96
+"""An expression that is longer gets a name."""
+
+
+class Expressions:
+    """Writes values; knows the names of variables, buffers and what has been computed."""
+
+    def __init__(self, dialect: Dialect, lines: Lines, names: Identifiers) -> None:
+        self.dialect, self.lines, self.names = dialect, lines, names
+        self.vars: dict[ScalarVar, str] = {}
+        self.buffers: dict[Buffer, str] = {}
+        self.helpers: set[str] = set()
+        self.natural: set[Term] = set()
+        """Variables that are never negative."""
+        self.ranges: dict[Term, Interval] = {}
+        """Between which numbers variables are."""
+        self._uses: dict[Term, int] = {}
+        self._reads: dict[Term, bool] = {}
+
+    def of(self, root: Scalar, given: Mapping[Term, str] | None = None) -> str:
+        """The expression of a term; `given` are values that are there already."""
+        if has_vectors(root):
+            raise CompilerBug("Lowering left a vector in a kernel whose lanes are loops.")
+        around = self._uses, self._reads
+        self._uses, self._reads = {}, {}
+        _count(root, self._uses, self._reads)
+        before = given or {}
+        made = order((root,), self._operands, self._row, self.literal, before.get)
+        found = fold(made, self._within).results[0]
+        self._uses, self._reads = around
+        return found
+
+    def place(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+        """The element of a buffer, as it can be read or written."""
+        at = self.of(linear(buffer, indices))
+        return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
+
+    def unproved(self, buffer: Buffer, indices: Sequence[Scalar]) -> list[tuple[Scalar, int]]:
+        """The indices of an access that may be outside, each with how many there are.
+
+        None where the target takes every index to be inside.
+        """
+        found: list[tuple[Scalar, int]] = []
+        for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
+            low, high = interval(at, self.ranges, {})
+            count = evaluate(size, {})
+            if count is None:
+                raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
+            if low < 0 or high >= count:
+                found.append((at, count))
+        return found
+
+    def inside(self, places: Sequence[str], counts: Sequence[int]) -> str:
+        """The condition that indices are inside."""
+        pairs = zip(places, counts, strict=True)
+        return " && ".join([self.dialect.inside.format(at=at, count=n) for at, n in pairs])
+
+    def open(self, var: ScalarVar, extent: Scalar) -> None:
+        """Begin a loop; the lines' `close` ends it."""
+        self.natural.add(var)
+        count = self.of(extent)
+        self.ranges[var] = (0, max(0, interval(extent, self.ranges, {})[1] - 1))
+        name = self.vars[var] = self.names.of(var.name, var)
+        kind = self.dialect.register(dtype_of(var))
+        self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
+
+    def packed(self, value: str, of: DType) -> str:
+        """A value as it is stored."""
+        return self.call(f"p_pack_{of.name}", (), (value,)) if of.is_coded else value
+
+    def unpacked(self, element: str, buffer: Buffer) -> str:
+        """The value of an element of a buffer."""
+        of = buffer.dtype
+        if of.is_coded:
+            return self.call(f"p_unpack_{of.name}", (), (element,))
+        return f"({element} != 0)" if of is bool_ else element
+
+    # --- what operators ask --------------------------------------------------------------------
+
+    def help(self, name: str) -> str:
+        """The name of a helper, which is then written out."""
+        self.helpers.add(name)
+        return name
+
+    def call(self, helper: str, dtypes: Sequence[DType], args: Sequence[str]) -> str:
+        """The call of a helper for some dtypes, which is then written out."""
+        types = [self.dialect.register(each) for each in dtypes]
+        needed, called = self.dialect.helper(helper, dtypes, types)
+        self.helpers.add(needed)
+        return f"{called}({', '.join(args)})"
+
+    def is_read(self, node: Scalar) -> bool:
+        """Whether a term depends on memory."""
+        return self._reads[node]
+
+    def is_natural(self, node: Scalar) -> bool:
+        """Whether an index term is shown not to be negative, by its form alone."""
+        return all(
+            isinstance(each, Load) is False
+            and (not isinstance(each, Lit) or each.value >= 0)
+            and (not isinstance(each, ScalarVar) or each in self.natural)
+            and (type(each).__name__ in _GROWING or (isinstance(each, Cast) and each.dtype is i64))
+            for each in post_order(node)
+            if isinstance(each, Scalar)
+        )
+
+    # --- the order in which parts are written --------------------------------------------------
+
+    def literal(self, node: Lit) -> str:
+        """A literal as it is written."""
+        return self.dialect.literal(node.value, node.dtype)
+
+    def _row(self, node: Scalar) -> Row[str] | tuple[str, object]:
+        if isinstance(node, ScalarVar):
+            return self._variable
+        if isinstance(node, Load):
+            return self._load
+        if isinstance(node, Reduce):
+            return nest(self._reduced)
+        return nest(self._guarded) if self._sides(node) is not None else self._operator
+
+    def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
+        """What is evaluated before a term, in the scope it stands in."""
+        if isinstance(node, Load):
+            where = linear(node.buffer, node.indices)
+            _count(where, self._uses, self._reads)
+            checked = [each for each, _ in self.unproved(node.buffer, node.indices)]
+            for each in checked:
+                self._uses[each] = self._uses.get(each, 0) + 1
+            return (where, *checked)
+        return operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
+
+    def _sides(self, node: Scalar) -> tuple[Scalar, Scalar] | None:
+        """What is read if a guard holds, and what otherwise; None where nothing is guarded."""
+        reads = self._reads
+        match node:
+            case Select(_, then, orelse) if reads[then] or reads[orelse]:
+                return then, orelse
+            case And(_, right) if reads[right]:
+                return right, Lit(False, bool_)
+            case Or(_, right) if reads[right]:
+                return Lit(True, bool_), right
+            case _:
+                return None
+
+    def _within(self, roots: Sequence[Scalar], frame: Frame[str]) -> Order[str]:
+        """The order of a side: what is written around it is known there."""
+
+        def known(node: Scalar) -> str | None:
+            at: Frame[str] | None = frame
+            while at is not None:
+                value = at.value(node)
+                if value is not None:
+                    return value
+                at = at.outer
+            return None
+
+        return order(roots, self._operands, self._row, self.literal, known)
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def _variable(self, step: Step, frame: Frame[str]) -> str:
+        name = self.vars.get(step.node)
+        if name is None:
+            raise CompilerBug(f"{step.node!r} is not bound in the kernel.")
+        return name
+
+    def _load(self, step: Step, frame: Frame[str]) -> str:
+        node, (at, *checked) = step.node, frame.operands(step)
+        element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
+        value = self.unpacked(element, node.buffer)
+        if not checked:
+            return self.named(node, value)
+        counts = [count for _, count in self.unproved(node.buffer, node.indices)]
+        dialect, lines, name = self.dialect, self.lines, self.names.fresh("s")
+        lines.do(dialect.variable.format(type=dialect.register(node.buffer.dtype), name=name))
+        lines.open(f"if ({self.inside(checked, counts)})")
+        lines.do(f"{name} = {value};")
+        lines.turn("else")
+        lines.do(f"{name} = {dialect.literal(0, node.buffer.dtype)};")
+        lines.do(dialect.failure)
+        lines.close()
+        return name
+
+    def _operator(self, step: Step, frame: Frame[str]) -> str:
+        return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
+
+    def named(self, node: Scalar, text: str) -> str:
+        """A text, or a name for it where it is long or used again."""
+        if self._uses.get(node, 0) <= 1 and len(text) <= LONGEST:
+            return text
+        name = self.names.fresh("t")
+        kind = self.dialect.register(dtype_of(node))
+        self.lines.do(self.dialect.value.format(type=kind, name=name, text=text))
+        return name
+
+    def _guarded(self, step: Step, frame: Frame[str]) -> Walk[str]:
+        """One of two values, of which only the one that is chosen is computed."""
+        sides, (test,) = self._sides(step.node), frame.operands(step)
+        assert sides is not None
+        name = self.names.fresh("s")
+        kind = self.dialect.register(dtype_of(step.node))
+        self.lines.do(self.dialect.variable.format(type=kind, name=name))
+        for head, side in zip((f"if ({test})", "else"), sides, strict=True):
+            if head == "else":
+                self.lines.turn(head)
+            else:
+                self.lines.open(head)
+            inner = yield (side,)
+            self.lines.do(f"{name} = {inner.results[0]};")
+        self.lines.close()
+        return name
+
+    def _reduced(self, step: Step, frame: Frame[str]) -> Walk[str]:
+        """A reduction: loops in which the body is added to what there is so far."""
+        node, dialect, lines = step.node, self.dialect, self.lines
+        start, join = MEANING[node.combiner]
+        first = start(dtype_of(node))
+        assert isinstance(first, Lit)
+        name = self.names.fresh("r")
+        lines.do(dialect.variable.format(type=dialect.register(dtype_of(node)), name=name))
+        lines.do(f"{name} = {self.literal(first)};")
+        for var, extent in zip(node.axes, node.extents, strict=True):
+            self.open(var, extent)
+        inner = yield (node.body,)
+        joined = join(node.body, node.body)
+        _count(joined, self._uses, self._reads)
+        lines.do(f"{name} = {dialect.operator(joined, [name, inner.results[0]], self)};")
+        for _ in node.axes:
+            lines.close()
+        return name
+
+
+def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None:
+    """Add how often a term uses others, and which of them depend on memory."""
+    for node in post_order(root):
+        if isinstance(node, Scalar) and node not in reads:
+            below = [kid for kid in node._children if isinstance(kid, Scalar)]
+            reads[node] = isinstance(node, Load) or any(reads[kid] for kid in below)
+            for kid in below:
+                uses[kid] = uses.get(kid, 0) + 1
+
+
+_GROWING: Final = frozenset(
+    {"Lit", "ScalarVar", "Add", "Mul", "FloorDiv", "FloorMod", "Min", "Max"}
+)
+"""Terms that are not negative where what they are made of is not."""
+
+
+def linear(buffer: Buffer, indices: Sequence[Scalar]) -> Scalar:
+    """Where an element is, counted from the first."""
+    if len(indices) == 1 and not buffer.strides:
+        return indices[0]
+    strides = list(buffer.strides)
+    if not strides:
+        step: Scalar = index(1)
+        for size in reversed(buffer.shape):
+            strides.insert(0, step)
+            step = step * size
+    found: Scalar | None = None
+    for at, stride in zip(indices, strides, strict=True):
+        of = dtype_of(at)
+        by = _constant(stride)
+        term = at if by == 1 else at * Lit(by, of)
+        found = term if found is None else found + term
+    return index(0) if found is None else found
+
+
+def _constant(of: Scalar) -> int:
+    terms = polynomial(of)
+    if not terms:
+        return 0
+    ((atoms, factor),) = terms.values()
+    if atoms:
+        raise CompilerBug("A buffer whose places are written as text has symbolic strides.")
+    return factor
+
+
+def mentions(terms: Iterable[Scalar], variable: ScalarVar) -> bool:
+    """Whether a variable is in one of some terms."""
+    return any(variable in post_order(each) for each in terms)

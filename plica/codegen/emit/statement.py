@@ -1,0 +1,60 @@
+"""The statement fold: a kernel's statements are written one after another, each by its row.
+
+A row writes what comes first and answers with what is still to be written, in order: statements, or
+calls that write what stands between them.  So statements nest as deep as they like.
+
+>>> from plica.ir.dtype import f32
+>>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.scalar import index
+>>> y, i = buffer("y", (3,), f32), axis("i")
+>>> said = []
+>>> rows = {
+...     For: lambda loop: (said.append("for"), (loop.body, lambda: said.append("end")))[1],
+...     Store: lambda store: said.append("store"),
+... }
+>>> write([For(i, index(3), "serial", Store(y, (i,), i))], rows)
+>>> said
+['for', 'store', 'end']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.loop import STATEMENTS, For, Seq, Stmt, Store
+
+__all__ = ["For", "Row", "Rows", "Step", "Store", "write"]
+
+Step: TypeAlias = "Stmt | Callable[[], Sequence[Step] | None]"
+"""What is still to be written: a statement, or something between statements."""
+
+# Any: the class of a row's statement is that of its key.
+Row: TypeAlias = Callable[[Any], "Sequence[Step] | None"]
+
+Rows: TypeAlias = Mapping[type, Row]
+"""How each kind of statement is written; kinds without a row have left the kernel by lowering."""
+
+_STATEMENTS: Final = frozenset(STATEMENTS)
+
+
+def write(steps: Sequence[Step], rows: Rows) -> None:
+    """Write statements one after another, and all that is inside them."""
+    stack: list[Step] = list(reversed(steps))
+    table: dict[type, Row] = {Seq: _sequence, **rows}
+    while stack:
+        item = stack.pop()
+        row = table.get(item.__class__)
+        if row is not None:
+            more = row(item)
+        elif item.__class__ in _STATEMENTS:
+            raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")
+        else:
+            more = item()  # type: ignore[operator]  # what is no statement is a call
+        if more:
+            stack.extend(more[::-1])
+
+
+def _sequence(of: Seq) -> Sequence[Step]:
+    return of.stmts

@@ -1,0 +1,47 @@
+"""Verification on a page: a kernel that is not shown to be right ends the compilation.
+
+Before kernels are lowered that is: well formed, every access inside its buffer, and inside what the
+blocks around it declare.  Index terms of 32 bits, which GPUs have at the end, are beyond the
+prover.  No page holds it by default: proofs take longer than lowering.
+
+    page.insert("verify-kernels", after="schedule")
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.dtype import i32
+from plica.ir.loop import For, Kernel, statements
+from plica.ir.passes import Pass
+from plica.ir.scalar import dtype_of
+from plica.ir.verify import well_formed
+from plica.runtime.error import Diagnostic
+from plica.schedule.verify import in_bounds, regions_cover
+
+
+def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """What is wrong with a kernel, or not shown to be right."""
+    wrong = well_formed(kernel)
+    if wrong or _is_narrow(kernel):
+        return wrong
+    return (*in_bounds(kernel), *regions_cover(kernel))
+
+
+def _is_narrow(kernel: Kernel) -> bool:
+    """Whether loops count in 32 bits: of such terms nothing is proved."""
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    return any(dtype_of(each.var) is i32 for each in loops)
+
+
+def verified(kernel: Kernel) -> Kernel:
+    """The kernel, if nothing is wrong with it."""
+    for wrong in problems(kernel):
+        raise CompilerBug(f"A kernel is not shown to be right.\n{wrong}")
+    return kernel
+
+
+VERIFY_KERNELS: Final = Pass(
+    "verify-kernels", "Every access is shown to be inside its buffer.", verified, kind="lower"
+)

@@ -1,0 +1,90 @@
+"""Element types: what a deployed model must know of each, one row a type.
+
+The compiler's table (`plica.ir.dtype`) builds on these rows and adds what only it asks.
+
+>>> ELEMENTS["bf16"].numpy, ELEMENTS["bf16"].c, ELEMENTS["u8"].bytes
+(dtype(bfloat16), 'uint16_t', 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element type.
+
+    `name` is Plica's, in scripts and artefacts; `array` is numpy's, which is also torch's;
+    `extended` says that it lives in the package `ml_dtypes`, not in numpy itself; `dlpack` is the
+    number of its kind in DLPack, None where DLPack packs it otherwise than we do.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    array: str
+    dlpack: int | None
+    extended: bool = False
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of one element in memory; what has fewer than 8 bits takes one."""
+        return max(1, self.bits // 8)
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The least and greatest value of an integer or bool type."""
+        if self.kind == "int":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        if self.kind == "float":
+            raise ValueError(f"{self.name} has no integer bounds.")
+        return 0, (1 << self.bits) - 1
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The element type of arrays."""
+        if not self.extended:
+            return np.dtype(self.array)
+        import ml_dtypes  # few models need it
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.array))
+        return found
+
+    @property
+    def c(self) -> str:
+        """C's type; floats that C has no type for are given by their bits."""
+        if self.kind == "float" and self.bits >= 32:
+            return "float" if self.bits == 32 else "double"
+        return f"{'' if self.kind == 'int' else 'u'}int{8 * self.bytes}_t"
+
+
+# fmt: off
+ROWS: Final = (
+    Element("bool", "bool",  1,  "bool",     6),
+    Element("i8",   "int",   8,  "int8",     0),
+    Element("i16",  "int",   16, "int16",    0),
+    Element("i32",  "int",   32, "int32",    0),
+    Element("i64",  "int",   64, "int64",    0),
+    Element("u8",   "uint",  8,  "uint8",    1),
+    Element("u16",  "uint",  16, "uint16",   1),
+    Element("u32",  "uint",  32, "uint32",   1),
+    Element("u64",  "uint",  64, "uint64",   1),
+    Element("f16",  "float", 16, "float16",  2),
+    Element("bf16", "float", 16, "bfloat16", 4, extended=True),
+    Element("f32",  "float", 32, "float32",  2),
+    Element("f64",  "float", 64, "float64",  2),
+    Element("f8e4m3fn", "float", 8, "float8_e4m3fn", 10, extended=True),
+    Element("f8e5m2",   "float", 8, "float8_e5m2",   12, extended=True),
+    Element("i4",       "int",   4, "int4",          None, extended=True),
+    Element("u4",       "uint",  4, "uint4",         None, extended=True),
+)
+# fmt: on
+ELEMENTS: Final = {each.name: each for each in ROWS}
+"""The rows by name."""

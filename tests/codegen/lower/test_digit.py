@@ -1,0 +1,63 @@
+"""Digits: guards about high digits hold where they held before; registers are named by loops."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plica.codegen.lower.digit import coarser, digits
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.ir.dim import known
+from plica.ir.dtype import f32
+from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Store, statements
+from plica.ir.scalar import Buffer, Le, Load, Lt, Scalar, index, lit
+from plica.ir.tensor import axis, buffer
+from plica.rewrite.index import EMPTY
+from plica.schedule.around import simple
+
+P, J, K = (axis(name) for name in "pjk")
+
+
+@given(
+    counts=st.tuples(*[st.integers(1, 4)] * 3), steps=st.tuples(*[st.integers(-3, 9)] * 3),
+    limit=st.integers(-9, 60), strict=st.booleans(),
+)  # fmt: skip
+def test_a_coarser_guard_holds_where_the_guard_does(
+    counts: tuple[int, int, int], steps: tuple[int, int, int], limit: int, strict: bool
+) -> None:
+    context = EMPTY
+    place: Scalar = index(0)
+    for var, count, step in zip((P, J, K), counts, steps, strict=True):
+        context = context.loop(var, count)
+        place = place + var * step
+    guard = Lt(place, index(limit)) if strict else Le(place, index(limit))
+    found = coarser(guard, context)
+    for at in product(*map(range, counts)):
+        told = dict(zip((P, J, K), map(index, at), strict=True))
+        said = [known(simple(substitute(each, told))) for each in (guard, found)]
+        assert said[0] == said[1]
+
+
+def test_neighbours_are_inside_together() -> None:
+    found = coarser(Lt(P * 8 + J * 2 + K, index(24)), EMPTY.loop(P, 4).loop(J, 4).loop(K, 2))
+    assert free_vars(found) == {P}
+
+
+def test_a_register_is_named_by_its_loops_whatever_a_guard_says() -> None:
+    """Behind `i < 1` it would be the first one, which is written elsewhere as any."""
+    own = Buffer(Name("own"), (index(2), index(4)), f32, "local")
+    out = buffer("out", (8,), f32)
+    whole = P * 4 + J
+    fill = For(J, index(4), "serial", Store(own, (P, J), lit(1.0, f32)))
+    read = Store(out, (whole,), Load(own, (whole // 4, whole % 4)))
+    guarded = For(J, index(4), "serial", Branch(Lt(P, index(1)), read, Seq(())))
+    body = For(P, index(2), "threadIdx.x", Alloc(own, Seq((fill, guarded))))
+    made = digits(Kernel((), (out,), 0, body))
+    (load,) = [
+        each.value for each in statements(made.body)
+        if isinstance(each, Store) and isinstance(each.value, Load)
+    ]  # fmt: skip
+    assert load.indices == (P, J)

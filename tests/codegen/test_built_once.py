@@ -1,0 +1,38 @@
+"""No kernel is built and thrown away: as many are built as become code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import plica
+from plica.codegen.lower import scheduled
+from plica.frontend.zoo import mobilenet, resnet, transformer
+from plica.ir import stages
+from plica.ir.module import Module
+
+NETWORKS: dict[str, Callable[[], Module]] = {
+    "resnet18": partial(resnet, 18, image=64, width=0.5),
+    "mobilenet_v2": partial(mobilenet, 2, image=64),
+    "transformer": transformer,
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_kernel_that_is_built_is_emitted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []  # kernels, as those who build them give them
+
+    def counted(make: Callable[..., Any], *given: Any, **more: Any) -> Any:  # as what it counts
+        built.append(make(*given, **more))
+        return built[-1]
+
+    for cached in (stages.kernel_of, scheduled.on_processor, scheduled.plain):
+        cached.cache_clear()
+    monkeypatch.setattr(stages, "define", partial(counted, stages.define))
+    monkeypatch.setattr(stages, "Kernel", partial(counted, stages.Kernel))
+    monkeypatch.setattr(scheduled, "nest", partial(counted, scheduled.nest))
+    exe = plica.compile(NETWORKS[name](), threads=1, cache=False)
+    assert len(built) == exe.source("kernel").count("@plica.kernel")
