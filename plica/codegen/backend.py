@@ -21,12 +21,20 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    get_args,
+    runtime_checkable,
+)
 
 from attrs import field, frozen
 
 from plica.codegen.lower.scheduled import Chosen, Scheduler, processor
-from plica.codegen.native import Entry
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
@@ -34,6 +42,9 @@ from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from plica.codegen.native import Entry
 
 GROUP: Final = "plica.targets"
 """The entry-point group under which a library ships a backend."""

@@ -40,7 +40,6 @@ from plica.ir.driver import Checks, Instrument, drive
 from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.ir.need import needs
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
 from plica.ir.scalar import Scalar
 from plica.rewrite.contract import Contract, fused, signless_zero
@@ -55,7 +54,9 @@ from plica.runtime.store import Store
 
 if TYPE_CHECKING:
     from plica.codegen.record import recorded
+    from plica.ir.need import needs
 else:
+    needs = late("plica.ir.need:needs")
     recorded = late("plica.codegen.record:recorded")
 
 P = TypeVar("P")

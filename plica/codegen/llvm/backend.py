@@ -14,7 +14,6 @@ from plica.codegen.llvm.fold import fold, launches
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.native import llvm_entry
 from plica.codegen.place import Plan
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
@@ -27,8 +26,10 @@ from plica.runtime.load import executable
 
 if TYPE_CHECKING:
     from plica.codegen.choices import table
+    from plica.codegen.native import llvm_entry
     from plica.codegen.record import kernels
 else:
+    llvm_entry = late("plica.codegen.native:llvm_entry")
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
 

@@ -31,7 +31,6 @@ from plica.codegen.program import Origin
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.ir.arithmetic import Array
 from plica.ir.dtype import i8, i32
 from plica.ir.graph import Const, Expr, Function, const
 from plica.ir.loop import Kernel
@@ -47,6 +46,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.workload import workload
+    from plica.ir.arithmetic import Array
 else:
     workload = late("plica.codegen.lower.workload:workload")
 
