@@ -45,10 +45,10 @@ def configure(verbs: Any) -> None:
 def open_code(module: Module, threads: int, contract: str | None) -> Executable:
     """The one code of a module for all sizes; refused where there is none."""
     from plica.codegen.llvm.toolchain import host
-    from plica.frontend.specialised import Specialised
     from plica.pipeline import compile
     from plica.pipeline.lowered import lower
     from plica.pipeline.option import contract_of
+    from plica.pipeline.specialised import Specialised
 
     made = compile(module, threads=threads, contract=contract)
     if isinstance(made, Specialised) and made.whole is not None:
