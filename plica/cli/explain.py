@@ -70,8 +70,9 @@ def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
     named = [backend_of(find_target(target))] if target else map(backend_named, sorted(backends()))
     for backend in named:
         yield backend.name, backend.page(effort)
-        if backend.objects is not None:
-            yield f"{backend.name}, programs with data and recursion", backend.objects.page(effort)
+        dynamic = backend.with_objects()
+        if dynamic is not None:
+            yield f"{backend.name}, programs with data and recursion", dynamic.page(effort)
 
 
 def print_passes(arguments: argparse.Namespace) -> int:
@@ -103,7 +104,7 @@ def print_road(arguments: argparse.Namespace) -> int:
     check_sizes(module)
     target = target_of(arguments.target or "cpu")
     backend = backend_of(target)
-    static = module if backend.objects is None else static_form(module)
+    static = static_form(module) if backend.objects else module
     page = page_of(target, arguments.effort, objects=static is None)
     contract = contract_of(arguments.contract)
     seen = backend.with_threads(target, arguments.threads)

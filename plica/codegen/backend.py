@@ -21,12 +21,20 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    get_args,
+    runtime_checkable,
+)
 
 from attrs import field, frozen
 
 from plica.codegen.lower.scheduled import Chosen, Scheduler, processor
-from plica.codegen.native import Entry
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
@@ -34,6 +42,9 @@ from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from plica.codegen.native import Entry
 
 GROUP: Final = "plica.targets"
 """The entry-point group under which a library ships a backend."""
@@ -86,7 +97,7 @@ class Backend:
 
     `parse` reads a text that begins with the name.  `pages` leads from a module to an artefact,
     one page for each effort.  `build` makes what can be called of what was lowered, by the last
-    passes of a page.  `objects` is the way of programs with data and recursion, if there is one.
+    passes of a page.
     """
 
     name: str
@@ -125,9 +136,18 @@ class Backend:
     """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
     entry: Entry | None = None
     """Makes code of a program in this process, where that can be: what fuzzing runs."""
-    objects: Backend | None = None
+    objects: str = ""
+    """Where the backend of its programs with data and recursion is, if there is one."""
     spellings: tuple[str, ...] = field(default=())
     """Texts that name its targets."""
+
+    def with_objects(self) -> Backend | None:
+        """The backend of programs with data and recursion, which loads when one comes."""
+        if not self.objects:
+            return None
+        found = resolve_name(self.objects)
+        assert isinstance(found, Backend)
+        return found
 
     def page(self, effort: str = "default") -> Pipeline:
         """The page of an effort."""

@@ -4,7 +4,7 @@ what an artefact holds of constants and memory."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,13 +15,18 @@ from plica.ir.dim import known as size_of
 from plica.ir.dtype import DType
 from plica.ir.graph import Const, Function, attr
 from plica.ir.scalar import Scalar, ScalarVar
-from plica.ir.show.type import show_dim
 from plica.ir.sized import named
 from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.artefact import ALIGNMENT, Tenant, aligned_array
 from plica.runtime.executable import Interface, Shape
+from plica.runtime.late import late
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
+
+if TYPE_CHECKING:
+    from plica.ir.show.type import show_dim
+else:
+    show_dim = late("plica.ir.show.type:show_dim")
 
 
 def interface(main: Function, program: Program) -> Interface:

@@ -17,7 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from attrs import evolve, field, frozen
 
@@ -26,13 +35,11 @@ from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, Chosen, Scheduler, processor
 from plica.codegen.program import Program
-from plica.codegen.record import recorded
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
 from plica.ir.infer import infer
 from plica.ir.loop import Kernel
 from plica.ir.module import Module
-from plica.ir.need import needs
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
 from plica.ir.scalar import Scalar
 from plica.rewrite.contract import Contract, fused, signless_zero
@@ -41,8 +48,16 @@ from plica.rewrite.history import History, begun
 from plica.rewrite.rule_pass import Setting, advanced, through
 from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
+from plica.runtime.late import late
 from plica.runtime.record import Record
 from plica.runtime.store import Store
+
+if TYPE_CHECKING:
+    from plica.codegen.record import recorded
+    from plica.ir.need import needs
+else:
+    needs = late("plica.ir.need:needs")
+    recorded = late("plica.codegen.record:recorded")
 
 P = TypeVar("P")
 L = TypeVar("L")

@@ -41,12 +41,12 @@ from plica.ir.scalar import (
     dtype_of,
 )
 from plica.ir.tensor import buffer, compute
-from plica.ir.value import Array
 from plica.runtime.error import Diagnostic
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.ir.evaluate import evaluate
+    from plica.ir.value import Array
 else:
     evaluate = late("plica.ir.evaluate:evaluate")
 

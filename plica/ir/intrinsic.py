@@ -36,12 +36,12 @@ from plica.ir.invocation import (
 from plica.ir.loop import Annotations, Kernel
 from plica.ir.scalar import Buffer
 from plica.ir.size import Sizes, shape_of
-from plica.ir.value import Array
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.ir.run import run_in_place
+    from plica.ir.value import Array
 else:
     run_in_place = late("plica.ir.run:run_in_place")
 

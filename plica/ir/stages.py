@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -36,16 +37,22 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.arithmetic import Array
 from plica.ir.define import define
 from plica.ir.dim import known
 from plica.ir.dtype import i64
-from plica.ir.evaluate import evaluate
 from plica.ir.loop import Kernel
 from plica.ir.scalar import And, Buffer, Load, Or, Reduce, Scalar, ScalarVar, Select
-from plica.ir.show.stages import shown_stages
 from plica.ir.stage import Each, Extern, Stage
 from plica.ir.tensor import Compute
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.arithmetic import Array
+    from plica.ir.evaluate import evaluate
+    from plica.ir.show.stages import shown_stages
+else:
+    evaluate = late("plica.ir.evaluate:evaluate")
+    shown_stages = late("plica.ir.show.stages:shown_stages")
 
 
 @frozen(eq=False)

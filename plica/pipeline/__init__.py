@@ -1,9 +1,10 @@
 """The pipeline: from a module to something one can call."""
 
-from plica.codegen.road import Lowered, record
-from plica.pipeline.lowered import arranged, assemble, build, job_for, lower, page_of, sequenced
-from plica.pipeline.option import contract_of, packs_of, read_records, target_of
-from plica.pipeline.whole import compile
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Lowered",
@@ -21,3 +22,11 @@ __all__ = [
     "sequenced",
     "target_of",
 ]
+
+if TYPE_CHECKING:
+    from plica.codegen.road import Lowered, record
+    from plica.pipeline.lowered import arranged, assemble, build, job_for, lower, page_of, sequenced
+    from plica.pipeline.option import contract_of, packs_of, read_records, target_of
+    from plica.pipeline.whole import compile
+else:
+    lazily(__name__)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plica import __version__
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
 from plica.codegen.lower.scheduled import processor
 from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
@@ -21,6 +20,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.store import Store
+from plica.runtime.version import version
 
 if TYPE_CHECKING:
     from plica.search.choice import Records
@@ -50,10 +50,11 @@ def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
     found = backend_of(find_target(USUAL if target is None else target))
     if not objects:
         return found
-    if found.objects is None:
+    dynamic = found.with_objects()
+    if dynamic is None:
         message = f"The target {found.name!r} runs no programs with data and recursion."
         raise UnsupportedError(Diagnostic("unsupported", message, None, USUAL, found.name))
-    return found.objects
+    return dynamic
 
 
 def job_for(
@@ -72,7 +73,7 @@ def job_for(
         from plica.search.choice import chosen_for
 
         choose = partial(chosen_for, records=records, target=target, contract=contract)
-    versions = (("plica", __version__),)
+    versions = (("plica", version()),)
     return Job(
         contract, tuple(packs), target, machine, schedules,
         choose=choose, versions=versions, **more,

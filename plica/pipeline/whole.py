@@ -101,7 +101,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         native = partial(compile, threads=threads, database=database, cache=cache, packs=packs,
                          contract=contract)  # fmt: skip
         return compiled(module, request, native)
-    if backend.objects is None:
+    if not backend.objects:
         return compiled(module, request)
     static = static_form(module)
     if static is not None:
@@ -109,8 +109,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if database is not None:
         message = "Schedules are tuned for programs without data and recursion only."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
-    page = chosen_page(backend.objects, passes, disabled, effort)
-    return compiled(module, evolve(request, backend=backend.objects, page=page))
+    dynamic = backend.with_objects()
+    assert dynamic is not None
+    page = chosen_page(dynamic, passes, disabled, effort)
+    return compiled(module, evolve(request, backend=dynamic, page=page))
 
 
 def _opened(module: Specialised, request: Request) -> Executable:

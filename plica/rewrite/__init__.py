@@ -1,52 +1,10 @@
 """rewrite: patterns, rules, strategies, derivations, packs, equivalence checking."""
 
-from plica.rewrite.contract import (
-    Contract,
-    approx,
-    exact,
-    fused,
-    join,
-    reassociates,
-    signless_zero,
-)
-from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
-from plica.rewrite.dominate import regions, rewrite_dominated
-from plica.rewrite.make import rule
-from plica.rewrite.match import Match, match
-from plica.rewrite.pack import Pack, pack, rewrite
-from plica.rewrite.pattern import (
-    Rest,
-    constants,
-    dominates,
-    either,
-    hole,
-    holes,
-    index_constants,
-    index_holes,
-    optional,
-)
-from plica.rewrite.rule import Rule
-from plica.rewrite.strategy import (
-    Driving,
-    Strategy,
-    all_,
-    at,
-    attempt,
-    bottom_up,
-    choice,
-    fail,
-    identity,
-    innermost,
-    one,
-    repeat,
-    seq,
-    some,
-    swept_down,
-    swept_up,
-    top_down,
-    use,
-    where,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = [
     "Contract",
@@ -101,3 +59,54 @@ __all__ = [
     "where",
     "why",
 ]
+
+if TYPE_CHECKING:
+    from plica.rewrite.contract import (
+        Contract,
+        approx,
+        exact,
+        fused,
+        join,
+        reassociates,
+        signless_zero,
+    )
+    from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
+    from plica.rewrite.dominate import regions, rewrite_dominated
+    from plica.rewrite.make import rule
+    from plica.rewrite.match import Match, match
+    from plica.rewrite.pack import Pack, pack, rewrite
+    from plica.rewrite.pattern import (
+        Rest,
+        constants,
+        dominates,
+        either,
+        hole,
+        holes,
+        index_constants,
+        index_holes,
+        optional,
+    )
+    from plica.rewrite.rule import Rule
+    from plica.rewrite.strategy import (
+        Driving,
+        Strategy,
+        all_,
+        at,
+        attempt,
+        bottom_up,
+        choice,
+        fail,
+        identity,
+        innermost,
+        one,
+        repeat,
+        seq,
+        some,
+        swept_down,
+        swept_up,
+        top_down,
+        use,
+        where,
+    )
+else:
+    lazily(__name__)

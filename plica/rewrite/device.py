@@ -37,7 +37,7 @@ from plica.core.diagnostic import IllTyped
 from plica.ir.graph import Apply, Const, Constructor, Expr, Function, Literal, Project, Var, attr
 from plica.ir.infer import type_of
 from plica.ir.module import Module
-from plica.ir.op.placement import device_copy
+from plica.ir.op.mark import device_copy
 from plica.ir.passes import Pass
 from plica.ir.type import TensorType
 from plica.rewrite.cut import cheapest

@@ -19,7 +19,6 @@ import numpy as np
 
 from plica.runtime import interface
 from plica.runtime.archive import FORMAT
-from plica.runtime.cuda.code import TRIPLE
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
@@ -37,6 +36,9 @@ else:  # few artefacts are for a GPU
     device_data = late("plica.runtime.cuda.step:to_data")
 
 __all__ = ["ALIGNMENT", "Artefact", "Machine", "Record", "Tenant", "from_members", "to_members"]
+
+TRIPLE: Final = "nvptx64-nvidia-cuda"
+"""What LLVM calls a GPU of NVIDIA's."""
 
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""

@@ -23,13 +23,13 @@ from plica.runtime.artefact import (
     ACCELERATED,
     ALIGNMENT,
     ENTRY,
+    TRIPLE,
     Artefact,
     Tenant,
     from_members,
 )
 from plica.runtime.cuda import code as device_code
 from plica.runtime.cuda import step as device_step
-from plica.runtime.cuda.code import TRIPLE
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -31,10 +32,15 @@ from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.ir.arithmetic import Array
 from plica.ir.dim import known, polynomial
-from plica.ir.evaluate import evaluate
 from plica.ir.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.stage import Each, Stage
 from plica.ir.stages import Stages, compute_of, loads, stages
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.evaluate import evaluate
+else:
+    evaluate = late("plica.ir.evaluate:evaluate")
 
 
 @frozen(eq=False)

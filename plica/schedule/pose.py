@@ -40,19 +40,25 @@ Each answers None, or the precondition that is broken, so that a check is a chai
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.ir.loop import Alloc, Block, For, Seq, Stmt
 from plica.ir.memory import is_scope, scopes
 from plica.ir.scalar import Buffer, ScalarVar
 from plica.rewrite.index.iteration import IterationMap, iteration_map
+from plica.runtime.late import late
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.cover import is_covered
 from plica.schedule.dependence import children, conflicts, scope_of, stranger
 from plica.schedule.instruction import Scene
-from plica.schedule.private import private
 from plica.schedule.problem import Problem
 from plica.schedule.site import Site
+
+if TYPE_CHECKING:
+    from plica.schedule.private import private
+else:
+    private = late("plica.schedule.private:private")
 
 
 def plain_loop(loop: For) -> Problem | None:

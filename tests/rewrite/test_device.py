@@ -15,7 +15,7 @@ from plica.ir.check import check
 from plica.ir.graph import Apply, Expr, If, Project, Tuple, Var
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
-from plica.ir.op.placement import device_copy, on_device
+from plica.ir.op.mark import device_copy, on_device
 from plica.ir.type import tensor
 from plica.rewrite.cut import cheapest
 from plica.rewrite.device import Placement, apply_placement, place, plan_devices

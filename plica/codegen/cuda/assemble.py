@@ -9,8 +9,7 @@ from plica.codegen.cuda.unit import cubins, unit
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.place import Plan
 from plica.codegen.road import Job, Lowered, record
-from plica.runtime.artefact import Artefact, Machine
-from plica.runtime.cuda.code import TRIPLE
+from plica.runtime.artefact import TRIPLE, Artefact, Machine
 from plica.runtime.cuda.step import DeviceProgram, arranged
 
 

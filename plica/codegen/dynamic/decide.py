@@ -22,13 +22,20 @@ True
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from plica.codegen.lower.supported import has_too_many, unsupported
 from plica.ir.graph import Function, If, Match
 from plica.ir.infer import infer, type_of
 from plica.ir.module import Module
 from plica.ir.type import holds_function
-from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.walk import expressions
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.graph import find_pass
+else:
+    find_pass = late("plica.rewrite.graph:find_pass")
 
 
 def static_form(module: Module) -> Module | None:

@@ -1,37 +1,37 @@
-"""The backend of processors: native code by LLVM, for programs with and without objects."""
+"""The backend of processors: native code by LLVM, for programs without objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from plica.codegen.backend import Backend, Texts
-from plica.codegen.choices import table
-from plica.codegen.dynamic.assemble import DynamicLowered
-from plica.codegen.dynamic.face import face_of, maker
-from plica.codegen.dynamic.page import PAGES as DYNAMIC_PAGES
-from plica.codegen.dynamic.show import show
 from plica.codegen.interface import aligned_bytes, interface
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.dynamic.fold import whole_text
 from plica.codegen.llvm.fold import fold, launches
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.native import llvm_entry
 from plica.codegen.place import Plan
-from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
 from plica.ir.passes import Pipeline
-from plica.runtime.dynamic.executable import DynamicExecutable
-from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import features, lacking
+from plica.runtime.late import late
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
+
+if TYPE_CHECKING:
+    from plica.codegen.choices import table
+    from plica.codegen.native import llvm_entry
+    from plica.codegen.record import kernels
+else:
+    llvm_entry = late("plica.codegen.native:llvm_entry")
+    table = late("plica.codegen.choices:table")
+    kernels = late("plica.codegen.record:kernels")
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
@@ -73,35 +73,8 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return found
 
 
-def build_dynamic(page: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutable:
-    """Native code of a program with objects, loaded into this process."""
-    toolchain.check_host(job.target)
-    if not can_link():
-        message = "Programs with data and recursion are compiled on Linux alone."
-        raise UnsupportedError(Diagnostic("unsupported", message))
-    make = maker(lowered.final, face_of(lowered.final)[1])
-    texts = dynamic_texts(lambda: lowered, job)
-    return DynamicExecutable(emitted(page, lowered, job), texts=texts, make=make)
-
-
-def dynamic_texts(
-    lowered: Callable[[], DynamicLowered], job: Job, artefact: object = None
-) -> Texts:
-    """The code of a program with objects at each stage."""
-
-    def llvm() -> str:
-        of = lowered()
-        return whole_text(of.program, job.target, of.fused, of.signless)
-
-    return {
-        "graph": lambda: str(lowered().final),
-        "routines": lambda: show(lowered().program),
-        "asm": lambda: toolchain.assembly(llvm(), job.target),
-        "llvm": llvm,
-    }
-
-
-def _with_threads(target: Target, threads: int) -> Target:
+def with_threads(target: Target, threads: int) -> Target:
+    """The processor with another number of cores at work."""
     return evolve(target, cores=threads)
 
 
@@ -115,20 +88,6 @@ def _here(target: Target) -> bool:
     return not lacking(target.architecture, target.features, features())
 
 
-OBJECTS: Final = Backend(
-    "cpu",
-    "Programs with data, recursion and functions as values, on processors.",
-    find_target,
-    DYNAMIC_PAGES,
-    build_dynamic,
-    dynamic_texts,
-    machine=machine_of,
-    settled=find_target,
-    with_threads=_with_threads,
-    check_here=toolchain.check_host,
-    keeps=lambda: False,
-)
-
 CPU: Final = Backend(
     "cpu",
     "Processors, by LLVM: cpu, or one described in full, cpu triple=… cpu=… features=…",
@@ -138,12 +97,12 @@ CPU: Final = Backend(
     texts_of,
     machine=machine_of,
     settled=find_target,
-    with_threads=_with_threads,
+    with_threads=with_threads,
     check_here=toolchain.check_host,
     keeps=can_link,
     opens=_opens,
     here=_here,
     tuning="plica.search.cpu:CPU",
     entry=llvm_entry,
-    objects=OBJECTS,
+    objects="plica.codegen.dynamic.backend:OBJECTS",
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -23,9 +23,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.around import within
 from plica.codegen.llvm.fetch import fetch, fetch_next
-from plica.codegen.llvm.invoke import invoke
 from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
-from plica.codegen.llvm.parallel import can_share, share
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.value import Values
 from plica.codegen.llvm.word import memory
@@ -48,6 +46,15 @@ from plica.ir.loop import (
     statements,
 )
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.invoke import invoke
+    from plica.codegen.llvm.parallel import can_share, share
+else:
+    invoke = late("plica.codegen.llvm.invoke:invoke")
+    can_share = late("plica.codegen.llvm.parallel:can_share")
+    share = late("plica.codegen.llvm.parallel:share")
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""

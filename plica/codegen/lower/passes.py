@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from plica.codegen.lower.allreduce import allreduce
-from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.compact import compact
-from plica.codegen.lower.digit import digits
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.in_place import in_place
-from plica.codegen.lower.narrow import narrow
-from plica.codegen.lower.once import once
-from plica.codegen.lower.own import own
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.pipeline import pipeline
 from plica.codegen.lower.place import place
@@ -36,6 +30,22 @@ from plica.core.diagnostic import did_you_mean
 from plica.ir.loop import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.allreduce import allreduce
+    from plica.codegen.lower.barrier import barriers
+    from plica.codegen.lower.digit import digits
+    from plica.codegen.lower.narrow import narrow
+    from plica.codegen.lower.once import once
+    from plica.codegen.lower.own import own
+else:
+    allreduce = late("plica.codegen.lower.allreduce:allreduce")
+    barriers = late("plica.codegen.lower.barrier:barriers")
+    digits = late("plica.codegen.lower.digit:digits")
+    narrow = late("plica.codegen.lower.narrow:narrow")
+    once = late("plica.codegen.lower.once:once")
+    own = late("plica.codegen.lower.own:own")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")

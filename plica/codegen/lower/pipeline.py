@@ -20,11 +20,10 @@ loop, which has one version only.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from plica.codegen.lower.access import accesses
 from plica.codegen.lower.statement import mapped, outermost, refused, with_body
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
@@ -33,7 +32,13 @@ from plica.ir.dim import known
 from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, annotated
 from plica.ir.scalar import Buffer, Load, Lt, Max, Scalar, index
 from plica.rewrite.index import Context
+from plica.runtime.late import late
 from plica.schedule.around import simple
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.access import accesses
+else:
+    accesses = late("plica.codegen.lower.access:accesses")
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 SPARE = "software_pipeline_spare"

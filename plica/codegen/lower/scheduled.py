@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -29,12 +29,10 @@ from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.statement import LoweringRefused
 from plica.codegen.lower.step import shown
-from plica.codegen.lower.workload import workload
 from plica.codegen.program import Origin
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.ir.arithmetic import Array
 from plica.ir.dtype import i8, i32
 from plica.ir.graph import Const, Expr, Function, const
 from plica.ir.loop import Kernel
@@ -42,10 +40,17 @@ from plica.ir.scalar import Buffer
 from plica.ir.stages import Stages, kernel_of
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.runtime.late import late
 from plica.schedule.default import Machine, candidates, default_schedule
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.workload import workload
+    from plica.ir.arithmetic import Array
+else:
+    workload = late("plica.codegen.lower.workload:workload")
 
 
 @frozen(eq=False)

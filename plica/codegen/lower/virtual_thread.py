@@ -16,7 +16,8 @@ them writing it.
 
 from __future__ import annotations
 
-from plica.codegen.lower.access import Access, accesses, never_meet
+from typing import TYPE_CHECKING
+
 from plica.codegen.lower.statement import (
     contexts,
     outermost,
@@ -44,7 +45,14 @@ from plica.ir.loop import (
 )
 from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.rewrite.index import Context
+from plica.runtime.late import late
 from plica.schedule.site import distinct
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.access import Access, accesses, never_meet
+else:
+    accesses = late("plica.codegen.lower.access:accesses")
+    never_meet = late("plica.codegen.lower.access:never_meet")
 
 
 def virtual_threads(kernel: Kernel) -> Kernel:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
-from plica.frontend.onnx.expand import bound_nodes, definition
 from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.node import Node, name_of
 from plica.frontend.onnx.order import ordered
@@ -28,9 +27,15 @@ from plica.ir.graph import Const, Expr, const
 from plica.ir.infer import type_of
 from plica.ir.type import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
+from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto
+
+    from plica.frontend.onnx.expand import bound_nodes, definition
+else:
+    bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
+    definition = late("plica.frontend.onnx.expand:definition")
 
 MOST_NODES: Final = 100_000
 """Loops and functions may make a small file large: more nodes than this are refused."""

@@ -46,7 +46,6 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, name_of
@@ -60,9 +59,14 @@ from plica.ir.module import Module, module
 from plica.ir.scalar import Scalar, ScalarVar, index
 from plica.ir.type import TensorType, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
+
+    from plica.frontend.onnx.expand import has_definition
+else:
+    has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 OLDEST: Final = 6
 """Operators of earlier versions have other meanings, which are not supported."""

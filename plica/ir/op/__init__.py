@@ -19,7 +19,6 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     normalize,
     pad,
     pixel,
-    placement,
     pool,
     quantise,
     reduction,

@@ -1,19 +1,26 @@
-"""Marks for differentiation: values that mean what their argument means, and are treated apart.
+"""Marks: values that mean what their argument means, and are treated apart.
 
 `stop_gradient(x)` is x, and nothing flows back through it.  `after(x, y)` is x too, but cannot be
 computed before y is there: what is computed from it is not shared with what is computed from x, so
 it is how values are computed again instead of being kept (`plica.checkpoint`).
+`on_device` and `device_copy` say where a value belongs and that it is brought there;
+`plica.rewrite.device` reads the marks and writes the copies.
 
 >>> from plica.ir.type import tensor
 >>> x = tensor((2, 3), "f32")
 >>> stop_gradient.relation({}, x) is x, after.relation({}, x, tensor((), "f64")) is x
 (True, True)
+>>> from plica.core.name import Name
+>>> from plica.ir.graph import Var
+>>> on_device(Var(Name("x"), None), "gpu").attrs
+(('device', 'gpu'),)
 """
 
 from __future__ import annotations
 
+from plica.ir.op.attribute import attribute, text
 from plica.ir.op.record import pointwise, primitive
-from plica.ir.operator import FLAT
+from plica.ir.operator import FLAT, Operator
 from plica.ir.tensor import compute
 
 stop_gradient = pointwise(
@@ -31,4 +38,20 @@ after = primitive(
     "x itself, computed only when y is there.",
     like=(0,),
     gradient=lambda attrs, d, z, x, y: [d, None],
+)
+on_device = pointwise(
+    "on_device",
+    ("x",),
+    lambda attrs, x: x,
+    "x itself, to be computed on a device.",
+    attributes=(attribute("device", text),),
+    slope=lambda attrs, d, y, x: d,
+)
+device_copy: Operator = pointwise(
+    "device_copy",
+    ("x",),
+    lambda attrs, x: x,
+    "x itself, brought from one device to another.",
+    attributes=(attribute("source", text), attribute("target", text)),
+    slope=lambda attrs, d, y, x: device_copy(d, attrs["target"], attrs["source"]),
 )

@@ -58,21 +58,16 @@ System: TypeAlias = tuple[Constraint, ...]
 MOST_CASES: Final = 512
 
 
-class TooManyCases(NamedTuple):
-    """Why a condition was not split."""
-
-    limit: int
-
-
 def systems(condition: Scalar) -> tuple[System, ...]:
     """As `split`, for conditions known to be small."""
     found = split(condition)
-    assert not isinstance(found, TooManyCases)
+    assert not isinstance(found, int)
     return found
 
 
-def split(condition: Scalar) -> tuple[System, ...] | TooManyCases:
-    """The systems of which one holds exactly where the condition does."""
+def split(condition: Scalar) -> tuple[System, ...] | int:
+    """The systems of which one holds exactly where the condition does; where they are too many,
+    how many there may be."""
     work: list[tuple[tuple[Scalar, ...], System]] = [((condition,), ())]
     found: list[System] = []
     made = 1
@@ -85,7 +80,7 @@ def split(condition: Scalar) -> tuple[System, ...] | TooManyCases:
         branches = _branches(first, rest, done)
         made += len(branches)
         if made > 8 * MOST_CASES or len(found) > MOST_CASES:
-            return TooManyCases(MOST_CASES)
+            return MOST_CASES
         work += reversed(branches)
     return tuple(found)
 

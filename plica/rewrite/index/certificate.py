@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -43,14 +43,24 @@ from plica.ir.scalar import (
     Select,
     Sub,
 )
-from plica.rewrite.index.case import Constraint, System, TooManyCases, contrary, linearised, split
 from plica.rewrite.index.context import Context, Range
-from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
 from plica.rewrite.index.interval import EVERYTHING, Interval
-from plica.rewrite.index.nonlinear import Nonlinear, follows
 from plica.rewrite.index.period import Periods, box, repeats, slopes_of
 from plica.rewrite.index.point import Values, all_values, atoms, is_structure, value
 from plica.rewrite.index.polynomial import literal
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.index.case import Constraint, System, contrary, linearised, split
+    from plica.rewrite.index.elimination import Row, Sum, Vector, contradicted
+    from plica.rewrite.index.nonlinear import Nonlinear, follows
+else:
+    contradicted = late("plica.rewrite.index.elimination:contradicted")
+    Constraint = late("plica.rewrite.index.case:Constraint")
+    contrary = late("plica.rewrite.index.case:contrary")
+    linearised = late("plica.rewrite.index.case:linearised")
+    split = late("plica.rewrite.index.case:split")
+    follows = late("plica.rewrite.index.nonlinear:follows")
 
 MOST_POINTS: Final = 1_000_000
 
@@ -112,8 +122,6 @@ def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
             return _exhausted(condition, context, ranges)
         case Contradictory(cases):
             return _contradictory(condition, context, cases)
-        case Nonlinear():
-            return follows(condition, context, why)
         case ByValue(variable, cases):
             low, high = stated_ranges(context).get(variable, EVERYTHING)
             if low is None or high is None or len(cases) != high - low + 1:
@@ -124,6 +132,8 @@ def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
             )
         case BySolver():
             return False
+        case _:  # `Nonlinear`, whose file is loaded where there is one
+            return follows(condition, context, why)
 
 
 def difference(condition: Eq) -> Scalar | None:
@@ -258,7 +268,7 @@ def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values]
 
 def _contradictory(condition: Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
     systems = split(contrary(condition, context))
-    if isinstance(systems, TooManyCases) or len(systems) != len(cases):
+    if isinstance(systems, int) or len(systems) != len(cases):
         return False
     return all(_contradicts(system, why) for system, why in zip(systems, cases, strict=True))
 

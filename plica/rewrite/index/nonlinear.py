@@ -27,7 +27,7 @@ import attrs
 from plica.core.name import Name
 from plica.ir.dtype import i64
 from plica.ir.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
-from plica.rewrite.index.case import Constraint, System, TooManyCases, contrary, replaced, split
+from plica.rewrite.index.case import Constraint, System, contrary, replaced, split
 from plica.rewrite.index.combination import adds_up, contradiction
 from plica.rewrite.index.context import Context
 from plica.rewrite.index.deduction import (
@@ -102,7 +102,7 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
 def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynomial]] | None:
     """The cases of the contrary as rows that are not negative, quotients being unknowns."""
     systems = split(contrary(condition, context))
-    if isinstance(systems, TooManyCases):
+    if isinstance(systems, int):
         return None
     work: list[System] = list(reversed(systems))
     found: list[list[Polynomial]] = []

@@ -23,16 +23,14 @@ A proof is a certificate that `plica.rewrite.index.certificate.holds` checks aga
 from __future__ import annotations
 
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import numpy as np
 
 from plica.ir.dtype import bool_
 from plica.ir.scalar import And, Eq, Or, Scalar, dtype_of
-from plica.rewrite.index import solver
 from plica.rewrite.index.bounds import wraps
-from plica.rewrite.index.case import System, TooManyCases, contrary, linear, linearised, split
 from plica.rewrite.index.certificate import (
     MOST_POINTS,
     BySolver,
@@ -50,14 +48,28 @@ from plica.rewrite.index.certificate import (
     stated_ranges,
 )
 from plica.rewrite.index.context import EMPTY, Context, negated
-from plica.rewrite.index.elimination import Refutation, refute, solutions
 from plica.rewrite.index.interval import EVERYTHING
 from plica.rewrite.index.knowledge import knowledge
-from plica.rewrite.index.nonlinear import proof
 from plica.rewrite.index.period import box, periods, slopes_of
 from plica.rewrite.index.point import all_values, atoms
 from plica.rewrite.index.search import counterexample, fails, smallest
 from plica.rewrite.index.surely import surely
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.index.case import System, contrary, linear, linearised, split
+    from plica.rewrite.index.elimination import Refutation, refute, solutions
+    from plica.rewrite.index.nonlinear import proof
+    from plica.rewrite.index.solver import possible
+else:
+    refute = late("plica.rewrite.index.elimination:refute")
+    solutions = late("plica.rewrite.index.elimination:solutions")
+    contrary = late("plica.rewrite.index.case:contrary")
+    linear = late("plica.rewrite.index.case:linear")
+    linearised = late("plica.rewrite.index.case:linearised")
+    split = late("plica.rewrite.index.case:split")
+    possible = late("plica.rewrite.index.solver:possible")
+    proof = late("plica.rewrite.index.nonlinear:proof")
 
 
 @attrs.frozen
@@ -191,8 +203,8 @@ def _by_periods(condition: Scalar, context: Context) -> Answer:
 def _by_cases(condition: Scalar, context: Context) -> Answer:
     """Refute each case of the contrary."""
     systems = split(contrary(condition, context))
-    if isinstance(systems, TooManyCases):
-        return Undecided(f"there are more than {systems.limit} cases")
+    if isinstance(systems, int):
+        return Undecided(f"there are more than {systems} cases")
     found: list[Contradiction] = []
     for system in systems:
         answer = _by_elimination(system, condition, context)
@@ -284,9 +296,9 @@ def _first(of: tuple[int, Scalar, int]) -> int:
 
 
 def _by_solver(condition: Scalar, context: Context) -> Answer:
-    if not solver.available():
-        return Undecided(solver.MISSING)
-    answer = solver.possible(contrary(condition, context))
+    answer = possible(contrary(condition, context))
+    if isinstance(answer, str):
+        return Undecided(answer)
     if answer is False:
         return Proved(BySolver("z3"))
     if isinstance(answer, dict):

@@ -56,7 +56,7 @@ from plica.rewrite.index.knowledge import Knowledge
 from plica.rewrite.index.modular import residue_of_polynomial
 from plica.rewrite.index.polynomial import Polynomial
 from plica.rewrite.index.surely import not_negative, not_zero
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import Match
 from plica.rewrite.pattern import ANYTHING, Constraint, IndexHole, index_constants, index_holes
 from plica.rewrite.rule import Rule

@@ -30,7 +30,7 @@ from plica.rewrite.index.context import EMPTY, FALSE, TRUE, Context
 from plica.rewrite.index.guard import Within
 from plica.rewrite.index.knowledge import Knowledge, knowledge
 from plica.rewrite.index.sweep import RULES, SUM_RULES, swept
-from plica.rewrite.make import rule
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.pattern import ANYTHING, IndexHole
 
 MOST_CONTEXTS: Final = 256

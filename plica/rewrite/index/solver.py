@@ -42,10 +42,10 @@ def available() -> bool:
     return find_spec("z3") is not None
 
 
-def possible(condition: Scalar) -> dict[Scalar, int] | bool | None:
-    """A point where the condition holds, False where there is none, None where it cannot tell."""
+def possible(condition: Scalar) -> dict[Scalar, int] | bool | str:
+    """A point where the condition holds, False where there is none, or why it cannot tell."""
     if not available():
-        return None
+        return MISSING
     import z3
 
     unknowns = atoms(condition)
@@ -61,7 +61,7 @@ def possible(condition: Scalar) -> dict[Scalar, int] | bool | None:
     if answer == z3.unsat:
         return False
     if answer != z3.sat:
-        return None
+        return "z3 gave no answer in time"
     model = solver.model()
     point: dict[Scalar, int] = {}
     for atom in unknowns:

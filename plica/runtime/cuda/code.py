@@ -16,9 +16,6 @@ from typing import Final
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 
-TRIPLE: Final = "nvptx64-nvidia-cuda"
-"""What LLVM calls the machine."""
-
 CUDA: Final = 190
 """ELF's number of it."""
 

@@ -1,12 +1,21 @@
 """Default schedules: form rules, and ordinary traces whose decisions are analytical."""
 
-from plica.schedule.default.choose import (
-    FORMS,
-    candidates,
-    default_schedule,
-    default_trace,
-    formed,
-)
-from plica.schedule.default.machine import Machine
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["FORMS", "Machine", "candidates", "default_schedule", "default_trace", "formed"]
+
+if TYPE_CHECKING:
+    from plica.schedule.default.choose import (
+        FORMS,
+        candidates,
+        default_schedule,
+        default_trace,
+        formed,
+    )
+    from plica.schedule.default.machine import Machine
+else:
+    lazily(__name__)

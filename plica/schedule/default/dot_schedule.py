@@ -10,6 +10,7 @@ for tiles of lanes, tiles of the other axis:
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -17,6 +18,7 @@ from plica.ir.dim import known
 from plica.ir.loop import Block, Kernel, Store
 from plica.ir.scalar import Add, Cast, Load, Mul
 from plica.ir.stages import Stages
+from plica.runtime.late import late
 from plica.schedule.default.dot import NEAR, dotted
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import quantised
@@ -36,12 +38,16 @@ from plica.schedule.primitive import (
     reverse_compute_at,
     set_scope,
     split,
-    tensorize,
     unroll,
     vectorize,
 )
 from plica.schedule.primitive.decompose_padding import padded
 from plica.schedule.site import map_of
+
+if TYPE_CHECKING:
+    from plica.schedule.primitive import tensorize
+else:
+    tensorize = late("plica.schedule.primitive:tensorize")
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""

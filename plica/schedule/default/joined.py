@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
+from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -34,12 +35,18 @@ from plica.ir.scalar import Buffer, Le, Lit, Load, Lt, Scalar, Select, index
 from plica.ir.stage import Each
 from plica.ir.stages import Names, Stages, loads, reductions, stages
 from plica.rewrite.index.context import conjuncts
+from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import block, loop_partition, loops, parallel, split, vectorize
+from plica.schedule.primitive import block, loops, parallel, split, vectorize
 from plica.schedule.site import map_of
+
+if TYPE_CHECKING:
+    from plica.schedule.primitive import loop_partition
+else:
+    loop_partition = late("plica.schedule.primitive:loop_partition")
 
 __all__ = ["index", "joined_form", "joined_schedule", "parts_of"]
 

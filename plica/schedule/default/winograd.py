@@ -15,13 +15,20 @@ The form has the loops it should have already (`winograd_nest`), by a plan for t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from plica.ir.dtype import f32, f64
 from plica.ir.stage import Each
 from plica.ir.stages import Stages, pairs, stages
+from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.winograd_nest import Nest
 from plica.schedule.default.winograd_plan import found, planned
 from plica.schedule.form import Facts
+
+if TYPE_CHECKING:
+    from plica.schedule.default.winograd_nest import Nest
+else:
+    Nest = late("plica.schedule.default.winograd_nest:Nest")
 
 __all__ = ["stages", "tiled"]
 

@@ -10,19 +10,19 @@ True
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from plica.codegen.backend import AnyTarget, find_target
-from plica.search.target import tuning_of
+from plica.runtime.late import late
+from plica.runtime.version import version
+
+_tuning_of = late("plica.search.target:tuning_of")  # its record speaks of those that records keep
 
 
 def fingerprint(target: AnyTarget) -> str:
     """A machine as a short text that tells it from others."""
-    return tuning_of(target).fingerprint(target)
+    return str(_tuning_of(target).fingerprint(target))
 
 
 def versions(target: AnyTarget | None = None) -> tuple[tuple[str, str], ...]:
     """What made the code that was measured."""
-    whole = import_module(__name__.partition(".")[0])  # the face, of which only this is asked
-    made = tuning_of(target or find_target("cpu")).compilers()
-    return (*made, ("plica", str(whole.__version__)))
+    made: tuple[tuple[str, str], ...] = _tuning_of(target or find_target("cpu")).compilers()
+    return (*made, ("plica", version()))

@@ -240,7 +240,7 @@ def test_agrees_with_the_solver(condition: Scalar, context: Context) -> None:
     answer = decide(condition, context)
     if told is False:
         assert not isinstance(answer, Refuted)
-    elif told is not None:
+    elif not isinstance(told, str):
         assert not isinstance(answer, Proved)
 
 

@@ -1,7 +1,16 @@
 """gpu: default schedules for machines with blocks of threads."""
 
-from plica.schedule.default.gpu.choose import GPU_FORMS, Candidate, candidates
-from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.thread import gpu_schedule, gpu_trace
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
 
 __all__ = ["GPU_FORMS", "Candidate", "Gpu", "candidates", "gpu_schedule", "gpu_trace"]
+
+if TYPE_CHECKING:
+    from plica.schedule.default.gpu.choose import GPU_FORMS, Candidate, candidates
+    from plica.schedule.default.gpu.machine import Gpu
+    from plica.schedule.default.gpu.thread import gpu_schedule, gpu_trace
+else:
+    lazily(__name__)

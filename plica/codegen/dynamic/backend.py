@@ -1,0 +1,63 @@
+"""The backend of programs with data, recursion and functions as values, on processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.dynamic.assemble import DynamicLowered
+from plica.codegen.dynamic.face import face_of, maker
+from plica.codegen.dynamic.page import PAGES
+from plica.codegen.dynamic.show import show
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.backend import with_threads
+from plica.codegen.llvm.dynamic.fold import whole_text
+from plica.codegen.llvm.processor import find_target
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.road import Job, emitted
+from plica.ir.passes import Pipeline
+from plica.runtime.dynamic.executable import DynamicExecutable
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.link import can_link
+
+
+def build(page: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutable:
+    """Native code of a program with objects, loaded into this process."""
+    toolchain.check_host(job.target)
+    if not can_link():
+        message = "Programs with data and recursion are compiled on Linux alone."
+        raise UnsupportedError(Diagnostic("unsupported", message))
+    make = maker(lowered.final, face_of(lowered.final)[1])
+    texts = texts_of(lambda: lowered, job)
+    return DynamicExecutable(emitted(page, lowered, job), texts=texts, make=make)
+
+
+def texts_of(lowered: Callable[[], DynamicLowered], job: Job, artefact: object = None) -> Texts:
+    """The code of a program with objects at each stage."""
+
+    def llvm() -> str:
+        of = lowered()
+        return whole_text(of.program, job.target, of.fused, of.signless)
+
+    return {
+        "graph": lambda: str(lowered().final),
+        "routines": lambda: show(lowered().program),
+        "asm": lambda: toolchain.assembly(llvm(), job.target),
+        "llvm": llvm,
+    }
+
+
+OBJECTS: Final = Backend(
+    "cpu",
+    "Programs with data, recursion and functions as values, on processors.",
+    find_target,
+    PAGES,
+    build,
+    texts_of,
+    machine=machine_of,
+    settled=find_target,
+    with_threads=with_threads,
+    check_here=toolchain.check_host,
+    keeps=lambda: False,
+)
