@@ -1,0 +1,207 @@
+"""The code of another commit beside this one's, in one interleaved run.
+
+    git worktree add ../before COMMIT
+    python benchmarks/beside.py ../before [--threads 1] [--rounds 7] [--only TEXT] [--json FILE]
+
+Each side is a process of its own with its own checkout on the path, and both use the packages of
+this interpreter.  For every workload both compile it (processor time), then take turns in bursts of
+calls; what counts is the least time of all bursts.  This checkout is also put beside itself: a run
+in which the same code differs from itself by more than 5 % says nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+BURST = 0.08
+"""Seconds of a burst."""
+
+LAYERS = {
+    "C1": (3, 64, 224, 7, 2), "C2": (64, 64, 56, 3, 1), "C3": (64, 64, 56, 1, 1),
+    "C4": (64, 128, 56, 3, 2), "C5": (64, 128, 56, 1, 2), "C6": (128, 128, 28, 3, 1),
+    "C7": (128, 256, 28, 3, 2), "C8": (128, 256, 28, 1, 2), "C9": (256, 256, 14, 3, 1),
+    "C10": (256, 512, 14, 3, 2), "C11": (256, 512, 14, 1, 2), "C12": (512, 512, 7, 3, 1),
+    "odd1": (17, 23, 31, 5, 1), "odd2": (30, 50, 30, 3, 1),
+}  # fmt: skip
+"""Channels, outputs, side, window and stride of convolutions."""
+
+DEPTHWISE = {"D1": (32, 112, 1), "D2": (64, 112, 2), "D5": (256, 28, 1), "D8": (512, 14, 2)}
+PRODUCTS = ((512, 512, 512), (1024, 1024, 1024), (127, 131, 129), (256, 256, 7), (33, 768, 768))
+ROWS = {"softmax": (1024, 1024), "layer_norm": (1024, 768), "transpose": (1024, 1024)}
+
+
+def names() -> list[str]:
+    """All workloads."""
+    from plica.frontend.zoo import NETWORKS
+
+    products = [f"gemm {m}x{k}x{n}" for m, k, n in PRODUCTS]
+    layers = [f"conv {each}" for each in (*LAYERS, *DEPTHWISE)]
+    return [*[f"model {each}" for each in NETWORKS], *products, *layers, *ROWS]
+
+
+def module(name: str) -> Any:  # a module of the checkout that is on the path
+    """A workload."""
+    import numpy as np
+
+    from plica.core.name import Name
+    from plica.frontend.zoo import NETWORKS
+    from plica.op import matmul, nn, transpose
+
+    kind, _, which = name.partition(" ")
+    if kind == "model":
+        return NETWORKS[which]()
+    random = np.random.default_rng(0)
+    if kind == "gemm":
+        m, k, n = map(int, which.split("x"))
+        weight = random.standard_normal((k, n), np.float32)
+        return _function((m, k), lambda x: matmul(x, weight))
+    if which in LAYERS:
+        channels, outputs, side, window, stride = LAYERS[which]
+        weight = random.standard_normal((outputs, channels, window, window), np.float32)
+        pad = (window // 2, window // 2)
+        return _function(
+            (1, channels, side, side),
+            lambda x: nn.relu(nn.conv2d(x, weight, strides=(stride, stride), padding=pad)),
+        )
+    if which in DEPTHWISE:
+        channels, side, stride = DEPTHWISE[which]
+        weight = random.standard_normal((channels, 1, 3, 3), np.float32)
+        return _function(
+            (1, channels, side, side),
+            lambda x: nn.relu(
+                nn.conv2d(x, weight, strides=(stride, stride), padding=(1, 1), groups=channels)
+            ),
+        )
+    ones = np.ones(ROWS[kind][-1], np.float32)
+    made = {
+        "softmax": lambda x: nn.softmax(x, axis=-1),
+        "layer_norm": lambda x: nn.layer_norm(x, ones, ones),
+        "transpose": lambda x: transpose(x, (1, 0)),
+    }
+    assert Name("x")
+    return _function(ROWS[kind], made[kind])
+
+
+def _function(shape: tuple[int, ...], body: Any) -> Any:  # as `module`
+    from plica.core.name import Name
+    from plica.ir.graph import Function, Var
+    from plica.ir.module import module as program
+    from plica.ir.type import tensor
+
+    x, main = Var(Name("x"), tensor(shape, "f32")), Var(Name("main"), None)
+    return program({main: Function((), (), (x,), None, body(x))}, main)
+
+
+# --- one side -------------------------------------------------------------------------------------
+
+
+def serve(threads: int) -> None:
+    """Compile and run what is asked for, a line each."""
+    import numpy as np
+
+    import plica
+
+    call: Any = None
+    for line in sys.stdin:
+        word, _, name = line.strip().partition(" ")
+        if word == "make":
+            whole = module(name)
+            begin = time.process_time()
+            exe = plica.compile(whole, threads=threads, cache=False)
+            spent = time.process_time() - begin
+            random = np.random.default_rng(1)
+            given = [
+                random.standard_normal(port.shape).astype(port.numpy)
+                if port.dtype.startswith("f")
+                else random.integers(0, 9, port.shape).astype(port.numpy)
+                for port in exe.inputs
+            ]
+            exe(*given)
+            call = (exe, given)
+            print(json.dumps(spent), flush=True)
+        else:
+            exe, given = call
+            least, until = math.inf, time.perf_counter() + BURST
+            while time.perf_counter() < until:
+                begin = time.perf_counter()
+                exe(*given)
+                least = min(least, time.perf_counter() - begin)
+            print(json.dumps(least), flush=True)
+
+
+class Side:
+    """A process with a checkout of its own."""
+
+    def __init__(self, root: Path, threads: int) -> None:
+        given = {**os.environ, "PYTHONPATH": str(root), "PLICA_CACHE": "off"}
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve", str(threads)]
+        self.process = subprocess.Popen(
+            command, cwd=root, env=given, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def ask(self, line: str) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return float(json.loads(self.process.stdout.readline()))
+
+
+# --- all ------------------------------------------------------------------------------------------
+
+
+def rows(before: Path, threads: int, rounds: int, only: str) -> Iterator[tuple[str, list[float]]]:
+    """Seconds of each workload: the other commit, this one, this one again; then of compiling."""
+    here = Path(__file__).resolve().parents[1]
+    sides = [Side(before, threads), Side(here, threads), Side(here, threads)]
+    for name in names():
+        if only not in name:
+            continue
+        made = [side.ask(f"make {name}") for side in sides]
+        least = [math.inf] * len(sides)
+        for _ in range(rounds):
+            for number, side in enumerate(sides):
+                least[number] = min(least[number], side.ask("run"))
+        yield name, [*least, *made[:2]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("before", nargs="?", type=Path)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.serve is not None:
+        serve(options.serve)
+        return
+    found: dict[str, list[float]] = {}
+    for name, each in rows(options.before.resolve(), options.threads, options.rounds, options.only):
+        old, new, again, made_old, made_new = each
+        found[name] = each
+        void = "  void" if abs(new / again - 1) > 0.05 else ""
+        print(
+            f"{name:22} before {old * 1e3:9.3f} ms  now {new * 1e3:9.3f}  {old / new:5.2f}x"
+            f" | itself {again / new:4.2f} | compile {made_old:5.2f} -> {made_new:5.2f} s{void}",
+            flush=True,
+        )
+    ratios = sorted(old / min(new, again) for old, new, again, _, _ in found.values())
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"{len(ratios)} workloads: geometric mean {mean:.2f}x, least {ratios[0]:.2f}x")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
